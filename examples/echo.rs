@@ -1,4 +1,4 @@
-//! The smallest agent: says back what it is told. Try it with the request in the README.
+//! The smallest agent: echoes each message. Try it with the request in the README.
 
 use attache::{Agent, AgentCard, Failure, Outcome, Server, Turn};
 
@@ -13,7 +13,7 @@ impl Agent for Echo {
 
 #[tokio::main]
 async fn main() -> attache::Result<()> {
-    Server::new(AgentCard::new("Echo", "Says it back"), Echo)
+    Server::new(AgentCard::new("Echo", "Echoes the message"), Echo)
         .serve("127.0.0.1:8080")
         .await
 }

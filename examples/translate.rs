@@ -12,8 +12,8 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(_) => ExitCode::FAILURE,
         },
-        Err(complaint) => {
-            eprintln!("translate: {complaint}");
+        Err(error) => {
+            eprintln!("translate: {error}");
             ExitCode::FAILURE
         }
     }

@@ -21,45 +21,45 @@
 //! ```
 
 #[cfg(feature = "server")]
-pub use agent::{Agent, Failure, Outcome, Question, Turn, Writer};
+pub use agent::{Agent, ArtifactWriter, Failure, Outcome, Question, Turn};
 #[cfg(all(feature = "client", feature = "jws"))]
-pub use client::PushSignatures;
+pub use client::PushSignatureVerifier;
+#[cfg(feature = "client")]
+pub use client::{
+    ApiKeyAuth, AuthParam, AuthorizationCodeLogin, AuthorizationServer, BasicAuth, BearerAuth,
+    CredentialProvider, DeviceLogin, MutualTlsAuth, OAuth, Token,
+};
 #[cfg(feature = "blocking")]
-pub use client::blocking;
+pub use client::{BlockingClient, BlockingTaskStream};
 #[cfg(feature = "client")]
 pub use client::{
-    ApiKey, Basic, Bearer, CodeLogin, Credentials, DeviceLogin, Endpoints, MutualTls, OAuth, Shown,
-    Token,
+    CachedCard, CardCache, Client, ClientBuilder, ClientSettings, EventStream, InterfacePreference,
+    MemoryCardCache, PollingPolicy, RetryPolicy, TaskStream, Timeouts, Traffic, TrafficHeader,
 };
 #[cfg(feature = "client")]
 pub use client::{
-    Budgets, CardStore, Choice, Client, ClientBuilder, ClientSettings, EventStream, Header,
-    KeptCard, MemoryCards, Polling, Retries, TaskStream, Traffic,
-};
-#[cfg(feature = "client")]
-pub use client::{
-    NotVouched, Notification, PushCheck, PushNotifications, PushReceiver, PushReceiverSettings,
-    Vouched,
+    PushNotification, PushNotifications, PushReceiver, PushReceiverSettings, PushVerifier,
+    VerificationError, VerifiedClaims,
 };
 #[cfg(all(feature = "client", feature = "tls"))]
 pub use egress::ClientTls;
 #[cfg(feature = "client")]
-pub use egress::{Allowed, Http, HttpResponse, NotAPlace, Reach};
+pub use egress::{AllowedTarget, EgressPolicy, HttpClient, HttpResponse, ParseTargetError};
 #[cfg(feature = "server")]
-pub use egress::{Fetched, FileFetcher};
+pub use egress::{FetchedFile, FileFetcher};
 #[cfg(feature = "server")]
-pub use engine::{AgentSettings, Restart, Settings, Waiting};
+pub use engine::{AgentSettings, RestartPolicy, Settings, UnansweredPolicy};
 pub use model::AgentCard;
 #[cfg(feature = "server")]
-pub use push::{Deliveries, Letter, PushSettings, Stopped};
+pub use push::{DeadLetters, FailedWebhook, PushSettings, UndeliveredNotification};
 #[cfg(all(feature = "server", unix))]
 pub use server::Admin;
 #[cfg(all(feature = "client", feature = "server"))]
-pub use server::Local;
+pub use server::InProcessServer;
 #[cfg(all(feature = "server", feature = "tls"))]
 pub use server::Tls;
 #[cfg(feature = "server")]
-pub use server::{Bound, Running, Served, Server, ServerSettings};
+pub use server::{BoundServer, HostedAgent, Server, ServerHandle, ServerSettings};
 
 pub use model::{Error, ErrorKind, Result};
 
@@ -67,19 +67,15 @@ pub use model::{Error, ErrorKind, Result};
 pub mod auth;
 #[cfg(feature = "jws")]
 pub mod jws;
-#[cfg(feature = "metrics")]
-pub mod metrics;
 pub mod model;
 #[cfg(feature = "server")]
 pub mod store;
 #[cfg(feature = "client")]
-pub mod trace;
+pub mod telemetry;
 pub mod wire;
 
 #[cfg(feature = "server")]
 mod agent;
-#[cfg(feature = "server")]
-mod bell;
 #[cfg(feature = "server")]
 mod bus;
 #[cfg(feature = "client")]
@@ -88,17 +84,14 @@ mod client;
 mod egress;
 #[cfg(feature = "server")]
 mod engine;
-#[cfg(all(feature = "server", not(feature = "metrics")))]
-#[path = "metrics/off.rs"]
-mod metrics;
 #[cfg(feature = "server")]
 mod push;
+#[cfg(any(feature = "client", feature = "server"))]
+mod rt;
 #[cfg(feature = "server")]
 mod server;
 #[cfg(feature = "server")]
 mod service;
-#[cfg(feature = "server")]
-mod stop;
 
 /// The pages of `docs/` whose programs are run as tests.
 #[cfg(doctest)]

@@ -1,14 +1,14 @@
 //! A command as an agent: what was asked goes to its stdin, what it writes to stdout comes back.
 
-mod call;
-mod group;
+mod command_line;
 mod json_lines;
 mod output;
-mod pipe;
+mod pipe_reader;
 mod process;
+mod process_group;
 mod settings;
-mod stderr;
-mod words;
+mod stderr_log;
+mod tool_call;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -24,33 +24,35 @@ use tokio::process::ChildStdin;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use group::{Group, Pipes};
-use output::Output;
-use process::{Ended, Process};
-pub use settings::{CommandSettings, ExitCode, Input, Meaning, OutputForm, StderrFor, Words};
-use stderr::{Stderr, plain};
-use words::{Line, Unfit};
+use command_line::{CommandLine, InvalidArgument};
+use output::CommandOutput;
+use process::{Process, ProcessEnd};
+pub(crate) use process_group::{ProcessGroup, ProcessPipes};
+pub use settings::{
+    CommandInput, CommandSettings, CommandSpec, ExitCode, ExitMeaning, StderrAudience, StdoutFormat,
+};
+use stderr_log::{StderrLog, escape_control_chars};
 
 /// What a command sees of our environment: enough to find programs and files, and nothing that is secret.
-const ENVIRONMENT: &[&str] = &[
+const DEFAULT_ENV_VARS: &[&str] = &[
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR",
 ];
 
 /// Runs a command for every turn.
 ///
 /// The text of the message is its stdin, and there is no shell unless the command is one. What it writes to stdout
-/// streams into an artifact named `output`, or is what [`OutputForm`] says. An exit status other than 0 fails the
+/// streams into an artifact named `output`, or is what [`StdoutFormat`] says. An exit status other than 0 fails the
 /// task; the end of stderr is for the log. Its environment names the task (`ATTACHE_TASK_ID`), the conversation
 /// (`ATTACHE_CONTEXT_ID`), the message, the caller and the tenant. When the turn ends, for whatever reason, so does
 /// every process of the command's group: asked by SIGTERM after a cancel, otherwise by SIGKILL.
 ///
 /// ```
-/// let agent = attache_agents::Command::parse("wc -w")?.max_output(1024);
-/// # Ok::<(), attache_agents::BadCommand>(())
+/// let agent = attache_agents::CommandAgent::parse("wc -w")?.max_output(1024);
+/// # Ok::<(), attache_agents::CommandSettingsError>(())
 /// ```
 #[derive(Debug, Clone)]
-pub struct Command {
-    line: Line,
+pub struct CommandAgent {
+    command_line: CommandLine,
     settings: Arc<CommandSettings>,
     environment: Vec<(OsString, OsString)>,
     processes: Arc<Semaphore>,
@@ -58,16 +60,16 @@ pub struct Command {
 
 /// What is no command. Says why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadCommand(&'static str);
+pub struct CommandSettingsError(&'static str);
 
-impl Command {
+impl CommandAgent {
     /// Takes a line apart as a shell would, quotes and all, and expands nothing.
     ///
     /// # Errors
     /// The line is empty, or a quote is not closed.
-    pub fn parse(line: &str) -> Result<Self, BadCommand> {
+    pub fn parse(command_line: &str) -> Result<Self, CommandSettingsError> {
         Self::from_settings(CommandSettings {
-            command: Words::Line(line.to_owned()),
+            command: CommandSpec::Line(command_line.to_owned()),
             ..CommandSettings::default()
         })
     }
@@ -79,13 +81,13 @@ impl Command {
     pub fn new(
         program: impl Into<String>,
         args: impl IntoIterator<Item = impl Into<String>>,
-    ) -> Result<Self, BadCommand> {
+    ) -> Result<Self, CommandSettingsError> {
         let words = [program.into()]
             .into_iter()
             .chain(args.into_iter().map(Into::into))
             .collect();
         Self::from_settings(CommandSettings {
-            command: Words::List(words),
+            command: CommandSpec::List(words),
             ..CommandSettings::default()
         })
     }
@@ -94,11 +96,11 @@ impl Command {
     ///
     /// # Errors
     /// There is no program to run, a quote is not closed, or what was asked would be part of a shell's line.
-    pub fn from_settings(settings: CommandSettings) -> Result<Self, BadCommand> {
+    pub fn from_settings(settings: CommandSettings) -> Result<Self, CommandSettingsError> {
         Ok(Self {
-            line: Line::new(&settings)?,
+            command_line: CommandLine::new(&settings)?,
             environment: environment(&settings.pass_env, &settings.env).collect(),
-            processes: places(settings.max_processes),
+            processes: new_semaphore(settings.max_processes),
             settings: Arc::new(settings),
         })
     }
@@ -113,14 +115,14 @@ impl Command {
     /// How many may run at the same time: 64 by default, and at least one. Turns beyond that wait.
     #[must_use]
     pub fn max_processes(mut self, number: usize) -> Self {
-        self.processes = places(number);
+        self.processes = new_semaphore(number);
         self
     }
 
     /// The name of the program, without its folder.
     #[must_use]
     pub fn name(&self) -> &str {
-        let program = &self.line.program;
+        let program = &self.command_line.program;
         program
             .rsplit('/')
             .find(|name| !name.is_empty())
@@ -128,7 +130,7 @@ impl Command {
     }
 
     /// What a turn is told of itself.
-    fn about(turn: &Turn) -> impl Iterator<Item = (&'static str, String)> {
+    fn turn_env(turn: &Turn) -> impl Iterator<Item = (&'static str, String)> {
         let (call, trace) = (turn.call(), turn.trace());
         let place = trace.as_ref().map(|trace| trace.parent().to_owned());
         let state = trace
@@ -149,34 +151,41 @@ impl Command {
     }
 
     /// What goes to stdin.
-    fn input(&self, turn: &Turn) -> String {
-        let otherwise = if self.line.takes_text() {
-            Input::None
+    fn stdin_text(&self, turn: &Turn) -> String {
+        let otherwise = if self.command_line.has_text_placeholder() {
+            CommandInput::None
         } else {
-            Input::Text
+            CommandInput::Text
         };
         match self.settings.input.unwrap_or(otherwise) {
-            Input::Text => turn.text(),
-            Input::Json => {
+            CommandInput::Text => turn.text(),
+            CommandInput::Json => {
                 let all =
                     json!({"text": turn.text(), "message": turn.message(), "task": turn.task()});
                 format!("{all}\n")
             }
-            Input::None => String::new(),
+            CommandInput::None => String::new(),
         }
     }
 
     /// How the turn ended, by the way the command did.
-    fn outcome(&self, ended: &Ended, said: Option<Outcome>, complaints: &Stderr<'_>) -> Outcome {
+    fn outcome(
+        &self,
+        ended: &ProcessEnd,
+        said: Option<Outcome>,
+        stderr_log: &StderrLog<'_>,
+    ) -> Outcome {
         let how = match ended {
-            Ended::TooLate => {
+            ProcessEnd::TimedOut => {
                 format!(
                     "the command took longer than {:?}",
                     self.settings.timeout.unwrap_or_default()
                 )
             }
-            Ended::Status(status) if status.success() => return said.unwrap_or(Outcome::Completed),
-            Ended::Status(status) => {
+            ProcessEnd::Status(status) if status.success() => {
+                return said.unwrap_or(Outcome::Completed);
+            }
+            ProcessEnd::Status(status) => {
                 let declared = matches!(said, Some(Outcome::Failed(_) | Outcome::Rejected(_)));
                 if let (true, Some(said)) = (declared, said) {
                     return said;
@@ -184,78 +193,81 @@ impl Command {
                 let known = self.settings.exit_codes.iter();
                 let known = status
                     .code()
-                    .and_then(|code| known.into_iter().find(|(known, _)| known.is(code)));
+                    .and_then(|code| known.into_iter().find(|(known, _)| known.matches(code)));
                 match known {
-                    Some((_, Meaning::Completed)) => return Outcome::Completed,
-                    Some((_, Meaning::Rejected)) => {
-                        return Outcome::rejected(self.words(status.to_string(), complaints));
+                    Some((_, ExitMeaning::Completed)) => return Outcome::Completed,
+                    Some((_, ExitMeaning::Rejected)) => {
+                        return Outcome::rejected(
+                            self.failure_message(status.to_string(), stderr_log),
+                        );
                     }
-                    Some((_, Meaning::Failed)) | None => process::words(*status),
+                    Some((_, ExitMeaning::Failed)) | None => process::describe_status(*status),
                 }
             }
         };
-        Outcome::failed(self.words(how, complaints))
+        Outcome::failed(self.failure_message(how, stderr_log))
     }
 
     /// What the caller reads: how it ended or, if that is for callers, what the command had to say.
-    fn words(&self, how: String, complaints: &Stderr<'_>) -> String {
+    fn failure_message(&self, how: String, stderr_log: &StderrLog<'_>) -> String {
         match self.settings.stderr {
-            StderrFor::Caller if !complaints.end().is_empty() => complaints.end(),
-            StderrFor::Caller | StderrFor::Log => how,
+            StderrAudience::Caller if !stderr_log.tail_text().is_empty() => stderr_log.tail_text(),
+            StderrAudience::Caller | StderrAudience::Log => how,
         }
     }
 }
 
-fn places(number: usize) -> Arc<Semaphore> {
+fn new_semaphore(number: usize) -> Arc<Semaphore> {
     Arc::new(Semaphore::new(number.clamp(1, Semaphore::MAX_PERMITS)))
 }
 
-impl Agent for Command {
+impl Agent for CommandAgent {
     async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
-        let args = match self.line.args(&turn.text()) {
+        let args = match self.command_line.args(&turn.text()) {
             Ok(args) => args,
-            Err(Unfit(why)) => return Ok(Outcome::rejected(why)),
+            Err(InvalidArgument(why)) => return Ok(Outcome::rejected(why)),
         };
         let _place = self.processes.acquire().await?;
         let (mut process, pipes) =
-            Process::start(self, &args, &turn).map_err(CommandFailed::NotStarted)?;
-        let Pipes {
+            Process::start(self, &args, &turn).map_err(CommandError::Spawn)?;
+        let ProcessPipes {
             stdin,
             stdout,
             stderr,
         } = pipes;
-        let (ended, enough) = (CancellationToken::new(), CancellationToken::new());
-        let mut output = Output::new(&turn, &self.settings);
-        let mut complaints = Stderr::new(turn.task_id());
+        let (ended, kill) = (CancellationToken::new(), CancellationToken::new());
+        let mut output = CommandOutput::new(&turn, &self.settings);
+        let mut stderr_log = StderrLog::new(turn.task_id());
         let end = async {
             let how = process
-                .end(&self.settings, turn.cancelled(), enough.cancelled())
+                .end(&self.settings, turn.cancelled(), kill.cancelled())
                 .await;
             ended.cancel();
             how
         };
         let read = async {
-            if !output.take(stdout, &ended).await {
-                enough.cancel();
+            if !output.read_all(stdout, &ended).await {
+                kill.cancel();
             }
         };
-        let feed = feed(stdin, self.input(&turn), &ended);
-        let (how, (), (), ()) = tokio::join!(end, read, feed, complaints.take(stderr, &ended));
+        let write_stdin = write_stdin(stdin, self.stdin_text(&turn), &ended);
+        let (how, (), (), ()) =
+            tokio::join!(end, read, write_stdin, stderr_log.read_all(stderr, &ended));
         let said = match output.finish().await {
             Ok(said) => said,
             Err(wrong) => return Ok(Outcome::failed(wrong)),
         };
-        let how = how.map_err(CommandFailed::Lost)?;
-        let outcome = self.outcome(&how, said, &complaints);
+        let how = how.map_err(CommandError::Wait)?;
+        let outcome = self.outcome(&how, said, &stderr_log);
         if let Outcome::Failed(_) | Outcome::Rejected(_) = outcome {
             let agent = &turn.call().scope.agent;
-            tracing::warn!(task = %turn.task_id(), %agent, ended = %how, stderr = plain(&complaints.end()), "command failed");
+            tracing::warn!(task = %turn.task_id(), %agent, ended = %how, stderr = escape_control_chars(&stderr_log.tail_text()), "command failed");
         }
         Ok(outcome)
     }
 
     /// What a command does to the world cannot be done twice.
-    fn durable_start(&self) -> bool {
+    fn needs_durable_start(&self) -> bool {
         true
     }
 }
@@ -265,7 +277,7 @@ pub(crate) fn environment<'a>(
     passed: &'a [String],
     given: &'a BTreeMap<String, Secret>,
 ) -> impl Iterator<Item = (OsString, OsString)> + 'a {
-    let passed = ENVIRONMENT
+    let passed = DEFAULT_ENV_VARS
         .iter()
         .copied()
         .chain(passed.iter().map(String::as_str));
@@ -278,7 +290,7 @@ pub(crate) fn environment<'a>(
 }
 
 /// Gives the command what was asked, and closes its stdin. One that does not read it is not at fault.
-async fn feed(mut stdin: ChildStdin, text: String, ended: &CancellationToken) {
+async fn write_stdin(mut stdin: ChildStdin, text: String, ended: &CancellationToken) {
     let write = async {
         (
             stdin.write_all(text.as_bytes()).await,
@@ -293,26 +305,26 @@ async fn feed(mut stdin: ChildStdin, text: String, ended: &CancellationToken) {
 
 /// Why a command did not do its work: for the log.
 #[derive(Debug)]
-enum CommandFailed {
-    NotStarted(io::Error),
-    Lost(io::Error),
+enum CommandError {
+    Spawn(io::Error),
+    Wait(io::Error),
 }
 
-impl fmt::Display for CommandFailed {
+impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotStarted(error) => write!(f, "the command cannot be started: {error}"),
-            Self::Lost(error) => write!(f, "the command cannot be waited for: {error}"),
+            Self::Spawn(error) => write!(f, "the command cannot be started: {error}"),
+            Self::Wait(error) => write!(f, "the command cannot be waited for: {error}"),
         }
     }
 }
 
-impl std::error::Error for CommandFailed {}
+impl std::error::Error for CommandError {}
 
-impl fmt::Display for BadCommand {
+impl fmt::Display for CommandSettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0)
     }
 }
 
-impl std::error::Error for BadCommand {}
+impl std::error::Error for CommandSettingsError {}

@@ -1,28 +1,28 @@
 //! An HTTP backend as an agent: what was asked is posted to it, what it answers comes back.
 
-mod answer;
+mod response;
 mod settings;
 
 use std::fmt;
 use std::time::Duration;
 
-use attache::{Agent, Failure, Http as Door, HttpResponse, Outcome, Turn};
+use attache::{Agent, Failure, HttpClient, HttpResponse, Outcome, Turn};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Request, StatusCode, Uri};
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
-use crate::breaker::Breaker;
-use crate::onward;
-use crate::unreached::{Unreached, origin};
-use answer::Answer;
-pub use settings::{Body, HttpSettings};
+use crate::caller_propagation;
+use crate::circuit_breaker::CircuitBreaker;
+use crate::connect_failure::{ConnectFailure, origin};
+use response::ResponseReader;
+pub use settings::{HttpSettings, RequestBody};
 
 /// How long is waited before a request is sent again, for the first time; then twice as long each time.
-const PAUSE: Duration = Duration::from_millis(200);
+const INITIAL_RETRY_DELAY: Duration = Duration::from_millis(200);
 /// What a backend may ask to be waited for at most.
-const MAX_PAUSE: Duration = Duration::from_secs(30);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 
 /// Posts every message to an HTTP backend, and streams its answer back: text, server-sent events, lines of JSON, or JSON.
 ///
@@ -30,40 +30,40 @@ const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// that is safe: when it cannot have arrived, or when the backend is said to know a request that comes twice.
 ///
 /// ```
-/// use attache_agents::{Http, HttpSettings};
-/// let agent = Http::new(HttpSettings { url: "http://127.0.0.1:9000/chat".to_owned(), ..HttpSettings::default() })?;
-/// # Ok::<(), attache_agents::BadHttp>(())
+/// use attache_agents::{HttpAgent, HttpSettings};
+/// let agent = HttpAgent::new(HttpSettings { url: "http://127.0.0.1:9000/chat".to_owned(), ..HttpSettings::default() })?;
+/// # Ok::<(), attache_agents::HttpSettingsError>(())
 /// ```
 #[derive(Debug)]
-pub struct Http {
+pub struct HttpAgent {
     url: Uri,
     headers: Vec<(HeaderName, HeaderValue)>,
     settings: HttpSettings,
-    door: Door,
-    breaker: Breaker,
+    http: HttpClient,
+    breaker: CircuitBreaker,
 }
 
 /// Settings that no backend can have. Says which, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadHttp {
+pub struct HttpSettingsError {
     /// The key at fault.
     pub key: &'static str,
     why: String,
 }
 
-impl Http {
+impl HttpAgent {
     /// An agent before a backend.
     ///
     /// # Errors
     /// The url is not one of HTTP, or a header cannot be sent.
-    pub fn new(settings: HttpSettings) -> Result<Self, BadHttp> {
-        let bad = |key, why: &str| BadHttp {
+    pub fn new(settings: HttpSettings) -> Result<Self, HttpSettingsError> {
+        let bad = |key, why: &str| HttpSettingsError {
             key,
             why: why.to_owned(),
         };
         let wrong = |_| bad("url", "must begin with http:// or https:// and name a host");
         let url: Uri = settings.url.parse().map_err(wrong)?;
-        Door::check(&url).map_err(|error| bad("url", error.message()))?;
+        HttpClient::check(&url).map_err(|error| bad("url", error.message()))?;
         let mut headers = Vec::new();
         for (name, value) in &settings.headers {
             let sent = HeaderName::try_from(name.as_str())
@@ -74,20 +74,20 @@ impl Http {
             value.set_sensitive(true);
             headers.push((name, value));
         }
-        let breaker = Breaker::new(settings.breaker_failures, settings.breaker_pause);
+        let breaker = CircuitBreaker::new(settings.breaker_failures, settings.breaker_pause);
         Ok(Self {
             url,
             headers,
             settings,
-            door: Door::new(),
+            http: HttpClient::new(),
             breaker,
         })
     }
 
     fn request(&self, turn: &Turn) -> Result<Request<Bytes>, Failure> {
         let (kind, body) = match self.settings.body {
-            Body::Text => ("text/plain; charset=utf-8", turn.text()),
-            Body::Json => {
+            RequestBody::Text => ("text/plain; charset=utf-8", turn.text()),
+            RequestBody::Json => {
                 let (task, context) = (turn.task_id(), turn.context_id());
                 let all = json!({"text": turn.text(), "message": turn.message(), "taskId": task, "contextId": context});
                 ("application/json", all.to_string())
@@ -104,7 +104,8 @@ impl Http {
             .header("idempotency-key", format!("{}:{}", turn.task_id(), turn.message().message_id))
             .header("attache-task-id", turn.task_id().to_string())
             .header("attache-context-id", turn.context_id().to_string());
-        let mut request = onward::request(request, turn, self.settings.forward_caller);
+        let mut request =
+            caller_propagation::add_headers(request, turn, self.settings.forward_caller);
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }
@@ -112,34 +113,36 @@ impl Http {
     }
 
     /// Sends the request until it is answered, as often as is allowed and safe.
-    async fn ask(&self, turn: &Turn) -> Result<HttpResponse, Failure> {
-        let mut tries = 0;
+    async fn send_with_retries(&self, turn: &Turn) -> Result<HttpResponse, Failure> {
+        let mut attempt = 0;
         loop {
-            let pause = match self.door.send(self.request(turn)?).await {
-                Ok(answer) if tries < self.settings.retries && self.may_repeat(answer.status()) => {
-                    told(&answer)
+            let pause = match self.http.send(self.request(turn)?).await {
+                Ok(response)
+                    if attempt < self.settings.retries && self.is_retryable(response.status()) =>
+                {
+                    retry_after(&response)
                 }
-                Ok(answer) => return Ok(answer),
+                Ok(response) => return Ok(response),
                 Err(error) => {
-                    let safe = self.settings.idempotent || !Door::may_have_arrived(&error);
-                    if tries >= self.settings.retries || !safe {
-                        self.breaker.failed();
-                        return Err(Unreached::new(&self.url, error).into());
+                    let safe = self.settings.idempotent || !HttpClient::may_have_been_sent(&error);
+                    if attempt >= self.settings.retries || !safe {
+                        self.breaker.record_failure();
+                        return Err(ConnectFailure::new(&self.url, error).into());
                     }
                     None
                 }
             };
             sleep(
                 pause
-                    .unwrap_or(PAUSE * 2_u32.saturating_pow(tries))
-                    .min(MAX_PAUSE),
+                    .unwrap_or(INITIAL_RETRY_DELAY * 2_u32.saturating_pow(attempt))
+                    .min(MAX_RETRY_DELAY),
             )
             .await;
-            tries += 1;
+            attempt += 1;
         }
     }
 
-    fn may_repeat(&self, status: StatusCode) -> bool {
+    fn is_retryable(&self, status: StatusCode) -> bool {
         let busy = [
             StatusCode::TOO_MANY_REQUESTS,
             StatusCode::BAD_GATEWAY,
@@ -150,23 +153,27 @@ impl Http {
     }
 
     /// Tells the log what became of a turn that the caller is told less about.
-    fn warn(&self, turn: &Turn, what: &dyn fmt::Display) {
+    fn log_failure(&self, turn: &Turn, what: &dyn fmt::Display) {
         let (agent, backend) = (&turn.call().scope.agent, origin(&self.url));
         tracing::warn!(task = %turn.task_id(), %agent, backend, status = %what, "backend failed");
     }
 
-    async fn work(&self, turn: &Turn) -> Result<Outcome, Failure> {
-        let answer = self.ask(turn).await?;
-        let status = answer.status();
+    async fn call_backend(&self, turn: &Turn) -> Result<Outcome, Failure> {
+        let response = self.send_with_retries(turn).await?;
+        let status = response.status();
         match status.as_u16() {
-            502..=504 => self.breaker.failed(),
-            _ => self.breaker.answered(),
+            502..=504 => self.breaker.record_failure(),
+            _ => self.breaker.record_success(),
         }
         if !status.is_success() {
-            self.warn(turn, &status);
+            self.log_failure(turn, &status);
         }
         match status.as_u16() {
-            200..=299 => Answer::new(turn, &self.settings).take(answer).await,
+            200..=299 => {
+                ResponseReader::new(turn, &self.settings)
+                    .read_body(response)
+                    .await
+            }
             400 | 404 | 413 | 415 | 422 => {
                 Ok(Outcome::rejected(format!("the backend refuses: {status}")))
             }
@@ -179,8 +186,8 @@ impl Http {
 }
 
 /// How long the one who answers wants to be left alone.
-pub(crate) fn told(answer: &HttpResponse) -> Option<Duration> {
-    let seconds = answer
+pub(crate) fn retry_after(response: &HttpResponse) -> Option<Duration> {
+    let seconds = response
         .headers()
         .get(RETRY_AFTER)?
         .to_str()
@@ -191,18 +198,18 @@ pub(crate) fn told(answer: &HttpResponse) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
-impl Agent for Http {
+impl Agent for HttpAgent {
     async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
-        if !self.breaker.allows() {
+        if !self.breaker.try_acquire() {
             return Ok(Outcome::failed(
                 "the backend is not available, and is left alone for a while",
             ));
         }
-        match timeout(self.settings.timeout, self.work(&turn)).await {
+        match timeout(self.settings.timeout, self.call_backend(&turn)).await {
             Ok(outcome) => outcome,
             Err(_) => {
-                self.breaker.failed();
-                self.warn(&turn, &"no answer in time");
+                self.breaker.record_failure();
+                self.log_failure(&turn, &"no answer in time");
                 Ok(Outcome::failed(format!(
                     "the backend took longer than {:?}",
                     self.settings.timeout
@@ -212,15 +219,15 @@ impl Agent for Http {
     }
 
     /// What a backend does to the world cannot be done twice.
-    fn durable_start(&self) -> bool {
+    fn needs_durable_start(&self) -> bool {
         !self.settings.idempotent
     }
 }
 
-impl fmt::Display for BadHttp {
+impl fmt::Display for HttpSettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.why)
     }
 }
 
-impl std::error::Error for BadHttp {}
+impl std::error::Error for HttpSettingsError {}

@@ -1,37 +1,38 @@
 //! Ready-made A2A agents, written against the public API of attache like anybody's own.
 
-mod breaker;
+mod any_agent;
+mod caller_propagation;
+mod chat_model;
+mod circuit_breaker;
 #[cfg(unix)]
 mod command;
+mod connect_failure;
+mod demo;
 mod echo;
-mod face;
 mod http;
 mod lineage;
 mod llm;
-mod masked;
-mod mcp;
-mod model;
-mod onward;
-mod practice;
+mod mcp_client;
+mod mcp_server;
+mod redact;
 mod remote;
 mod router;
 mod script;
-mod shared;
-mod text;
-mod unreached;
+mod utf8_decoder;
 
+pub use any_agent::AnyAgent;
+pub use chat_model::ModelSettings;
 #[cfg(unix)]
 pub use command::{
-    BadCommand, Command, CommandSettings, ExitCode, Input, Meaning, OutputForm, StderrFor, Words,
+    CommandAgent, CommandInput, CommandSettings, CommandSettingsError, CommandSpec, ExitCode,
+    ExitMeaning, StderrAudience, StdoutFormat,
 };
+pub use demo::demo_agent;
 pub use echo::Echo;
-pub use face::{Faced, McpFace};
-pub use http::{BadHttp, Body, Http, HttpSettings};
-pub use llm::{BadLlm, Llm, LlmSettings, ToolSettings};
-pub use mcp::{BadMcp, Mcp, McpServerSettings, McpSettings};
-pub use model::ModelSettings;
-pub use practice::practice;
-pub use remote::{BadRemote, Remote, RemoteBinding, RemoteSettings, RemoteVersion};
-pub use router::{BadRouter, Choice, Route, Router, RouterSettings};
-pub use script::{BadScript, Fault, Script};
-pub use shared::Shared;
+pub use http::{HttpAgent, HttpSettings, HttpSettingsError, RequestBody};
+pub use llm::{LlmAgent, LlmSettings, LlmSettingsError, ToolSettings};
+pub use mcp_client::{McpAgent, McpServerSettings, McpSettings, McpSettingsError};
+pub use mcp_server::{ExposedAgent, McpServer};
+pub use remote::{RemoteAgent, RemoteBinding, RemoteSettings, RemoteSettingsError, RemoteVersion};
+pub use router::{RouteTarget, Router, RouterSettings, RouterSettingsError, RoutingRule};
+pub use script::{Fault, ParseScriptError, Script};

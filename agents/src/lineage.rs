@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Its place in the metadata of a task that has cost something.
-pub(crate) const USAGE: &str = "attache.usage";
+pub(crate) const USAGE_KEY: &str = "attache.usage";
 /// Its place in the metadata of a task that a model has passed on: what that choice has cost.
-pub(crate) const ROUTED: &str = "attache.routed";
+pub(crate) const ROUTING_COST_KEY: &str = "attache.routed";
 /// How long a line is believed at most.
-const MAX_PATH: usize = 64;
+const MAX_PATH_LENGTH: usize = 64;
 
 /// Where a piece of work comes from.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,17 +58,17 @@ pub(crate) struct Cost {
 
 /// What an agent may pass on to others.
 #[derive(Debug, Clone)]
-pub(crate) struct Leave {
+pub(crate) struct DelegationLimits {
     /// Its own name in lines.
-    pub(crate) me: MessageId,
+    pub(crate) agent_id: MessageId,
     /// How many agents may stand behind each other.
     pub(crate) max_depth: u32,
-    pub(crate) left: Budget,
+    pub(crate) remaining: Budget,
 }
 
 impl Lineage {
     /// Of the message that the task began with.
-    pub(crate) fn of(turn: &Turn) -> Self {
+    pub(crate) fn from_turn(turn: &Turn) -> Self {
         let first = turn
             .task()
             .history
@@ -77,8 +77,8 @@ impl Lineage {
         let said =
             first.and_then(|first| first.metadata.as_ref()?.get(LINEAGE)?.read::<Self>().ok());
         let mut lineage = said.unwrap_or_default();
-        lineage.path.truncate(MAX_PATH);
-        lineage.agents.truncate(MAX_PATH);
+        lineage.path.truncate(MAX_PATH_LENGTH);
+        lineage.agents.truncate(MAX_PATH_LENGTH);
         lineage.depth = lineage
             .depth
             .max(u32::try_from(lineage.path.len()).unwrap_or(u32::MAX));
@@ -95,24 +95,24 @@ impl Lineage {
     }
 
     /// Why an agent of this name may not work on it, in words for whoever asked.
-    pub(crate) fn refuses(&self, me: &MessageId) -> Option<&'static str> {
+    pub(crate) fn cycle_refusal(&self, agent_id: &MessageId) -> Option<&'static str> {
         self.agents
             .iter()
-            .any(|name| *name == me.as_str())
-            .then_some(CIRCLE)
+            .any(|name| *name == agent_id.as_str())
+            .then_some(CYCLE_REFUSED)
     }
 
     /// One more agent behind this one, if there may be.
     ///
     /// # Errors
     /// Why not, in words for a model. Nothing has been sent to anybody.
-    pub(crate) fn further(&self, place: &str, leave: &Leave) -> Result<Self, String> {
+    pub(crate) fn extend(&self, place: &str, leave: &DelegationLimits) -> Result<Self, String> {
         let (
             name,
-            Leave {
-                me,
+            DelegationLimits {
+                agent_id,
                 max_depth,
-                left,
+                remaining,
             },
         ) = (digest(place), leave);
         if self
@@ -120,7 +120,7 @@ impl Lineage {
             .iter()
             .any(|called| *called == name || called == place)
         {
-            return Err(CIRCLE.to_owned());
+            return Err(CYCLE_REFUSED.to_owned());
         }
         let depth = self.depth.saturating_add(1);
         if depth >= *max_depth {
@@ -128,7 +128,7 @@ impl Lineage {
                 "refused: there may be at most {max_depth} agents behind each other"
             ));
         }
-        if let Some(what) = left.is_spent() {
+        if let Some(what) = remaining.exhausted_resource() {
             return Err(format!(
                 "refused: there is no {what} left for this work; answer with what you have"
             ));
@@ -140,11 +140,11 @@ impl Lineage {
                 .agents
                 .iter()
                 .cloned()
-                .chain([me.to_string()])
+                .chain([agent_id.to_string()])
                 .collect(),
-            tokens: left.tokens,
-            calls: left.calls,
-            milliseconds: left
+            tokens: remaining.tokens,
+            calls: remaining.calls,
+            milliseconds: remaining
                 .time
                 .map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
         })
@@ -161,12 +161,12 @@ impl Lineage {
     }
 }
 
-const CIRCLE: &str =
+const CYCLE_REFUSED: &str =
     "refused: this agent already works on the same request, and would be called in a circle";
 
 impl Budget {
     /// The smaller of two, thing by thing.
-    pub(crate) fn within(self, other: Self) -> Self {
+    pub(crate) fn min(self, other: Self) -> Self {
         fn least<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
             one.into_iter().chain(other).min()
         }
@@ -178,7 +178,7 @@ impl Budget {
     }
 
     /// What is left of it after something was spent.
-    pub(crate) fn after(self, cost: Cost) -> Self {
+    pub(crate) fn minus(self, cost: Cost) -> Self {
         Self {
             tokens: self.tokens.map(|most| most.saturating_sub(cost.tokens())),
             calls: self.calls.map(|most| most.saturating_sub(cost.calls)),
@@ -188,7 +188,7 @@ impl Budget {
 
     /// The share of each of so many that work at the same time, so that all together do not spend more. Where there is less
     /// than one for each, nobody gets anything.
-    pub(crate) fn shared(self, among: usize) -> Self {
+    pub(crate) fn divided_by(self, among: usize) -> Self {
         let among = u64::try_from(among.max(1)).unwrap_or(u64::MAX);
         let share = |most: u64| most / among;
         Self {
@@ -199,7 +199,7 @@ impl Budget {
     }
 
     /// What of it is used up, if anything.
-    fn is_spent(&self) -> Option<&'static str> {
+    fn exhausted_resource(&self) -> Option<&'static str> {
         let used_up = [
             ("budget of tokens", self.tokens == Some(0)),
             ("budget of calls", self.calls == Some(0)),
@@ -214,50 +214,50 @@ impl Budget {
 
 tokio::task_local! {
     /// What was spent on a turn before the agent that works on it was asked: its task does not tell of it yet.
-    static BEFORE: Cost;
+    static ROUTING_COST: Cost;
 }
 
 impl Cost {
     /// What was spent on a task by whoever passed it on, before the agent that works on it was asked.
-    pub(crate) fn before(turn: &Turn) -> Self {
+    pub(crate) fn routing_cost(turn: &Turn) -> Self {
         let told = turn
             .task()
             .metadata
             .as_ref()
-            .and_then(|metadata| metadata.get(ROUTED)?.read().ok());
-        told.or_else(|| BEFORE.try_with(|cost| *cost).ok())
+            .and_then(|metadata| metadata.get(ROUTING_COST_KEY)?.read().ok());
+        told.or_else(|| ROUTING_COST.try_with(|cost| *cost).ok())
             .unwrap_or_default()
     }
 
     /// Does some work after this was spent.
-    pub(crate) async fn then<T>(self, work: impl Future<Output = T>) -> T {
-        BEFORE.scope(self, work).await
+    pub(crate) async fn run_after_routing<T>(self, work: impl Future<Output = T>) -> T {
+        ROUTING_COST.scope(self, work).await
     }
 
     /// Adds it to what the metadata of a task says that it has cost.
     pub(crate) fn add_to(self, metadata: &mut Object) {
-        let Some(said) = metadata.get(USAGE) else {
+        let Some(said) = metadata.get(USAGE_KEY) else {
             return;
         };
         let (Ok(cost), Ok(Value::Object(mut usage))) = (said.read::<Self>(), said.read()) else {
             return;
         };
-        if let Ok(Value::Object(all)) = serde_json::to_value(cost.and(self)) {
+        if let Ok(Value::Object(all)) = serde_json::to_value(cost.plus(self)) {
             usage.extend(all);
-            metadata.insert(USAGE, Value::Object(usage));
+            metadata.insert(USAGE_KEY, Value::Object(usage));
         }
     }
 
     /// What a task says that it has cost.
-    pub(crate) fn of(task: &Task) -> Self {
+    pub(crate) fn from_task(task: &Task) -> Self {
         let said = task
             .metadata
             .as_ref()
-            .and_then(|metadata| metadata.get(USAGE)?.read().ok());
+            .and_then(|metadata| metadata.get(USAGE_KEY)?.read().ok());
         said.unwrap_or_default()
     }
 
-    pub(crate) fn and(self, more: Self) -> Self {
+    pub(crate) fn plus(self, more: Self) -> Self {
         Self {
             calls: self.calls.saturating_add(more.calls),
             input_tokens: self.input_tokens.saturating_add(more.input_tokens),
@@ -283,34 +283,34 @@ pub(crate) fn digest(url: &str) -> String {
 mod tests {
     use super::*;
 
-    fn leave(me: &str, max_depth: u32) -> Leave {
-        Leave {
-            me: me.into(),
+    fn leave(agent_id: &str, max_depth: u32) -> DelegationLimits {
+        DelegationLimits {
+            agent_id: agent_id.into(),
             max_depth,
-            left: Budget::default(),
+            remaining: Budget::default(),
         }
     }
 
     #[test]
     fn s59_nobody_is_called_in_a_circle() {
         let a = Lineage::default()
-            .further("http://b", &leave("a", 8))
+            .extend("http://b", &leave("a", 8))
             .unwrap();
-        let b = a.further("http://a", &leave("b", 8)).unwrap();
+        let b = a.extend("http://a", &leave("b", 8)).unwrap();
         assert!(
-            b.further("http://b", &leave("a", 8))
+            b.extend("http://b", &leave("a", 8))
                 .unwrap_err()
                 .contains("circle")
         );
-        assert!(b.further("http://c", &leave("a", 8)).is_ok());
+        assert!(b.extend("http://c", &leave("a", 8)).is_ok());
         assert!(
-            b.further("http://c", &leave("a", 3))
+            b.extend("http://c", &leave("a", 3))
                 .unwrap_err()
                 .contains("at most 3")
         );
         // Whatever the place is called: an agent knows itself.
-        assert!(b.refuses(&"a".into()).unwrap().contains("circle"));
-        assert_eq!(b.refuses(&"c".into()), None);
+        assert!(b.cycle_refusal(&"a".into()).unwrap().contains("circle"));
+        assert_eq!(b.cycle_refusal(&"c".into()), None);
         assert!(
             !format!("{b:?}").contains("http"),
             "nobody is told where the others are"
@@ -329,7 +329,7 @@ mod tests {
             calls: Some(2),
             time: None,
         };
-        let both = most.within(said);
+        let both = most.min(said);
         assert_eq!(
             both,
             Budget {
@@ -343,15 +343,15 @@ mod tests {
             input_tokens: 50,
             output_tokens: 9,
         };
-        let left = both.after(cost);
-        assert_eq!((left.tokens, left.calls), (Some(41), Some(1)));
-        assert_eq!(left.shared(2).tokens, Some(20));
-        let refused = |left: Budget| {
+        let remaining = both.minus(cost);
+        assert_eq!((remaining.tokens, remaining.calls), (Some(41), Some(1)));
+        assert_eq!(remaining.divided_by(2).tokens, Some(20));
+        let refused = |remaining: Budget| {
             Lineage::default()
-                .further(
+                .extend(
                     "http://b",
-                    &Leave {
-                        left,
+                    &DelegationLimits {
+                        remaining,
                         ..leave("a", 8)
                     },
                 )
@@ -360,26 +360,26 @@ mod tests {
         assert!(
             refused(Budget {
                 tokens: None,
-                ..left.after(cost)
+                ..remaining.minus(cost)
             })
             .contains("calls")
         );
         assert!(
             refused(Budget {
                 calls: None,
-                ..left.after(cost)
+                ..remaining.minus(cost)
             })
             .contains("tokens")
         );
         assert!(
             refused(Budget {
                 time: Some(Duration::ZERO),
-                ..left
+                ..remaining
             })
             .contains("time")
         );
         assert!(
-            refused(left.shared(2)).contains("calls"),
+            refused(remaining.divided_by(2)).contains("calls"),
             "one call is not enough for two"
         );
     }
@@ -396,7 +396,7 @@ mod tests {
             output_tokens: 2,
         }
         .add_to(&mut metadata);
-        let all: Value = serde_json::from_str(metadata.get_text()).unwrap();
+        let all: Value = serde_json::from_str(metadata.as_str()).unwrap();
         let usage =
             serde_json::json!({"model": "m", "calls": 3, "inputTokens": 40, "outputTokens": 6});
         assert_eq!(all, serde_json::json!({"attache.usage": usage, "mine": 1}));

@@ -1,6 +1,6 @@
 //! An agent that passes every task on to another: by the skill that is asked for, by a rule, or by what a model thinks.
 
-mod chooser;
+mod model_selection;
 
 use std::fmt;
 
@@ -8,14 +8,14 @@ use attache::model::{AgentSkill, Call, Json, Message, Object, Role, Task};
 use attache::{Agent, Failure, Outcome, Turn};
 use serde::{Deserialize, Serialize};
 
-use crate::Shared;
-use crate::lineage::{Cost, ROUTED, USAGE};
-use crate::model::{Model, ModelSettings};
+use crate::AnyAgent;
+use crate::chat_model::{ChatModel, ModelSettings};
+use crate::lineage::{Cost, ROUTING_COST_KEY, USAGE_KEY};
 
 /// Under this key the metadata of a message names the skill that is asked for.
-pub(crate) const SKILL: &str = "skillId";
+pub(crate) const SKILL_KEY: &str = "skillId";
 /// Under this key the metadata of a task has whom a model chose for it. Nobody outside can write names that begin so.
-const ROUTE: &str = "attache.route";
+const ROUTE_KEY: &str = "attache.route";
 
 /// Whom a router may choose, and how.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -26,7 +26,7 @@ pub struct RouterSettings {
     #[cfg_attr(feature = "schema", schemars(required))]
     pub agents: Vec<String>,
     /// Tried in order, after the skill that a message names.
-    pub rules: Vec<Route>,
+    pub rules: Vec<RoutingRule>,
     /// A model that chooses among the agents where no skill is named and no rule fits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelSettings>,
@@ -39,7 +39,7 @@ pub struct RouterSettings {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Route {
+pub struct RoutingRule {
     /// The skill that the message names in `metadata.skillId`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skill: Option<String>,
@@ -56,11 +56,11 @@ pub struct Route {
 
 /// An agent that can be chosen.
 #[derive(Debug, Clone)]
-pub struct Choice {
+pub struct RouteTarget {
     /// Its name.
     pub name: String,
     /// The agent.
-    pub agent: Shared,
+    pub agent: AnyAgent,
     /// What it can do.
     pub skills: Vec<AgentSkill>,
 }
@@ -73,22 +73,22 @@ pub struct Choice {
 /// settings allow it.
 ///
 /// ```
-/// use attache_agents::{Choice, Echo, Router, RouterSettings, Shared};
-/// let echo = Choice { name: "echo".to_owned(), agent: Shared::new(Echo), skills: Vec::new() };
+/// use attache_agents::{RouteTarget, Echo, Router, RouterSettings, AnyAgent};
+/// let echo = RouteTarget { name: "echo".to_owned(), agent: AnyAgent::new(Echo), skills: Vec::new() };
 /// let settings = RouterSettings { agents: vec!["echo".to_owned()], otherwise: Some("echo".to_owned()), ..Default::default() };
 /// let router = Router::new(settings, [echo])?;
-/// # Ok::<(), attache_agents::BadRouter>(())
+/// # Ok::<(), attache_agents::RouterSettingsError>(())
 /// ```
 #[derive(Debug)]
 pub struct Router {
     settings: RouterSettings,
-    choices: Vec<Choice>,
-    model: Option<Model>,
+    targets: Vec<RouteTarget>,
+    model: Option<ChatModel>,
 }
 
 /// Settings that no router can have. Says which, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadRouter {
+pub struct RouterSettingsError {
     /// The key at fault.
     pub key: &'static str,
     why: String,
@@ -101,12 +101,12 @@ impl Router {
     /// An agent that is allowed is not there, or a rule names one that is not allowed.
     pub fn new(
         settings: RouterSettings,
-        agents: impl IntoIterator<Item = Choice>,
-    ) -> Result<Self, BadRouter> {
-        let bad = |key, why: String| Err(BadRouter { key, why });
-        let allowed = |choice: &Choice| settings.agents.contains(&choice.name);
-        let choices: Vec<_> = agents.into_iter().filter(allowed).collect();
-        let there = |name: &String| choices.iter().any(|choice| choice.name == *name);
+        agents: impl IntoIterator<Item = RouteTarget>,
+    ) -> Result<Self, RouterSettingsError> {
+        let bad = |key, why: String| Err(RouterSettingsError { key, why });
+        let allowed = |target: &RouteTarget| settings.agents.contains(&target.name);
+        let targets: Vec<_> = agents.into_iter().filter(allowed).collect();
+        let there = |name: &String| targets.iter().any(|target| target.name == *name);
         if settings.agents.is_empty() {
             return bad("agents", "must name at least one agent".to_owned());
         }
@@ -121,115 +121,118 @@ impl Router {
                 format!("`{name}` is not among the agents that may be chosen"),
             );
         }
-        if settings.rules.iter().any(Route::is_empty) {
+        if settings.rules.iter().any(RoutingRule::is_empty) {
             return bad(
                 "rules",
                 "a rule has at least one of skill, begins and contains".to_owned(),
             );
         }
-        let model = settings.model.clone().map(Model::new).transpose();
-        let model = model.map_err(|bad| BadRouter {
+        let model = settings.model.clone().map(ChatModel::new).transpose();
+        let model = model.map_err(|bad| RouterSettingsError {
             key: "model",
             why: bad.0,
         })?;
         Ok(Self {
             settings,
-            choices,
+            targets,
             model,
         })
     }
 
     /// The skills of all that may be chosen.
     pub fn skills(&self) -> impl Iterator<Item = &AgentSkill> {
-        self.choices.iter().flat_map(|choice| &choice.skills)
+        self.targets.iter().flat_map(|target| &target.skills)
     }
 
     /// Whom the skill that a message names, or a rule, chooses.
-    fn by_rule(&self, message: &Message) -> Option<&Choice> {
+    fn match_rules(&self, message: &Message) -> Option<&RouteTarget> {
         let skill = message
             .metadata
             .as_ref()
-            .and_then(|metadata| metadata.get(SKILL)?.read::<String>().ok());
+            .and_then(|metadata| metadata.get(SKILL_KEY)?.read::<String>().ok());
         let text = message.text().trim_start().to_lowercase();
-        let has = |choice: &&Choice, skill: &str| choice.skills.iter().any(|own| own.id == skill);
+        let has =
+            |target: &&RouteTarget, skill: &str| target.skills.iter().any(|own| own.id == skill);
         let rule = self
             .settings
             .rules
             .iter()
-            .find(|rule| rule.fits(skill.as_deref(), &text));
+            .find(|rule| rule.matches(skill.as_deref(), &text));
         // A rule about a skill knows better than the list of skills; one about the text does not.
         let named = || {
-            self.choices
+            self.targets
                 .iter()
-                .find(|choice| skill.as_deref().is_some_and(|skill| has(choice, skill)))
+                .find(|target| skill.as_deref().is_some_and(|skill| has(target, skill)))
         };
         match rule {
-            Some(rule) if rule.skill.is_some() => self.named(&rule.to),
-            Some(rule) => named().or_else(|| self.named(&rule.to)),
+            Some(rule) if rule.skill.is_some() => self.find_target(&rule.to),
+            Some(rule) => named().or_else(|| self.find_target(&rule.to)),
             None => named(),
         }
     }
 
     /// Whom a task was given to before, as far as that needs no thinking.
-    fn known(&self, task: &Task) -> Option<&Choice> {
+    fn recorded_target(&self, task: &Task) -> Option<&RouteTarget> {
         let chosen = task
             .metadata
             .as_ref()
-            .and_then(|metadata| metadata.get(ROUTE)?.read::<String>().ok());
+            .and_then(|metadata| metadata.get(ROUTE_KEY)?.read::<String>().ok());
         match chosen.filter(|_| self.model.is_some()) {
-            Some(name) => self.named(&name),
-            None => first(task).and_then(|first| self.by_rule(first)),
+            Some(name) => self.find_target(&name),
+            None => first_message(task).and_then(|first| self.match_rules(first)),
         }
     }
 
-    fn otherwise(&self) -> Option<&Choice> {
-        self.named(self.settings.otherwise.as_ref()?)
+    fn default_target(&self) -> Option<&RouteTarget> {
+        self.find_target(self.settings.otherwise.as_ref()?)
     }
 
     /// Who works on a turn, and what it cost to find that out. What a model chose is written down, so that answers reach the
     /// same one.
-    async fn choose(&self, turn: &Turn) -> Result<(Option<&Choice>, Cost), Outcome> {
-        let (Some(model), None) = (&self.model, self.known(turn.task())) else {
+    async fn choose(&self, turn: &Turn) -> Result<(Option<&RouteTarget>, Cost), Outcome> {
+        let (Some(model), None) = (&self.model, self.recorded_target(turn.task())) else {
             return Ok((
-                self.known(turn.task()).or_else(|| self.otherwise()),
+                self.recorded_target(turn.task())
+                    .or_else(|| self.default_target()),
                 Cost::default(),
             ));
         };
-        let asked = first(turn.task()).unwrap_or_else(|| turn.message());
-        let (chosen, cost) = match chooser::choose(model, &self.choices, asked, turn).await {
-            Ok((chosen, cost)) => (chosen.or_else(|| self.otherwise()), cost),
+        let asked = first_message(turn.task()).unwrap_or_else(|| turn.message());
+        let (chosen, cost) = match model_selection::select(model, &self.targets, asked, turn).await
+        {
+            Ok((chosen, cost)) => (chosen.or_else(|| self.default_target()), cost),
             Err(failed) => {
-                tracing::warn!(task = %turn.task_id(), cause = failed.cause, "{}", failed.words);
-                match self.otherwise() {
+                tracing::warn!(task = %turn.task_id(), cause = failed.cause, "{}", failed.message);
+                match self.default_target() {
                     Some(otherwise) => (Some(otherwise), Cost::default()),
-                    None => return Err(Outcome::failed(failed.words)),
+                    None => return Err(Outcome::failed(failed.message)),
                 }
             }
         };
         let mut metadata = Object::new();
-        if let Some(choice) = chosen {
-            metadata.insert(ROUTE, choice.name.as_str());
+        if let Some(target) = chosen {
+            metadata.insert(ROUTE_KEY, target.name.as_str());
         }
         if cost != Cost::default() {
-            let cost = Json::of(&cost).unwrap_or_default();
-            metadata.insert(ROUTED, cost.clone());
-            metadata.insert(USAGE, cost);
+            let cost = Json::from_serialize(&cost).unwrap_or_default();
+            metadata.insert(ROUTING_COST_KEY, cost.clone());
+            metadata.insert(USAGE_KEY, cost);
         }
-        turn.metadata(metadata).await;
+        turn.add_metadata(metadata).await;
         Ok((chosen, cost))
     }
 
-    fn named(&self, name: &str) -> Option<&Choice> {
-        self.choices.iter().find(|choice| choice.name == name)
+    fn find_target(&self, name: &str) -> Option<&RouteTarget> {
+        self.targets.iter().find(|target| target.name == name)
     }
 }
 
-impl Route {
+impl RoutingRule {
     fn is_empty(&self) -> bool {
         self.skill.is_none() && self.begins.is_none() && self.contains.is_none()
     }
 
-    fn fits(&self, skill: Option<&str>, text: &str) -> bool {
+    fn matches(&self, skill: Option<&str>, text: &str) -> bool {
         self.skill
             .as_deref()
             .is_none_or(|wanted| skill == Some(wanted))
@@ -247,15 +250,16 @@ impl Route {
 impl Agent for Router {
     async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
         match Box::pin(self.choose(&turn)).await {
-            Ok((Some(choice), cost)) => cost.then(choice.agent.run(turn)).await,
+            Ok((Some(target), cost)) => cost.run_after_routing(target.agent.run(turn)).await,
             Ok((None, _)) => {
                 let skills = self
                     .skills()
                     .map(|skill| skill.id.as_str())
                     .collect::<Vec<_>>()
                     .join(", ");
-                let why =
-                    format!("nobody here takes this; name a skill in metadata.{SKILL}: {skills}");
+                let why = format!(
+                    "nobody here takes this; name a skill in metadata.{SKILL_KEY}: {skills}"
+                );
                 Ok(Outcome::rejected(why))
             }
             Err(outcome) => Ok(outcome),
@@ -264,39 +268,39 @@ impl Agent for Router {
 
     async fn reply(&self, message: &Message, call: &Call) -> Option<Message> {
         // What needs thinking is a task.
-        let otherwise = || self.otherwise().filter(|_| self.model.is_none());
-        self.by_rule(message)
+        let otherwise = || self.default_target().filter(|_| self.model.is_none());
+        self.match_rules(message)
             .or_else(otherwise)?
             .agent
             .reply(message, call)
             .await
     }
 
-    async fn canceled(&self, task: &Task) {
-        if let Some(choice) = self.known(task).or_else(|| self.otherwise()) {
-            choice.agent.canceled(task).await;
+    async fn on_canceled(&self, task: &Task) {
+        if let Some(target) = self.recorded_target(task).or_else(|| self.default_target()) {
+            target.agent.on_canceled(task).await;
         }
     }
 
-    fn durable_start(&self) -> bool {
-        self.choices
+    fn needs_durable_start(&self) -> bool {
+        self.targets
             .iter()
-            .any(|choice| choice.agent.durable_start())
+            .any(|target| target.agent.needs_durable_start())
     }
 }
 
 /// The message that a task began with: it says who works on it.
-fn first(task: &Task) -> Option<&Message> {
+fn first_message(task: &Task) -> Option<&Message> {
     task.history
         .iter()
         .find(|message| message.role == Role::User)
         .map(|first| &**first)
 }
 
-impl fmt::Display for BadRouter {
+impl fmt::Display for RouterSettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.why)
     }
 }
 
-impl std::error::Error for BadRouter {}
+impl std::error::Error for RouterSettingsError {}

@@ -10,7 +10,7 @@ use std::path::Path;
 use attache::model::{AgentSkill, Artifact};
 use attache::store::sqlite::Options;
 use attache::store::{Memory, Sqlite};
-use attache::{Agent, AgentCard, Failure, Outcome, Served, Server, ServerSettings, Settings, Turn};
+use attache::{Agent, AgentCard, Failure, Outcome, HostedAgent, Server, ServerSettings, Settings, Turn};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
@@ -35,7 +35,7 @@ impl Agent for Echo {
             // Apart: a turn that hangs need not keep room for it.
             "gate" => Box::pin(gate(&turn, words)).await?,
             _ => {
-                turn.artifact(Artifact::text("out", &*text).with_id("out"))
+                turn.add_artifact(Artifact::text("out", &*text).with_id("out"))
                     .await
             }
         }
@@ -86,8 +86,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     card.skills
         .push(AgentSkill::new("echo", "Echo", "Echoes text"));
     card.default_input_modes = vec!["*/*".to_owned()];
-    let server = Server::new(card.clone(), Echo).serving(serving);
-    let served = |number: u32| Served::new(format!("echo-{number}"), card.clone(), Echo);
+    let server = Server::new(card.clone(), Echo).server_settings(serving);
+    let served = |number: u32| HostedAgent::new(format!("echo-{number}"), card.clone(), Echo);
     let server = (1..agents).map(served).fold(server, Server::agent);
     let server = match rest {
         ["sqlite", folder] => server.store(Sqlite::open(

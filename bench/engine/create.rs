@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use attache::model::{Caller, ContextId, Event, Message, Scope, TaskId, TaskState, Timestamp};
 use attache::store::sqlite::{Options, Synchronous};
-use attache::store::{Batch, Key, Memory, NewTask, Sqlite, Store};
+use attache::store::{Batch, IdempotencyKey, Memory, NewTask, Sqlite, Store};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
@@ -128,7 +128,7 @@ async fn create<S: Store>(store: &Arc<S>, tasks: Range<usize>, keyed: bool) {
 fn new_task(number: usize, keyed: bool) -> NewTask {
     let time = Timestamp::from_millis(1_700_000_000_000 + number as i64).expect("a time");
     let (id, context_id) = (TaskId::random(), ContextId::random());
-    let key = keyed.then(|| Key {
+    let key = keyed.then(|| IdempotencyKey {
         text: TaskId::random().to_string(),
         body: [7; 32],
     });

@@ -52,7 +52,7 @@ pub(crate) fn measure(effort: Effort) {
 /// All tasks are there before the clock starts; it stops when the last one is on disk.
 fn run(file: &Path, tasks: usize, events: usize) -> (Cost, usize) {
     let store = Sqlite::open(file, Options::default()).expect("a new file");
-    let commits = store.commits();
+    let commits = store.commit_counter();
     let server = Running::start(store);
     let mut caller = Caller::new(server.address);
     for _ in 0..tasks {

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use attache::model::Version;
 use attache::wire::jsonrpc;
-use attache::wire::method::method;
+use attache::wire::method::find_method;
 use attache::wire::{self, Dialect};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -80,7 +80,7 @@ fn read_call<P: DeserializeOwned>(name: &'static str, body: &str) -> Case {
         }),
         ours: Box::new(move || {
             let call = jsonrpc::read_request(black_box(ours.as_bytes())).expect("a call");
-            let method = method(&call.method).expect("a method");
+            let method = find_method(&call.method).expect("a method");
             let request = wire::read_params(method, call.params).expect("params");
             black_box((&call, &request));
             size_of_val(&request)
@@ -97,7 +97,7 @@ fn write_call<P: Serialize + DeserializeOwned + 'static>(
     let call = jsonrpc::read_request(body.as_bytes()).expect("a call");
     let (name_of_method, id) = (call.method.clone().into_owned(), call.id.into_owned());
     let (request, _) =
-        wire::read_params(method(&call.method).expect("a method"), call.params).expect("params");
+        wire::read_params(find_method(&call.method).expect("a method"), call.params).expect("params");
     let write = move |out: &mut Vec<u8>| {
         jsonrpc::write_request(out, black_box(&id), black_box(&name_of_method), |out| {
             wire::write_params(out, black_box(&request), version).expect("params");

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use attache::auth::{KeyFile, Keys};
+use attache::auth::{ApiKeys, KeyFile};
 use attache::{Server, Tls};
 
 use crate::admin;
@@ -22,15 +22,15 @@ pub(crate) fn admin_key_file(folder: &Path) -> KeyFile {
 
 /// What a running server reads again when it is told to.
 #[derive(Clone, Default)]
-pub(crate) struct Reloading {
+pub(crate) struct ReloadableAccess {
     /// Where keys would be, if there were any when it started.
     absent: Option<KeyFile>,
-    keys: Option<(KeyFile, Keys)>,
-    admin: Option<(KeyFile, Keys)>,
+    keys: Option<(KeyFile, ApiKeys)>,
+    admin: Option<(KeyFile, ApiKeys)>,
     tls: Option<(PathBuf, PathBuf, Tls)>,
 }
 
-impl Reloading {
+impl ReloadableAccess {
     /// Takes in keys and certificates as they are now. What cannot be read leaves what there was.
     pub(crate) fn reload(&self) -> anyhow::Result<()> {
         if self
@@ -58,8 +58,12 @@ impl Reloading {
 
     /// The same for another configuration, which may ask for keys where none were asked for before, or the reverse. Where TLS
     /// and operators are concerned a running server stays what it is.
-    pub(crate) fn again(&self, config: &Config, folder: Option<&Path>) -> anyhow::Result<Self> {
-        let (there, absent) = key_files(config, folder)?;
+    pub(crate) fn reconfigure(
+        &self,
+        config: &Config,
+        folder: Option<&Path>,
+    ) -> anyhow::Result<Self> {
+        let (there, absent) = select_key_file(config, folder)?;
         let known = self.keys.as_ref().map(|(_, keys)| keys.clone());
         let keys = there.map(|file| (file, known.unwrap_or_default()));
         let again = Self {
@@ -73,12 +77,12 @@ impl Reloading {
     }
 
     /// The keys of operators, where they may come over HTTP.
-    pub(crate) fn admin(&self) -> Option<Keys> {
+    pub(crate) fn admin(&self) -> Option<ApiKeys> {
         self.admin.as_ref().map(|(_, keys)| keys.clone())
     }
 
     /// What callers may show, in words; whether anything would let somebody in.
-    pub(crate) fn ways(&self, config: &Config) -> (Vec<String>, bool) {
+    pub(crate) fn accepted_credentials(&self, config: &Config) -> (Vec<String>, bool) {
         let keys = self
             .keys
             .as_ref()
@@ -102,7 +106,7 @@ impl Reloading {
     }
 
     /// Whether callers are asked who they are.
-    pub(crate) fn asks(&self, config: &Config) -> bool {
+    pub(crate) fn has_authentication(&self, config: &Config) -> bool {
         self.keys.is_some()
             || config.server.tls_client_ca.is_some()
             || !config.auth.issuers.is_empty()
@@ -111,10 +115,10 @@ impl Reloading {
 
 /// What is asked of callers: a key if the folder has a file of keys, be it an empty one, or a certificate. The configuration
 /// may say of keys that there will be some, or that they are not wanted.
-pub(crate) fn prepare(config: &Config, folder: Option<&Path>) -> anyhow::Result<Reloading> {
+pub(crate) fn prepare(config: &Config, folder: Option<&Path>) -> anyhow::Result<ReloadableAccess> {
     let section = &config.server;
-    let (there, absent) = key_files(config, folder)?;
-    let keys = there.map(|file| (file, Keys::new()));
+    let (there, absent) = select_key_file(config, folder)?;
+    let keys = there.map(|file| (file, ApiKeys::new()));
     let tls = match (&section.tls_cert, &section.tls_key) {
         (Some(certificate), Some(key)) => {
             let mut tls = Tls::from_pem(&read(certificate)?, &read(key)?)
@@ -124,7 +128,7 @@ pub(crate) fn prepare(config: &Config, folder: Option<&Path>) -> anyhow::Result<
                 let others = keys.is_some() || !config.auth.issuers.is_empty();
                 let required = !others && !section.allow_anonymous;
                 tls = tls
-                    .clients(&read(authorities)?, required)
+                    .verify_clients(&read(authorities)?, required)
                     .context("--tls-client-ca")?;
             }
             Some((certificate.clone(), key.clone(), tls))
@@ -134,7 +138,7 @@ pub(crate) fn prepare(config: &Config, folder: Option<&Path>) -> anyhow::Result<
         (None, Some(_)) => bail!("TLS needs a certificate beside its key: tls_cert, or --tls-cert"),
     };
     let admin = match (folder, &section.admin_listen) {
-        (Some(folder), Some(_)) => Some((admin_key_file(folder), Keys::new())),
+        (Some(folder), Some(_)) => Some((admin_key_file(folder), ApiKeys::new())),
         (None, Some(_)) => {
             bail!("--admin-listen needs a folder for its keys; name one: --data-dir <DIR>")
         }
@@ -146,10 +150,10 @@ pub(crate) fn prepare(config: &Config, folder: Option<&Path>) -> anyhow::Result<
     {
         bail!(
             "--admin-listen is for those who have a key of an operator; make one: {}",
-            add_a_key(folder, "--admin ")
+            add_key_command(folder, "--admin ")
         );
     }
-    let reloading = Reloading {
+    let reloading = ReloadableAccess {
         absent,
         keys,
         admin,
@@ -160,9 +164,9 @@ pub(crate) fn prepare(config: &Config, folder: Option<&Path>) -> anyhow::Result<
 }
 
 /// What makes a key in the folder of a server; `flags` end in a space.
-pub(crate) fn add_a_key(folder: Option<&Path>, flags: &str) -> String {
+pub(crate) fn add_key_command(folder: Option<&Path>, flags: &str) -> String {
     // Where keys go if nobody says otherwise.
-    let usual = data_dir::find(None, "attache");
+    let usual = data_dir::locate(None, "attache");
     let named = folder
         .filter(|folder| usual.as_deref() != Some(*folder))
         .map(Path::to_string_lossy);
@@ -173,7 +177,7 @@ pub(crate) fn add_a_key(folder: Option<&Path>, flags: &str) -> String {
 }
 
 /// The file of keys that callers may show, or where it would be if there were one.
-fn key_files(
+fn select_key_file(
     config: &Config,
     folder: Option<&Path>,
 ) -> anyhow::Result<(Option<KeyFile>, Option<KeyFile>)> {
@@ -191,10 +195,10 @@ fn key_files(
 ///
 /// # Errors
 /// What is wrong with the configuration.
-pub(crate) fn guard(
+pub(crate) fn apply(
     mut server: Server,
     config: &Config,
-    reloading: &Reloading,
+    reloading: &ReloadableAccess,
 ) -> anyhow::Result<Server> {
     if let Some((_, _, tls)) = &reloading.tls {
         server = server.tls(tls.clone());
@@ -209,8 +213,8 @@ pub(crate) fn guard(
     {
         server = server.sign_cards(signer(file)?);
     }
-    if let Some(file) = &config.server.node_signing_key {
-        server = server.show_key(signer(file)?);
+    if let Some(file) = &config.server.delegation_signing_key {
+        server = server.publish_key(signer(file)?);
     }
     if let Some(file) = &config.push.signing_key {
         server = server.sign_notifications(signer(file)?);
@@ -218,15 +222,15 @@ pub(crate) fn guard(
     if let Some(access) = config.access(keys)? {
         server = server.access(access);
     }
-    Ok(match config.allowance() {
-        Some(allowance) => server.allowance(allowance.clone()),
+    Ok(match config.caller_limits() {
+        Some(limits) => server.caller_limits(limits.clone()),
         None => server,
     })
 }
 
 /// Tells the server of this folder, if one runs, that something has changed.
-pub(crate) fn tell(folder: &Path) -> anyhow::Result<()> {
-    let told = admin::ask(folder, "POST", "/reload/keys")
+pub(crate) fn notify_server(folder: &Path) -> anyhow::Result<()> {
+    let told = admin::request(folder, "POST", "/reload/keys")
         .context("the running server has not taken it in")?;
     if cfg!(not(unix)) && told.is_none() {
         eprintln!("Restart the server to take it in.");
@@ -250,7 +254,7 @@ pub(crate) fn signer(file: &Path) -> anyhow::Result<attache::jws::Signer> {
     }
     let pem = String::from_utf8(read(file)?)
         .with_context(|| format!("{} is no PEM file", file.display()))?;
-    attache::jws::Signer::named_by_its_key(&pem).with_context(|| file.display().to_string())
+    attache::jws::Signer::from_pem_with_thumbprint(&pem).with_context(|| file.display().to_string())
 }
 
 fn read(file: &Path) -> anyhow::Result<Vec<u8>> {

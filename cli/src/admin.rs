@@ -9,10 +9,10 @@ use anyhow::{Context, anyhow, bail};
 /// # Errors
 /// It does not answer, or says that it cannot.
 #[cfg(unix)]
-pub(crate) fn ask(folder: &Path, method: &str, path: &str) -> anyhow::Result<Option<String>> {
+pub(crate) fn request(folder: &Path, method: &str, path: &str) -> anyhow::Result<Option<String>> {
     use std::io::{Read, Write};
     use std::time::Duration;
-    let socket = attache::Admin::below(folder).socket();
+    let socket = attache::Admin::new(folder).socket();
     let Ok(mut stream) = std::os::unix::net::UnixStream::connect(socket) else {
         return Ok(None);
     };
@@ -35,18 +35,18 @@ pub(crate) fn ask(folder: &Path, method: &str, path: &str) -> anyhow::Result<Opt
         .context("the running server makes no sense")?;
     match head.starts_with("HTTP/1.1 200") {
         true => Ok(Some(body.to_owned())),
-        false => bail!("{}", why(body)),
+        false => bail!("{}", error_message(body)),
     }
 }
 
 #[cfg(not(unix))]
-pub(crate) fn ask(_: &Path, _: &str, _: &str) -> anyhow::Result<Option<String>> {
+pub(crate) fn request(_: &Path, _: &str, _: &str) -> anyhow::Result<Option<String>> {
     Ok(None)
 }
 
 /// The words of a refusal, however they are wrapped.
 #[cfg(unix)]
-fn why(body: &str) -> String {
+fn error_message(body: &str) -> String {
     let wrapped: Option<serde_json::Value> = serde_json::from_str(body).ok();
     let inner = wrapped.as_ref().and_then(|value| value["error"].as_str());
     inner.unwrap_or(body).trim().to_owned()

@@ -4,7 +4,9 @@ mod auth;
 mod bench;
 mod card;
 mod client;
+mod hoist;
 mod mcp;
+pub(crate) mod parse;
 mod push;
 mod task;
 
@@ -12,15 +14,22 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use crate::config::{Given, StoreKind};
+use crate::config::{FlagValues, StoreKind};
 
-pub(crate) use auth::{Auth, AuthLogin, AuthLogout};
-pub(crate) use bench::{Bench, Scenario};
-pub(crate) use card::{Card, CardGet, CardSign};
-pub(crate) use client::{Common, Config, Conformance, Parts, Send, Talk};
-pub(crate) use mcp::Mcp;
-pub(crate) use push::{Push, PushConfig, PushCreate, PushDeliveries, PushListen, PushRetry};
-pub(crate) use task::{Task, TaskDownload, TaskGet, TaskList, TaskOne, TaskWait};
+pub(crate) use auth::{AuthCommand, AuthLoginArgs, AuthLogoutArgs};
+pub(crate) use bench::{BenchArgs, Scenario};
+pub(crate) use card::{CardCommand, CardGetArgs, CardSignArgs};
+pub(crate) use client::{
+    ClientArgs, CommonFlags, ConfigCommand, ConformanceArgs, PartFlags, SendArgs,
+};
+pub(crate) use mcp::McpArgs;
+pub(crate) use push::{
+    PushCommand, PushConfigCommand, PushConfigCreateArgs, PushDeliveriesArgs, PushListenArgs,
+    PushRetryArgs,
+};
+pub(crate) use task::{
+    TaskCommand, TaskDownloadArgs, TaskGetArgs, TaskIdArgs, TaskListArgs, TaskWaitArgs,
+};
 
 /// Serve and talk to A2A agents.
 #[derive(Debug, Parser)]
@@ -31,34 +40,34 @@ pub(crate) struct Args {
     version: Option<bool>,
 
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Send a message to an agent, and wait for what comes of it.
-    Send(Box<Send>),
+    Send(Box<SendArgs>),
     /// Talk with an agent, a line at a time.
-    Chat(Box<Talk>),
+    Chat(Box<ClientArgs>),
     /// Show, list, follow and cancel tasks.
     #[command(subcommand)]
-    Task(Box<Task>),
+    Task(Box<TaskCommand>),
     /// Show and check cards.
     #[command(subcommand)]
-    Card(Box<Card>),
+    Card(Box<CardCommand>),
     /// Log in to an agent, and out.
     #[command(subcommand)]
-    Auth(Box<Auth>),
+    Auth(Box<AuthCommand>),
     /// Receive push notifications; look after the webhooks of a running server.
     #[command(subcommand)]
-    Push(Box<Push>),
+    Push(Box<PushCommand>),
     /// Show the settings in force.
     #[command(subcommand)]
-    Config(Box<Config>),
+    Config(Box<ConfigCommand>),
     /// Check whether an agent keeps the rules of the protocol, over every binding it offers.
-    Conformance(Box<Conformance>),
+    Conformance(Box<ConformanceArgs>),
     /// Measure how fast an agent is.
-    Bench(Box<Bench>),
+    Bench(Box<BenchArgs>),
     /// Print a script that completes commands in a shell.
     Completion {
         /// bash, zsh, fish, powershell or elvish
@@ -66,24 +75,24 @@ pub(crate) enum Command {
     },
     /// Serve a practice agent that shows everything an agent can do.
     #[command(visible_alias = "demo-server")]
-    Demo(Serving),
+    Demo(ServerFlags),
     /// Serve agents: those of a configuration file, or one in a line.
-    Serve(Serve),
+    Serve(ServeArgs),
     /// Serve a script of rules, and let things go wrong as it says: an agent to test clients with.
-    Mock(Mock),
+    Mock(MockArgs),
     /// Offer agents as the tools of an MCP server, to editors and assistants.
-    Mcp(Mcp),
+    Mcp(McpArgs),
     /// Look at a configuration file, and say what is wrong with it.
-    Check(Check),
+    Check(CheckArgs),
     /// Write a configuration file to begin with.
-    Init(Init),
+    Init(InitArgs),
     /// Make, list and revoke the keys that callers of an agent show.
-    Keys(Keys),
+    Keys(KeysArgs),
     /// Look after the file that tasks are kept in: check, copy, export, shrink and update it.
-    Db(Db),
+    Db(DbArgs),
 }
 
-impl Command {
+impl CliCommand {
     /// Whether it serves an agent; such a one begins its log when it knows its configuration.
     pub(crate) fn serves(&self) -> bool {
         matches!(self, Self::Demo(_) | Self::Serve(_) | Self::Mock(_))
@@ -92,32 +101,32 @@ impl Command {
 
 /// Whose server is spoken to.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Folder {
+pub(crate) struct DataDirArgs {
     /// The folder of the agent, as it is given to `serve` [default: `attache` in your data directory]
     #[arg(long, value_name = "DIR", global = true)]
     pub(crate) data_dir: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Keys {
+pub(crate) struct KeysArgs {
     #[command(subcommand)]
-    pub(crate) verb: KeysVerb,
+    pub(crate) verb: KeysCommand,
 
     #[command(flatten)]
-    pub(crate) folder: Folder,
+    pub(crate) folder: DataDirArgs,
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Db {
+pub(crate) struct DbArgs {
     #[command(subcommand)]
-    pub(crate) verb: DbVerb,
+    pub(crate) verb: DbCommand,
 
     #[command(flatten)]
-    pub(crate) folder: Folder,
+    pub(crate) folder: DataDirArgs,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum DbVerb {
+pub(crate) enum DbCommand {
     /// Read the whole file and say what is wrong with it; a server may be using it.
     Check,
     /// Make a copy of one moment, and a store of its own; a server may be using the file.
@@ -134,9 +143,9 @@ pub(crate) enum DbVerb {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum KeysVerb {
+pub(crate) enum KeysCommand {
     /// Make a key and print it, once: only its digest is kept. From then on callers are asked for one.
-    Add(KeysAdd),
+    Add(KeysAddArgs),
     /// List the keys: their ids, whose they are, and what they are for.
     List,
     /// Revoke a key by its id, or all keys of a name.
@@ -147,7 +156,7 @@ pub(crate) enum KeysVerb {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct KeysAdd {
+pub(crate) struct KeysAddArgs {
     /// Whose key it is. Keys of one name are one caller, who sees the same tasks with each of them.
     pub(crate) name: String,
 
@@ -173,17 +182,17 @@ pub(crate) struct KeysAdd {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Mock {
+pub(crate) struct MockArgs {
     /// The script.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 
     #[command(flatten)]
-    pub(crate) serving: Serving,
+    pub(crate) serving: ServerFlags,
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Check {
+pub(crate) struct CheckArgs {
     /// The configuration file.
     #[arg(value_name = "FILE", required_unless_present = "schema")]
     pub(crate) file: Option<PathBuf>,
@@ -194,7 +203,7 @@ pub(crate) struct Check {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Init {
+pub(crate) struct InitArgs {
     /// The file to write; `-` for stdout.
     #[arg(value_name = "FILE", default_value = "agents.toml")]
     pub(crate) file: PathBuf,
@@ -205,11 +214,11 @@ pub(crate) struct Init {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Serve {
+pub(crate) struct ServeArgs {
     #[command(flatten)]
-    pub(crate) agent: Agent,
+    pub(crate) agent: AgentSource,
     #[command(flatten)]
-    pub(crate) serving: Serving,
+    pub(crate) serving: ServerFlags,
 
     /// Print every setting with where it comes from, and serve nothing.
     #[arg(long)]
@@ -219,7 +228,7 @@ pub(crate) struct Serve {
 /// Which agent is served: exactly one of these.
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
-pub(crate) struct Agent {
+pub(crate) struct AgentSource {
     /// A configuration file: `attache init` writes one.
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
@@ -231,13 +240,13 @@ pub(crate) struct Agent {
     /// An agent that runs a command for every message: the text goes to its stdin, its stdout comes back. Quotes
     /// work as in a shell, but there is none.
     #[cfg(unix)]
-    #[arg(long, value_name = "COMMAND", value_parser = attache_agents::Command::parse)]
-    pub(crate) exec: Option<attache_agents::Command>,
+    #[arg(long, value_name = "COMMAND", value_parser = attache_agents::CommandAgent::parse)]
+    pub(crate) exec: Option<attache_agents::CommandAgent>,
 }
 
 /// How any agent is served.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Serving {
+pub(crate) struct ServerFlags {
     /// Where to listen; port 0 takes any that is free [default: 127.0.0.1:41241]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) listen: Option<String>,
@@ -282,24 +291,24 @@ pub(crate) struct Serving {
     pub(crate) data_dir: Option<PathBuf>,
 }
 
-impl Serving {
+impl ServerFlags {
     /// What was said, by the keys of the configuration.
-    pub(crate) fn given(&self) -> Given {
+    pub(crate) fn flag_values(&self) -> FlagValues {
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
-        let mut given = Given::default();
-        given.set("server.listen", self.listen.as_deref());
-        given.set(
+        let mut flags = FlagValues::default();
+        flags.set("server.listen", self.listen.as_deref());
+        flags.set(
             "server.allow_anonymous",
             self.allow_anonymous.then_some(true),
         );
-        given.set("server.public_url", self.public_url.as_deref());
-        given.set("server.tls_cert", path(&self.tls_cert));
-        given.set("server.tls_key", path(&self.tls_key));
-        given.set("server.tls_client_ca", path(&self.tls_client_ca));
-        given.set("server.admin_listen", self.admin_listen.as_deref());
-        given.set("push.local_webhooks", self.local_webhooks.then_some(true));
-        given.set("store.kind", self.store.map(StoreKind::name));
-        given.set("store.data_dir", path(&self.data_dir));
-        given
+        flags.set("server.public_url", self.public_url.as_deref());
+        flags.set("server.tls_cert", path(&self.tls_cert));
+        flags.set("server.tls_key", path(&self.tls_key));
+        flags.set("server.tls_client_ca", path(&self.tls_client_ca));
+        flags.set("server.admin_listen", self.admin_listen.as_deref());
+        flags.set("push.local_webhooks", self.local_webhooks.then_some(true));
+        flags.set("store.kind", self.store.map(StoreKind::name));
+        flags.set("store.data_dir", path(&self.data_dir));
+        flags
     }
 }

@@ -1,8 +1,8 @@
 //! How fast is an agent? A load of one kind for a while, and what came of it.
 
-mod loops;
-mod readers;
-mod tally;
+mod closed_loop;
+mod held_streams;
+mod stats;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,15 +12,15 @@ use attache::{Client, Error};
 use tokio_util::sync::CancellationToken;
 
 use crate::args::Scenario;
-pub(crate) use tally::{Figures, Spread};
-use tally::{Progress, Sheet};
+pub(crate) use stats::{Measurement, Percentiles};
+use stats::{Progress, Samples};
 
 /// How often it is told how far it is.
-const TOLD_EVERY: Duration = Duration::from_secs(1);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What is measured, how hard and how long.
 #[derive(Debug, Clone)]
-pub(crate) struct Plan {
+pub(crate) struct BenchPlan {
     pub(crate) scenario: Scenario,
     pub(crate) connections: usize,
     pub(crate) time: Duration,
@@ -29,7 +29,7 @@ pub(crate) struct Plan {
     pub(crate) message: Option<String>,
 }
 
-impl Plan {
+impl BenchPlan {
     fn request(&self) -> SendMessageRequest {
         let text = self.message.as_deref().unwrap_or(match self.scenario {
             Scenario::Send | Scenario::Get => "hello",
@@ -41,14 +41,14 @@ impl Plan {
 }
 
 /// Why a piece of work does not count.
-enum Fault {
+enum BenchFailure {
     /// The agent, or the way to it, said no.
     Refused(Error),
     /// The work ended otherwise than well, or never.
-    Ended(String),
+    Unexpected(String),
 }
 
-impl From<Error> for Fault {
+impl From<Error> for BenchFailure {
     fn from(error: Error) -> Self {
         Self::Refused(error)
     }
@@ -57,35 +57,35 @@ impl From<Error> for Fault {
 /// Measures one scenario, until it is told to `stop`. Each of `clients` has a connection of its own; `tell` hears now and then how
 /// far it is.
 pub(crate) async fn measure(
-    plan: &Plan,
+    plan: &BenchPlan,
     clients: Vec<Client>,
     stop: &CancellationToken,
-    tell: &mut dyn FnMut(&str),
-) -> Figures {
+    report: &mut dyn FnMut(&str),
+) -> Measurement {
     let progress = Arc::new(Progress::new(plan.count));
     let over = stop.child_token();
     let work = async {
-        let sheet = match plan.scenario {
+        let samples = match plan.scenario {
             Scenario::Send | Scenario::Get | Scenario::Stream => {
-                loops::run(plan, clients, &progress, &over).await
+                closed_loop::run(plan, clients, &progress, &over).await
             }
-            Scenario::FanOut => readers::fan_out(plan, clients, &progress, &over).await,
-            Scenario::Idle => readers::idle(plan, clients, &progress, &over).await,
+            Scenario::FanOut => held_streams::fan_out(plan, clients, &progress, &over).await,
+            Scenario::Idle => held_streams::idle(plan, clients, &progress, &over).await,
         };
         over.cancel();
-        sheet
+        samples
     };
-    let clock = watch(plan, &progress, &over, tell);
-    let (sheet, (taken, cpu)) = tokio::join!(work, clock);
-    Figures::new(sheet, taken, cpu)
+    let clock = watch(plan, &progress, &over, report);
+    let (samples, (taken, cpu)) = tokio::join!(work, clock);
+    Measurement::new(samples, taken, cpu)
 }
 
 /// Begins to count after the warm-up, and ends it all when the time is over; the time that counted, and our CPU in it.
 async fn watch(
-    plan: &Plan,
+    plan: &BenchPlan,
     progress: &Progress,
     over: &CancellationToken,
-    tell: &mut dyn FnMut(&str),
+    report: &mut dyn FnMut(&str),
 ) -> (Duration, Duration) {
     if !matches!(plan.scenario, Scenario::FanOut | Scenario::Idle) {
         tokio::select! {
@@ -96,13 +96,13 @@ async fn watch(
     progress.count_from_now();
     let (began, cpu) = (Instant::now(), cpu_time());
     let end = tokio::time::Instant::now() + plan.time;
-    let mut ticks = tokio::time::interval(TOLD_EVERY);
+    let mut ticks = tokio::time::interval(PROGRESS_INTERVAL);
     ticks.tick().await;
     loop {
         tokio::select! {
             () = tokio::time::sleep_until(end) => break,
             () = over.cancelled() => break,
-            _ = ticks.tick() => tell(&progress.line(plan.scenario.name(), began.elapsed(), plan.time)),
+            _ = ticks.tick() => report(&progress.line(plan.scenario.name(), began.elapsed(), plan.time)),
         }
     }
     let measured = (began.elapsed(), cpu_time().saturating_sub(cpu));
@@ -118,25 +118,25 @@ fn cpu_time() -> Duration {
 }
 
 /// Whether an answer is what somebody who asked would call one.
-fn answered(answer: &SendMessageResponse) -> Result<(), Fault> {
+fn check_answer(answer: &SendMessageResponse) -> Result<(), BenchFailure> {
     match answer {
         SendMessageResponse::Message(_) => Ok(()),
-        SendMessageResponse::Task(task) => well(task.status.state),
+        SendMessageResponse::Task(task) => check_state(task.status.state),
     }
 }
 
-fn well(state: TaskState) -> Result<(), Fault> {
+fn check_state(state: TaskState) -> Result<(), BenchFailure> {
     match state {
-        TaskState::Failed | TaskState::Rejected | TaskState::Canceled => {
-            Err(Fault::Ended(format!("ended as {}", state.as_str())))
-        }
+        TaskState::Failed | TaskState::Rejected | TaskState::Canceled => Err(
+            BenchFailure::Unexpected(format!("ended as {}", state.as_str())),
+        ),
         _ => Ok(()),
     }
 }
 
 /// A sheet with one fault: nothing could be begun.
-fn nothing(fault: Fault) -> Sheet {
-    let mut sheet = Sheet::default();
-    sheet.fault(fault);
-    sheet
+fn only_failure(fault: BenchFailure) -> Samples {
+    let mut samples = Samples::default();
+    samples.add_failure(fault);
+    samples
 }

@@ -2,13 +2,13 @@
 
 mod access;
 mod errors;
+mod interrupted_tasks;
 mod lists;
 mod operations;
 mod push;
 mod raw;
+mod running_tasks;
 mod streaming;
-mod waiting;
-mod working;
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::session::Session;
 /// So long one check may take; agents may think before they answer.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(60);
 /// An id that no agent has given out.
-const NOBODY: &str = "00000000-0000-4000-8000-00000000beef";
+const UNKNOWN_TASK_ID: &str = "00000000-0000-4000-8000-00000000beef";
 
 /// What came of one check.
 #[derive(Debug, Serialize)]
@@ -37,43 +37,43 @@ pub(crate) struct Finding {
     pub(crate) rule: &'static str,
     /// The binding that it was checked over.
     pub(crate) binding: String,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: CheckOutcome,
     /// Why it is not a pass.
     pub(crate) detail: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) enum Outcome {
+pub(crate) enum CheckOutcome {
     Pass,
     Fail,
     Skip,
 }
 
 /// Why a check ends without a pass.
-enum Stop {
+enum NotPassed {
     /// The rule is broken.
-    Broken(String),
+    Violation(String),
     /// The rule does not apply, or could not be tried.
-    Moot(String),
+    Skipped(String),
 }
 
-type Ruling<T = ()> = Result<T, Stop>;
-type Running<'a> = Pin<Box<dyn Future<Output = Ruling> + 'a>>;
+type CheckResult<T = ()> = Result<T, NotPassed>;
+type CheckFuture<'a> = Pin<Box<dyn Future<Output = CheckResult> + 'a>>;
 
 /// A rule, and how it is looked into.
-struct Check {
+struct ConformanceCheck {
     name: &'static str,
     rule: &'static str,
-    run: for<'a> fn(&'a Agent<'a>) -> Running<'a>,
+    run: for<'a> fn(&'a AgentUnderTest<'a>) -> CheckFuture<'a>,
 }
 
 /// All of them, in the order of the protocol.
-const CHECKS: &[&[Check]] = &[
+const CHECKS: &[&[ConformanceCheck]] = &[
     operations::CHECKS,
     lists::CHECKS,
-    working::CHECKS,
-    waiting::CHECKS,
+    running_tasks::CHECKS,
+    interrupted_tasks::CHECKS,
     access::CHECKS,
     streaming::CHECKS,
     push::CHECKS,
@@ -81,7 +81,7 @@ const CHECKS: &[&[Check]] = &[
 ];
 
 /// The agent over one interface.
-struct Agent<'a> {
+struct AgentUnderTest<'a> {
     session: &'a Session<'a>,
     /// What came of a plain message.
     first: Result<SendMessageResponse, Error>,
@@ -94,22 +94,22 @@ struct Agent<'a> {
 }
 
 /// What the user says about an agent, so that more of it can be seen.
-pub(crate) struct Known<'a> {
+pub(crate) struct CheckInputs<'a> {
     pub(crate) webhook: &'a str,
     pub(crate) slow: Option<&'a str>,
     pub(crate) ask: Option<&'a str>,
 }
 
 /// Looks into every rule over this interface; tells each finding as it is made.
-pub(crate) async fn look_into(
+pub(crate) async fn run_checks(
     session: &Session<'_>,
-    known: &Known<'_>,
-    tell: &mut dyn FnMut(&Finding),
+    known: &CheckInputs<'_>,
+    report: &mut dyn FnMut(&Finding),
 ) -> Vec<Finding> {
     let sent = SendMessageRequest::new(Message::user("hello"));
-    let first = within(session.client.send_message(sent)).await;
-    let Known { webhook, slow, ask } = *known;
-    let agent = Agent {
+    let first = with_timeout(session.client.send_message(sent)).await;
+    let CheckInputs { webhook, slow, ask } = *known;
+    let agent = AgentUnderTest {
         session,
         first,
         webhook,
@@ -121,10 +121,13 @@ pub(crate) async fn look_into(
         for check in *list {
             let ran = tokio::time::timeout(CHECK_TIMEOUT, (check.run)(&agent)).await;
             let (outcome, detail) = match ran {
-                Ok(Ok(())) => (Outcome::Pass, None),
-                Ok(Err(Stop::Broken(why))) => (Outcome::Fail, Some(why)),
-                Ok(Err(Stop::Moot(why))) => (Outcome::Skip, Some(why)),
-                Err(_) => (Outcome::Fail, Some("no answer came within 60s".to_owned())),
+                Ok(Ok(())) => (CheckOutcome::Pass, None),
+                Ok(Err(NotPassed::Violation(why))) => (CheckOutcome::Fail, Some(why)),
+                Ok(Err(NotPassed::Skipped(why))) => (CheckOutcome::Skip, Some(why)),
+                Err(_) => (
+                    CheckOutcome::Fail,
+                    Some("no answer came within 60s".to_owned()),
+                ),
             };
             let binding = session.binding.as_str().to_owned();
             let finding = Finding {
@@ -134,42 +137,42 @@ pub(crate) async fn look_into(
                 outcome,
                 detail,
             };
-            tell(&finding);
+            report(&finding);
             findings.push(finding);
         }
     }
     findings
 }
 
-impl Agent<'_> {
-    fn is_new(&self) -> bool {
+impl AgentUnderTest<'_> {
+    fn is_v1(&self) -> bool {
         self.session.version == Version::V1
     }
 
     /// What came of the first message.
-    fn answer(&self) -> Ruling<&SendMessageResponse> {
+    fn first_response(&self) -> CheckResult<&SendMessageResponse> {
         self.first
             .as_ref()
-            .map_err(|error| broken(format!("a plain message: {}", error.message())))
+            .map_err(|error| violation(format!("a plain message: {}", error.message())))
     }
 
     /// The task of the first message.
-    fn task(&self) -> Ruling<&Task> {
+    fn first_task(&self) -> CheckResult<&Task> {
         match &self.first {
             Ok(SendMessageResponse::Task(task)) => Ok(task),
             Ok(SendMessageResponse::Message(_)) => {
-                Err(moot("the agent answers with messages, not with tasks"))
+                Err(skip("the agent answers with messages, not with tasks"))
             }
-            Err(_) => Err(moot("a plain message was not answered")),
+            Err(_) => Err(skip("a plain message was not answered")),
         }
     }
 
     /// The same, if it has ended.
-    fn ended(&self) -> Ruling<&Task> {
-        let task = self.task()?;
+    fn ended_task(&self) -> CheckResult<&Task> {
+        let task = self.first_task()?;
         match task.status.state.is_terminal() {
             true => Ok(task),
-            false => Err(moot(format!(
+            false => Err(skip(format!(
                 "the task of a plain message has not ended, it is {}",
                 task.status.state
             ))),
@@ -180,7 +183,7 @@ impl Agent<'_> {
     async fn send(&self, change: impl FnOnce(&mut Message)) -> Result<SendMessageResponse, Error> {
         let mut message = Message::user("hello again");
         change(&mut message);
-        within(
+        with_timeout(
             self.session
                 .client
                 .send_message(SendMessageRequest::new(message)),
@@ -190,7 +193,7 @@ impl Agent<'_> {
 }
 
 /// A request that does not wait.
-fn at_once(message: Message) -> SendMessageRequest {
+fn without_waiting(message: Message) -> SendMessageRequest {
     let configuration = SendMessageConfiguration {
         return_immediately: true,
         ..SendMessageConfiguration::default()
@@ -201,42 +204,46 @@ fn at_once(message: Message) -> SendMessageRequest {
     }
 }
 
-fn nobody() -> TaskId {
-    NOBODY.into()
+fn unknown_task_id() -> TaskId {
+    UNKNOWN_TASK_ID.into()
 }
 
-async fn within<T>(call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+async fn with_timeout<T>(call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     let answer = tokio::time::timeout(CHECK_TIMEOUT, call).await;
     answer.unwrap_or_else(|_| Err(ErrorKind::DeadlineExceeded.into()))
 }
 
-fn broken(why: impl Into<String>) -> Stop {
-    Stop::Broken(why.into())
+fn violation(why: impl Into<String>) -> NotPassed {
+    NotPassed::Violation(why.into())
 }
 
-fn moot(why: impl Into<String>) -> Stop {
-    Stop::Moot(why.into())
+fn skip(why: impl Into<String>) -> NotPassed {
+    NotPassed::Skipped(why.into())
 }
 
 /// What was answered, if it was.
-fn fine<T>(answer: Result<T, Error>) -> Ruling<T> {
-    answer.map_err(|error| broken(error.message().to_owned()))
+fn expect_ok<T>(answer: Result<T, Error>) -> CheckResult<T> {
+    answer.map_err(|error| violation(error.message().to_owned()))
 }
 
 /// The rule holds, or this is why not.
-fn holds(holds: bool, why: impl FnOnce() -> String) -> Ruling {
-    if holds { Ok(()) } else { Err(broken(why())) }
+fn ensure(condition: bool, why: impl FnOnce() -> String) -> CheckResult {
+    if condition {
+        Ok(())
+    } else {
+        Err(violation(why()))
+    }
 }
 
 /// It was refused, with one of these.
-fn refused<T>(answer: Result<T, Error>, with: &[ErrorKind]) -> Ruling {
+fn expect_error<T>(answer: Result<T, Error>, with: &[ErrorKind]) -> CheckResult {
     match answer {
         Err(error) if with.contains(&error.kind()) => Ok(()),
-        Err(error) => Err(broken(format!(
+        Err(error) => Err(violation(format!(
             "refused with {:?}: {}",
             error.kind(),
             error.message()
         ))),
-        Ok(_) => Err(broken("not refused")),
+        Ok(_) => Err(violation("not refused")),
     }
 }

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 
 /// The folder that was named, or `otherwise` in the one that the system has for such things; it is made if need be.
-pub(crate) fn make(named: Option<&Path>, otherwise: &str) -> anyhow::Result<PathBuf> {
-    let folder =
-        find(named, otherwise).context("there is no data directory; name one: --data-dir <DIR>")?;
+pub(crate) fn create(named: Option<&Path>, otherwise: &str) -> anyhow::Result<PathBuf> {
+    let folder = locate(named, otherwise)
+        .context("there is no data directory; name one: --data-dir <DIR>")?;
     std::fs::create_dir_all(&folder).with_context(|| {
         format!(
             "cannot make the folder {}; name another: --data-dir <DIR>",
@@ -18,9 +18,9 @@ pub(crate) fn make(named: Option<&Path>, otherwise: &str) -> anyhow::Result<Path
 }
 
 /// The same for those who only look: the folder has to be there, unless nobody named it.
-pub(crate) fn there(named: Option<&Path>, otherwise: &str) -> anyhow::Result<PathBuf> {
-    let folder =
-        find(named, otherwise).context("there is no data directory; name one: --data-dir <DIR>")?;
+pub(crate) fn require(named: Option<&Path>, otherwise: &str) -> anyhow::Result<PathBuf> {
+    let folder = locate(named, otherwise)
+        .context("there is no data directory; name one: --data-dir <DIR>")?;
     if named.is_some() && !folder.is_dir() {
         bail!("there is no folder {}", folder.display());
     }
@@ -28,15 +28,15 @@ pub(crate) fn there(named: Option<&Path>, otherwise: &str) -> anyhow::Result<Pat
 }
 
 /// The folder that was named, or `otherwise` in the one that the system has for such things, whether it is there or not.
-pub(crate) fn find(named: Option<&Path>, otherwise: &str) -> Option<PathBuf> {
+pub(crate) fn locate(named: Option<&Path>, otherwise: &str) -> Option<PathBuf> {
     match named {
         Some(folder) => Some(folder.to_owned()),
-        None => Some(users()?.join(otherwise)),
+        None => Some(user_data_dir()?.join(otherwise)),
     }
 }
 
 /// The user's data directory, as each system has it.
-fn users() -> Option<PathBuf> {
+fn user_data_dir() -> Option<PathBuf> {
     let from = |name: &str| {
         std::env::var_os(name)
             .filter(|value| !value.is_empty())

@@ -4,38 +4,37 @@ mod access;
 mod admin;
 mod args;
 mod bench;
-mod card;
+mod card_schema;
 mod commands;
 mod config;
 mod conformance;
 mod data_dir;
+mod error;
 mod exit;
-mod failure;
-mod follow;
 mod interrupts;
-mod logins;
-mod masks;
 mod output;
 mod parts;
+mod progress;
+mod redactor;
 mod reference;
 mod resume;
-mod serving;
+mod server;
 mod session;
 mod settings;
 mod signature;
+mod task_follower;
 mod telemetry;
 mod tls;
-mod typed;
+mod token_store;
 mod version;
-mod waiting;
 mod wire_log;
 
 use std::io::Write;
 use std::process::ExitCode;
 
+use args::parse::{self, ParsedArgs};
 use output::Output;
 use tracing::Instrument;
-use typed::Typed;
 
 /// Takes less room for many small pieces than the system's, has those at hand that were just freed, and gives back what is not
 /// used for a while.
@@ -46,26 +45,26 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 #[tokio::main]
 async fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
-    match typed::read(words.clone()) {
-        Typed::Command(args, matches) => {
+    match parse::parse(words.clone()) {
+        ParsedArgs::Command(args, matches) => {
             if args.command.serves() {
                 return commands::run(args.command, &matches, &words).await;
             }
-            let telemetry = telemetry::talking();
+            let telemetry = telemetry::init_client();
             let code = commands::run(args.command, &matches, &words)
-                .instrument(telemetry::verb(&words))
+                .instrument(telemetry::command_span(&words))
                 .await;
-            telemetry.end().await;
+            telemetry.shutdown().await;
             code
         }
-        Typed::Shown(text) => {
+        ParsedArgs::Help(text) => {
             // Nobody is left to tell if the reader is gone.
             let _ = std::io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }
-        Typed::Wrong(failure) => {
-            let (format, stream) = typed::format_of(&words);
-            Output::plain(format, stream).failure(&failure);
+        ParsedArgs::Invalid(failure) => {
+            let (format, stream) = parse::error_format(&words);
+            Output::with_format(format, stream).print_error(&failure);
             ExitCode::from(failure.exit)
         }
     }

@@ -6,15 +6,15 @@ use std::path::Path;
 use attache::model::{Json, Part};
 use clap::ArgMatches;
 
-use crate::args::{Parts, Send};
-use crate::failure::{Failure, Outcome};
+use crate::args::{PartFlags, SendArgs};
+use crate::error::{CliError, CliResult};
 
 /// What belongs into a url rather than into a message.
-const LARGE: u64 = 5 << 20;
+const WARN_ABOVE_BYTES: u64 = 5 << 20;
 
 /// A part flag, or the text without one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Typed {
+enum PartArg {
     Plain(String),
     Text(String),
     File(String),
@@ -23,27 +23,27 @@ enum Typed {
 }
 
 /// The parts that a command line names; `matches` knows the order.
-pub(crate) struct Ordered(Vec<Typed>);
+pub(crate) struct PartArgs(Vec<PartArg>);
 
-impl Ordered {
-    pub(crate) fn new(send: &Send, matches: &ArgMatches) -> Self {
-        let Parts {
+impl PartArgs {
+    pub(crate) fn new(send: &SendArgs, matches: &ArgMatches) -> Self {
+        let PartFlags {
             text,
             file,
             data,
             media_type,
         } = &send.parts;
-        let mut all: Vec<(usize, Typed)> = Vec::new();
-        let mut add = |name, values: &[String], make: fn(String) -> Typed| {
+        let mut all: Vec<(usize, PartArg)> = Vec::new();
+        let mut add = |name, values: &[String], make: fn(String) -> PartArg| {
             let places = matches.indices_of(name).into_iter().flatten();
             all.extend(places.zip(values.iter().cloned().map(make)));
         };
-        add("text", text, Typed::Text);
-        add("file", file, Typed::File);
-        add("data", data, Typed::Data);
-        add("media_type", media_type, Typed::MediaType);
+        add("text", text, PartArg::Text);
+        add("file", file, PartArg::File);
+        add("data", data, PartArg::Data);
+        add("media_type", media_type, PartArg::MediaType);
         if let (Some(place), Some(text)) = (matches.index_of("message"), &send.message) {
-            all.push((place, Typed::Plain(text.clone())));
+            all.push((place, PartArg::Plain(text.clone())));
         }
         all.sort_by_key(|(place, _)| *place);
         Self(all.into_iter().map(|(_, typed)| typed).collect())
@@ -54,16 +54,16 @@ impl Ordered {
         self,
         stdin: &mut dyn Read,
         warn: &mut dyn FnMut(String),
-    ) -> Outcome<Vec<Part>> {
+    ) -> CliResult<Vec<Part>> {
         let mut parts = Vec::new();
         let mut stdin = Some(stdin);
-        for (typed, media_type) in bind(self.0)? {
+        for (typed, media_type) in bind_media_types(self.0)? {
             let part = match typed {
-                Typed::Plain(named) if named == "-" => Part::text(from_stdin("-", &mut stdin)?),
-                Typed::Plain(text) | Typed::Text(text) => Part::text(text),
-                Typed::File(named) => file(&named, media_type.as_deref(), warn)?,
-                Typed::Data(named) => data(&named, &mut stdin)?,
-                Typed::MediaType(_) => continue,
+                PartArg::Plain(named) if named == "-" => Part::text(read_stdin("-", &mut stdin)?),
+                PartArg::Plain(text) | PartArg::Text(text) => Part::text(text),
+                PartArg::File(named) => file_part(&named, media_type.as_deref(), warn)?,
+                PartArg::Data(named) => data_part(&named, &mut stdin)?,
+                PartArg::MediaType(_) => continue,
             };
             parts.push(match media_type {
                 Some(media_type) => part.with_media_type(media_type),
@@ -71,7 +71,7 @@ impl Ordered {
             });
         }
         match parts.is_empty() {
-            true => Err(Failure::usage("there is nothing to send")
+            true => Err(CliError::usage("there is nothing to send")
                 .hint("say something: attache send -a <agent> 'hello'")),
             false => Ok(parts),
         }
@@ -79,28 +79,28 @@ impl Ordered {
 }
 
 /// Each part with its media type, which stands behind its flag.
-fn bind(typed: Vec<Typed>) -> Outcome<Vec<(Typed, Option<String>)>> {
-    let mut bound: Vec<(Typed, Option<String>)> = Vec::new();
+fn bind_media_types(typed: Vec<PartArg>) -> CliResult<Vec<(PartArg, Option<String>)>> {
+    let mut bound: Vec<(PartArg, Option<String>)> = Vec::new();
     for one in typed {
-        let Typed::MediaType(media_type) = one else {
+        let PartArg::MediaType(media_type) = one else {
             bound.push((one, None));
             continue;
         };
         let what = format!("--media-type {media_type}");
         match bound.last_mut() {
             None => {
-                return Err(Failure::usage(format!(
+                return Err(CliError::usage(format!(
                     "{what} needs a part flag before it"
                 )));
             }
-            Some((Typed::Plain(_), _)) => {
+            Some((PartArg::Plain(_), _)) => {
                 return Err(
-                    Failure::usage(format!("{what} follows a text without a flag"))
+                    CliError::usage(format!("{what} follows a text without a flag"))
                         .hint("give the text as --text, or move the media type behind its part"),
                 );
             }
             Some((_, Some(first))) => {
-                return Err(Failure::usage(format!(
+                return Err(CliError::usage(format!(
                     "{what} is the second for one part, after {first}"
                 )));
             }
@@ -110,47 +110,51 @@ fn bind(typed: Vec<Typed>) -> Outcome<Vec<(Typed, Option<String>)>> {
     Ok(bound)
 }
 
-fn file(named: &str, media_type: Option<&str>, warn: &mut dyn FnMut(String)) -> Outcome<Part> {
+fn file_part(
+    named: &str,
+    media_type: Option<&str>,
+    warn: &mut dyn FnMut(String),
+) -> CliResult<Part> {
     if named.starts_with("http://") || named.starts_with("https://") {
         return Ok(Part::url(named));
     }
     let path = Path::new(named);
-    let cannot = |error| Failure::usage(format!("--file {named}: {error}"));
+    let cannot = |error| CliError::usage(format!("--file {named}: {error}"));
     let bytes = std::fs::read(path).map_err(cannot)?;
-    if bytes.len() as u64 > LARGE {
+    if bytes.len() as u64 > WARN_ABOVE_BYTES {
         warn(format!(
             "{named} has {} bytes; a large file is better sent by its url",
             bytes.len()
         ));
     }
-    let part = Part::file(&bytes, media_type.unwrap_or_else(|| guess(path)));
+    let part = Part::file(&bytes, media_type.unwrap_or_else(|| guess_media_type(path)));
     Ok(match path.file_name() {
         Some(name) => part.with_filename(name.to_string_lossy()),
         None => part,
     })
 }
 
-fn data(named: &str, stdin: &mut Option<&mut dyn Read>) -> Outcome<Part> {
+fn data_part(named: &str, stdin: &mut Option<&mut dyn Read>) -> CliResult<Part> {
     let text = match named {
-        "-" => from_stdin("--data -", stdin)?,
+        "-" => read_stdin("--data -", stdin)?,
         named => std::fs::read_to_string(named)
-            .map_err(|error| Failure::usage(format!("--data {named}: {error}")))?,
+            .map_err(|error| CliError::usage(format!("--data {named}: {error}")))?,
     };
     let json =
-        Json::parse(&text).map_err(|error| Failure::usage(format!("--data {named} {error}")))?;
+        Json::parse(&text).map_err(|error| CliError::usage(format!("--data {named} {error}")))?;
     Ok(Part::data(json))
 }
 
-fn from_stdin(what: &str, stdin: &mut Option<&mut dyn Read>) -> Outcome<String> {
-    let once = || Failure::usage(format!("{what} can be given once: stdin is read once"));
+fn read_stdin(what: &str, stdin: &mut Option<&mut dyn Read>) -> CliResult<String> {
+    let once = || CliError::usage(format!("{what} can be given once: stdin is read once"));
     let mut text = String::new();
     let read = stdin.take().ok_or_else(once)?.read_to_string(&mut text);
-    read.map_err(|error| Failure::usage(format!("{what}: {error}")))?;
+    read.map_err(|error| CliError::usage(format!("{what}: {error}")))?;
     Ok(text)
 }
 
 /// By its extension; only where the caller said nothing.
-fn guess(path: &Path) -> &'static str {
+fn guess_media_type(path: &Path) -> &'static str {
     let extension = path
         .extension()
         .map(|it| it.to_string_lossy().to_ascii_lowercase())

@@ -1,8 +1,8 @@
 //! From what a user calls an agent to its card.
 
+mod card_cache;
 mod catalog;
 mod credentials;
-mod kept;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,121 +10,121 @@ use std::time::Duration;
 
 use attache::model::{AgentCard, AgentInterface, Binding};
 use attache::wire::card::{WELL_KNOWN, read_card};
-use attache::{Budgets, Client, ClientSettings, Error, ErrorKind};
+use attache::{Client, ClientSettings, Error, ErrorKind, Timeouts};
 
-use crate::failure::{Failure, NOT_THERE, Outcome};
+use crate::error::{CliError, CliResult, HINT_UNREACHABLE};
 use crate::settings::Settings;
 use crate::signature;
-use crate::version::Wanted;
+use crate::version::VersionPreference;
 use crate::wire_log;
-use catalog::{Entry, Named};
-use kept::KeptCards;
+use card_cache::FileCardCache;
+use catalog::{CardSource, CatalogReference};
 
 const CARD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A card, and how it came to us.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct ResolvedCard {
     pub(crate) card: AgentCard,
-    pub(crate) received: Received,
+    pub(crate) received: CardDocument,
 }
 
 /// A card that has not been read yet.
 #[derive(Debug)]
-pub(crate) struct Received {
+pub(crate) struct CardDocument {
     /// As it was received.
     pub(crate) text: String,
     /// Where it was.
-    place: String,
+    location: String,
     /// Its host; a file has none.
     pub(crate) host: Option<String>,
     /// The host that the user named, of the card or of the catalog; for what a file says the user vouches.
-    vouched: Option<String>,
+    trusted_host: Option<String>,
     /// What an address without a host in it is below.
     origin: Option<String>,
 }
 
 /// Where a card is.
 #[derive(Debug, PartialEq, Eq)]
-enum Place {
+enum CardLocation {
     Url(String),
     File(PathBuf),
 }
 
 /// Finds and reads the card.
-pub(crate) async fn find(settings: &Settings) -> Outcome<Found> {
-    let found = receive(settings).await?.read()?;
+pub(crate) async fn resolve(settings: &Settings) -> CliResult<ResolvedCard> {
+    let found = fetch_document(settings).await?.parse()?;
     if settings.require_signature {
-        signature::require(&signature::check(&found, settings).await?)?;
+        signature::require_verified(&signature::check(&found, settings).await?)?;
     }
     Ok(found)
 }
 
 /// Finds the card.
-pub(crate) async fn receive(settings: &Settings) -> Outcome<Received> {
+pub(crate) async fn fetch_document(settings: &Settings) -> CliResult<CardDocument> {
     if let Some(url) = &settings.endpoint {
-        return Ok(at_endpoint(settings, url));
+        return Ok(from_endpoint(settings, url));
     }
     let reference = settings.agent.as_deref().ok_or_else(|| {
-        Failure::usage("no agent is named")
+        CliError::usage("no agent is named")
             .hint("say which: -a <host, url or file>, or A2ACLI_AGENT_CARD")
     })?;
-    if let Some(named) = catalog::named(reference, settings)? {
+    if let Some(named) = catalog::parse_reference(reference, settings)? {
         return from_catalog(settings, &named).await;
     }
-    match place(reference, WELL_KNOWN[0], &|path| path.is_file()) {
-        Place::File(path) => from_file(&path),
-        Place::Url(url) => from_url(settings, &url).await,
+    match locate(reference, WELL_KNOWN[0], &|path| path.is_file()) {
+        CardLocation::File(path) => from_file(&path),
+        CardLocation::Url(url) => from_url(settings, &url).await,
     }
 }
 
 /// Credentials go to whom the user named, which is the catalog: its entries may be anywhere.
-async fn from_catalog(settings: &Settings, named: &Named) -> Outcome<Received> {
-    let listed = match place(&named.catalog, catalog::WELL_KNOWN, &|path| path.is_file()) {
-        Place::File(path) => from_file(&path)?,
-        Place::Url(url) => {
+async fn from_catalog(settings: &Settings, named: &CatalogReference) -> CliResult<CardDocument> {
+    let listed = match locate(&named.catalog, catalog::WELL_KNOWN, &|path| path.is_file()) {
+        CardLocation::File(path) => from_file(&path)?,
+        CardLocation::Url(url) => {
             let text = fetch(settings, &url)
                 .await
-                .map_err(|error| no_card(&url, &error))?;
+                .map_err(|error| card_error(&url, &error))?;
             received(url, text)
         }
     };
-    match catalog::find(&listed.text, &listed.place, &named.name)? {
-        Entry::Data(card) => Ok(Received {
+    match catalog::find(&listed.text, &listed.location, &named.name)? {
+        CardSource::Data(card) => Ok(CardDocument {
             text: card.to_string(),
             ..listed
         }),
-        Entry::Url(url) => {
+        CardSource::Url(url) => {
             let url = match &listed.origin {
                 Some(origin) if url.starts_with('/') => format!("{origin}{url}"),
                 _ => url,
             };
             let card = from_url(settings, &url).await?;
-            Ok(Received {
-                vouched: listed.vouched.or_else(|| card.vouched.clone()),
+            Ok(CardDocument {
+                trusted_host: listed.trusted_host.or_else(|| card.trusted_host.clone()),
                 ..card
             })
         }
     }
 }
 
-fn from_file(path: &Path) -> Outcome<Received> {
+fn from_file(path: &Path) -> CliResult<CardDocument> {
     let text = std::fs::read_to_string(path).map_err(|error| {
-        Failure::card_not_found(format!("cannot read {}: {error}", path.display()))
+        CliError::card_not_found(format!("cannot read {}: {error}", path.display()))
     })?;
-    Ok(Received {
+    Ok(CardDocument {
         text,
-        place: path.display().to_string(),
+        location: path.display().to_string(),
         host: None,
-        vouched: None,
+        trusted_host: None,
         origin: None,
     })
 }
 
-async fn from_url(settings: &Settings, url: &str) -> Outcome<Received> {
-    let wanted = Wanted::of(settings)?;
+async fn from_url(settings: &Settings, url: &str) -> CliResult<CardDocument> {
+    let wanted = VersionPreference::from_settings(settings)?;
     let (mut tried, mut odd) = (Vec::new(), None);
-    for url in places(url, wanted.takes_old()) {
+    for url in candidate_urls(url, wanted.allows_legacy()) {
         let found = match fetch(settings, &url).await {
             Ok(text) if is_well_known(&url) || read_card(text.as_bytes()).is_ok() => {
                 return Ok(received(url, text));
@@ -135,19 +135,19 @@ async fn from_url(settings: &Settings, url: &str) -> Outcome<Received> {
                 tried.push(url);
                 continue;
             }
-            Err(error) => match no_card(&url, &error) {
-                failure if failure.is_no_card() => Err(failure),
+            Err(error) => match card_error(&url, &error) {
+                failure if failure.is_card_not_found() => Err(failure),
                 failure => return Err(failure),
             },
         };
         odd.get_or_insert(found);
     }
-    odd.unwrap_or_else(|| Err(nowhere(&tried, wanted.takes_old())))
+    odd.unwrap_or_else(|| Err(not_found(&tried, wanted.allows_legacy())))
 }
 
 /// Where the card of what is named may be: there, or, where an agent is named, below it. Never at the root of its server: another
 /// agent lives there.
-fn places(url: &str, old: bool) -> Vec<String> {
+fn candidate_urls(url: &str, old: bool) -> Vec<String> {
     let mut places = vec![url.to_owned()];
     let base = match url.strip_suffix(WELL_KNOWN[0]) {
         Some(base) => base,
@@ -169,86 +169,89 @@ fn is_well_known(url: &str) -> bool {
 /// The document at this url, from what is kept or from there; without a credential unless one was asked for.
 async fn fetch(settings: &Settings, url: &str) -> Result<String, Error> {
     let failed =
-        |failure: Failure| Error::new(ErrorKind::InvalidParams).with_message(failure.message);
-    let version = Wanted::of(settings).map_err(failed)?.of_card().to_owned();
-    let budgets = Budgets {
+        |failure: CliError| Error::new(ErrorKind::InvalidParams).with_message(failure.message);
+    let version = VersionPreference::from_settings(settings)
+        .map_err(failed)?
+        .card_version()
+        .to_owned();
+    let timeouts = Timeouts {
         first_byte: CARD_TIMEOUT,
         total: CARD_TIMEOUT,
-        ..Budgets::default()
+        ..Timeouts::default()
     };
     let builder = Client::builder().settings(ClientSettings {
-        budgets,
+        timeouts,
         ..ClientSettings::default()
     });
     let mut builder = builder
-        .tls(crate::tls::of(settings).map_err(failed)?)
+        .tls(crate::tls::client_tls(settings).map_err(failed)?)
         .header("a2a-version", &version)?;
     if settings.card_auth {
-        builder = credentials::with(builder, url, settings)?;
-    } else if let Some(folder) = settings.cache.as_ref().filter(|_| !settings.no_cache) {
-        builder = builder.cards(Arc::new(KeptCards::new(folder, &version)));
+        builder = credentials::attach(builder, url, settings)?;
+    } else if let Some(folder) = settings.cache_dir.as_ref().filter(|_| !settings.no_cache) {
+        builder = builder.card_cache(Arc::new(FileCardCache::new(folder, &version)));
     }
     wire_log::watch_builder(builder, settings)
         .card_text(url)
         .await
 }
 
-fn received(url: String, text: String) -> Received {
+fn received(url: String, text: String) -> CardDocument {
     let (scheme, rest) = url.split_once("://").unwrap_or(("http", &url));
     let authority = rest.split(['/', '?']).next().unwrap_or_default();
-    let (host, origin) = (host(authority), format!("{scheme}://{authority}"));
-    Received {
+    let (host, origin) = (authority_host(authority), format!("{scheme}://{authority}"));
+    CardDocument {
         text,
-        place: url,
-        vouched: Some(host.clone()),
+        location: url,
+        trusted_host: Some(host.clone()),
         host: Some(host),
         origin: Some(origin),
     }
 }
 
-impl Received {
-    pub(crate) fn read(self) -> Outcome<Found> {
+impl CardDocument {
+    pub(crate) fn parse(self) -> CliResult<ResolvedCard> {
         let card = read_card(self.text.as_bytes()).map_err(|error| {
-            Failure::card_invalid(format!("{} is no card: {}", self.place, error.message()))
+            CliError::card_invalid(format!("{} is no card: {}", self.location, error.message()))
                 .hint("is this the address of an agent? see what is wrong with: attache card get --validate")
         })?;
-        Ok(Found {
+        Ok(ResolvedCard {
             card,
             received: self,
         })
     }
 }
 
-fn no_card(url: &str, error: &Error) -> Failure {
+fn card_error(url: &str, error: &Error) -> CliError {
     if error.kind() == ErrorKind::InvalidParams && std::error::Error::source(error).is_none() {
         // Of our own: nothing was sent.
-        return Failure::usage(format!("cannot use {url}: {}", error.message()));
+        return CliError::usage(format!("cannot use {url}: {}", error.message()));
     }
-    let failure = Failure::of(error, Binding::HttpJson, false);
+    let failure = CliError::from_error(error, Binding::HttpJson, false);
     match failure.exit {
-        1 => Failure::card_not_found(format!("no card at {url}: {}", failure.message)),
-        4 => Failure {
+        1 => CliError::card_not_found(format!("no card at {url}: {}", failure.message)),
+        4 => CliError {
             message: format!("the card at {url} needs credentials: {}", failure.message),
             ..failure
         }
         .hint(format!(
             "to send them there as well: {}",
-            crate::resume::again("--card-auth")
+            crate::resume::rerun_with("--card-auth")
         )),
-        3 if is_loopback(&host_of_url(url)) && failure.hint.as_deref() == Some(NOT_THERE) => {
+        3 if is_loopback(&url_host(url)) && failure.hint.as_deref() == Some(HINT_UNREACHABLE) => {
             let message = format!("{}, at {url}", failure.message);
-            Failure { message, ..failure }
+            CliError { message, ..failure }
                 .hint("is it running? attache demo starts an agent to practise with")
         }
-        _ => Failure {
+        _ => CliError {
             message: format!("{}, at {url}", failure.message),
             ..failure
         },
     }
 }
 
-fn nowhere(tried: &[String], old: bool) -> Failure {
-    let failure = Failure::card_not_found(format!("no card at {}", tried.join(" or ")));
+fn not_found(tried: &[String], old: bool) -> CliError {
+    let failure = CliError::card_not_found(format!("no card at {}", tried.join(" or ")));
     match !old && tried.iter().any(|url| is_well_known(url)) {
         true => failure
             .hint("is it an agent of before 1.0? look for its card as well: --a2a-version 0.3"),
@@ -257,7 +260,7 @@ fn nowhere(tried: &[String], old: bool) -> Failure {
 }
 
 /// No card: the user says where and how, and vouches for it.
-fn at_endpoint(settings: &Settings, url: &str) -> Received {
+fn from_endpoint(settings: &Settings, url: &str) -> CardDocument {
     let binding = settings
         .transports
         .first()
@@ -277,16 +280,16 @@ fn at_endpoint(settings: &Settings, url: &str) -> Received {
         ..AgentCard::default()
     };
     let text = serde_json::to_string(&card).unwrap_or_default();
-    Received {
+    CardDocument {
         text,
-        place: url.to_owned(),
+        location: url.to_owned(),
         host: None,
-        vouched: None,
+        trusted_host: None,
         origin: None,
     }
 }
 
-impl Found {
+impl ResolvedCard {
     /// The host that the card came from.
     pub(crate) fn host(&self) -> Option<&str> {
         self.received.host.as_deref()
@@ -302,17 +305,17 @@ impl Found {
         let origin = self.origin()?;
         let below = WELL_KNOWN
             .iter()
-            .find_map(|path| self.received.place.strip_suffix(path));
+            .find_map(|path| self.received.location.strip_suffix(path));
         Some(below.unwrap_or(origin).to_owned())
     }
 
     /// The only host that credentials go to unasked; `None` if the user vouches for all.
-    pub(crate) fn vouched(&self) -> Option<&str> {
-        self.received.vouched.as_deref()
+    pub(crate) fn trusted_host(&self) -> Option<&str> {
+        self.received.trusted_host.as_deref()
     }
 
     /// The url of an interface; some cards leave out the host, and those of gRPC the scheme: it is that of the card.
-    pub(crate) fn address(&self, interface: &AgentInterface) -> String {
+    pub(crate) fn interface_url(&self, interface: &AgentInterface) -> String {
         match &self.received.origin {
             Some(origin) if interface.url.starts_with('/') => format!("{origin}{}", interface.url),
             Some(origin) if origin.starts_with("https://") && !interface.url.contains("://") => {
@@ -324,29 +327,29 @@ impl Found {
 }
 
 /// The host of the agent that is named, without a look at its card unless that is a file or in a catalog.
-pub(crate) async fn host_of(settings: &Settings) -> Outcome<Option<String>> {
+pub(crate) async fn agent_host(settings: &Settings) -> CliResult<Option<String>> {
     let Some(reference) = settings.agent.as_deref() else {
         return Ok(None);
     };
-    let is_named = catalog::named(reference, settings)?.is_some();
-    match place(reference, WELL_KNOWN[0], &|path| path.is_file()) {
-        Place::Url(url) if !is_named => Ok(Some(host_of_url(&url))),
-        _ => Ok(receive(settings)
+    let is_named = catalog::parse_reference(reference, settings)?.is_some();
+    match locate(reference, WELL_KNOWN[0], &|path| path.is_file()) {
+        CardLocation::Url(url) if !is_named => Ok(Some(url_host(&url))),
+        _ => Ok(fetch_document(settings)
             .await?
-            .read()
+            .parse()
             .ok()
             .map(|found| credentials_host(&found))),
     }
 }
 
 /// Whose credentials they are: those of the host of the card, or of the agent that a file speaks of.
-pub(crate) fn credentials_host(found: &Found) -> String {
+pub(crate) fn credentials_host(found: &ResolvedCard) -> String {
     let of_file = || {
         found
             .card
             .supported_interfaces
             .first()
-            .map(|one| host_of_url(&one.url))
+            .map(|one| url_host(&one.url))
     };
     found
         .host()
@@ -356,13 +359,13 @@ pub(crate) fn credentials_host(found: &Found) -> String {
 }
 
 /// The host of a url, without its port.
-pub(crate) fn host_of_url(url: &str) -> String {
+pub(crate) fn url_host(url: &str) -> String {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    host(rest.split(['/', '?']).next().unwrap_or_default())
+    authority_host(rest.split(['/', '?']).next().unwrap_or_default())
 }
 
 /// The host of an authority, without its port.
-pub(crate) fn host(authority: &str) -> String {
+pub(crate) fn authority_host(authority: &str) -> String {
     let authority = authority.rsplit('@').next().unwrap_or_default();
     match authority
         .strip_prefix('[')
@@ -386,12 +389,12 @@ pub(crate) fn is_loopback(host: &str) -> bool {
 }
 
 /// Where a card, or a catalog, is; `name` is what servers call it.
-fn place(reference: &str, name: &str, is_file: &dyn Fn(&Path) -> bool) -> Place {
+fn locate(reference: &str, name: &str, is_file: &dyn Fn(&Path) -> bool) -> CardLocation {
     if let Some(path) = reference.strip_prefix("file://") {
-        return Place::File(path.into());
+        return CardLocation::File(path.into());
     }
     if reference.contains("://") {
-        return Place::Url(at_well_known(reference, name));
+        return CardLocation::Url(at_well_known(reference, name));
     }
     let path = Path::new(reference);
     let looks = ["./", "../", "/"]
@@ -399,15 +402,15 @@ fn place(reference: &str, name: &str, is_file: &dyn Fn(&Path) -> bool) -> Place 
         .any(|start| reference.starts_with(start))
         || reference.ends_with(".json");
     if looks || is_file(path) {
-        return Place::File(path.to_owned());
+        return CardLocation::File(path.to_owned());
     }
     let authority = reference.split('/').next().unwrap_or_default();
-    let scheme = if is_loopback(&host(authority)) {
+    let scheme = if is_loopback(&authority_host(authority)) {
         "http"
     } else {
         "https"
     };
-    Place::Url(at_well_known(&format!("{scheme}://{reference}"), name))
+    CardLocation::Url(at_well_known(&format!("{scheme}://{reference}"), name))
 }
 
 /// A host or an origin has its card at the well-known place; a url with a path is that of the card itself.
@@ -429,29 +432,29 @@ mod tests {
         let new = "https://a.example/x/.well-known/agent-card.json";
         let old = "https://a.example/x/.well-known/agent.json";
         assert_eq!(
-            places("https://a.example/x/", false),
+            candidate_urls("https://a.example/x/", false),
             ["https://a.example/x/", new]
         );
         assert_eq!(
-            places("https://a.example/x", true),
+            candidate_urls("https://a.example/x", true),
             ["https://a.example/x", new, old]
         );
-        assert_eq!(places(new, true), [new, old]);
+        assert_eq!(candidate_urls(new, true), [new, old]);
         for card in [
             "https://a.example/x?card",
             "https://a.example/card.json",
             old,
         ] {
-            assert_eq!(places(card, true), [card]);
+            assert_eq!(candidate_urls(card, true), [card]);
         }
     }
 
     #[test]
     fn card_get_001_hosts_urls_and_files_are_told_apart() {
         let there = |path: &Path| path == Path::new("saved");
-        let url = |reference| match place(reference, WELL_KNOWN[0], &there) {
-            Place::Url(url) => url,
-            Place::File(path) => format!("file {}", path.display()),
+        let url = |reference| match locate(reference, WELL_KNOWN[0], &there) {
+            CardLocation::Url(url) => url,
+            CardLocation::File(path) => format!("file {}", path.display()),
         };
         for (reference, expected) in [
             (

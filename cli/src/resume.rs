@@ -2,15 +2,15 @@
 
 use attache::model::{Message, Task, TaskState};
 
-use crate::settings::{Settings, Source};
+use crate::settings::{SettingSource, Settings};
 
 /// What such a command begins with.
 #[derive(Debug)]
-pub(crate) struct Resume {
+pub(crate) struct ResumeHints {
     options: String,
 }
 
-impl Resume {
+impl ResumeHints {
     pub(crate) fn new(settings: &Settings) -> Self {
         let mut options = String::new();
         let mut add = |flag: &str, value: &str| {
@@ -22,7 +22,7 @@ impl Resume {
             .config
             .iter()
             .for_each(|file| add("--config", file));
-        if settings.source("transport") != Some(&Source::Default) {
+        if settings.source("transport") != Some(&SettingSource::Default) {
             settings
                 .transports
                 .iter()
@@ -61,20 +61,22 @@ impl Resume {
     }
 
     /// What one would do next with this task.
-    pub(crate) fn of(&self, task: &Task) -> String {
+    pub(crate) fn for_task(&self, task: &Task) -> String {
         match task.status.state {
-            state if state.is_interrupted() => self.send("--task-id", task.id.as_str()),
-            state if state.is_terminal() => self.send("--context-id", task.context_id.as_str()),
-            _ => self.wait(task.id.as_str()),
+            state if state.is_interrupted() => self.send_command("--task-id", task.id.as_str()),
+            state if state.is_terminal() => {
+                self.send_command("--context-id", task.context_id.as_str())
+            }
+            _ => self.wait_command(task.id.as_str()),
         }
     }
 
     /// What one would do next with a conversation.
-    pub(crate) fn of_reply(&self, message: &Message) -> Option<String> {
-        Some(self.send("--context-id", message.context_id.as_ref()?.as_str()))
+    pub(crate) fn for_reply(&self, message: &Message) -> Option<String> {
+        Some(self.send_command("--context-id", message.context_id.as_ref()?.as_str()))
     }
 
-    pub(crate) fn wait(&self, task: &str) -> String {
+    pub(crate) fn wait_command(&self, task: &str) -> String {
         format!(
             "attache task get{} --wait {}",
             self.options,
@@ -83,7 +85,7 @@ impl Resume {
     }
 
     /// Takes a registration back.
-    pub(crate) fn delete_push_config(&self, task: &str, id: &str) -> String {
+    pub(crate) fn delete_push_config_command(&self, task: &str, id: &str) -> String {
         let (task, id) = (shell_words::quote(task), shell_words::quote(id));
         format!(
             "attache task push-config delete{} --id {id} {task}",
@@ -91,7 +93,7 @@ impl Resume {
         )
     }
 
-    pub(crate) fn get(&self, task: &str) -> String {
+    pub(crate) fn get_command(&self, task: &str) -> String {
         format!(
             "attache task get{} {}",
             self.options,
@@ -100,13 +102,13 @@ impl Resume {
     }
 
     /// For what is resolved elsewhere.
-    pub(crate) fn through(&self, state: TaskState, task: &str) -> Option<String> {
+    pub(crate) fn wait_through_command(&self, state: TaskState, task: &str) -> Option<String> {
         let quoted = shell_words::quote(task);
         (state == TaskState::AuthRequired)
             .then(|| format!("attache task wait{} --through auth {quoted}", self.options))
     }
 
-    fn send(&self, flag: &str, id: &str) -> String {
+    fn send_command(&self, flag: &str, id: &str) -> String {
         format!(
             "attache send{} {flag} {} '<message>'",
             self.options,
@@ -116,12 +118,12 @@ impl Resume {
 }
 
 /// The command that was typed, and more.
-pub(crate) fn again(more: &str) -> String {
+pub(crate) fn rerun_with(more: &str) -> String {
     let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
-    with(words.skip(1).collect(), more)
+    insert_options(words.skip(1).collect(), more)
 }
 
-fn with(words: Vec<String>, more: &str) -> String {
+fn insert_options(words: Vec<String>, more: &str) -> String {
     // Behind `--` there are only texts.
     let at = words
         .iter()
@@ -151,20 +153,20 @@ mod tests {
         };
         let (id, context) = (TaskId::from("a'; rm -rf ~"), ContextId::from("c-41"));
         let mut task = Task::submitted(id, context, Timestamp::default());
-        let resume = Resume::new(&settings);
+        let resume = ResumeHints::new(&settings);
         let prefix = "-a https://agent.example --a2a-version 0.3";
         assert_eq!(
-            resume.of(&task),
+            resume.for_task(&task),
             format!(r"attache task get {prefix} --wait 'a'\''; rm -rf ~'")
         );
         task.status.state = TaskState::InputRequired;
         assert_eq!(
-            resume.of(&task),
+            resume.for_task(&task),
             format!(r"attache send {prefix} --task-id 'a'\''; rm -rf ~' '<message>'")
         );
         task.status.state = TaskState::Completed;
         assert_eq!(
-            resume.of(&task),
+            resume.for_task(&task),
             format!("attache send {prefix} --context-id c-41 '<message>'")
         );
     }
@@ -175,7 +177,7 @@ mod tests {
             .map(str::to_owned)
             .to_vec();
         assert_eq!(
-            with(typed, "--a2a-version 0.3"),
+            insert_options(typed, "--a2a-version 0.3"),
             "attache send -a x --a2a-version 0.3 -- '--hi there'"
         );
     }

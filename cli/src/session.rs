@@ -7,15 +7,15 @@ use std::time::Duration;
 use attache::model::{
     AgentCard, AgentInterface, Binding, GetTaskRequest, Message, Task, TaskId, Version,
 };
-use attache::{Client, ClientSettings, Error, ErrorKind, Http};
+use attache::{Client, ClientSettings, Error, ErrorKind, HttpClient};
 
-use crate::failure::{Failure, Outcome};
+use crate::error::{CliError, CliResult};
 use crate::output::Output;
-use crate::reference::{self, Found};
-use crate::resume::Resume;
+use crate::reference::{self, ResolvedCard};
+use crate::resume::ResumeHints;
 use crate::settings::Settings;
 use crate::telemetry;
-use crate::version::{Wanted, rank};
+use crate::version::{VersionPreference, rank};
 use crate::wire_log;
 
 /// How long one answer may take; a message may take longer, since agents may wait before they answer.
@@ -25,7 +25,7 @@ pub(crate) struct Session<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) client: Client,
     pub(crate) card: AgentCard,
-    pub(crate) resume: Resume,
+    pub(crate) resume: ResumeHints,
     pub(crate) binding: Binding,
     pub(crate) version: Version,
     /// Whether a credential goes along.
@@ -34,24 +34,28 @@ pub(crate) struct Session<'a> {
 
 impl<'a> Session<'a> {
     /// Reads the card, chooses from it, and attaches what the agent asks for and the user gave.
-    pub(crate) async fn open(settings: &'a Settings, out: &mut Output) -> Outcome<Self> {
-        let found = reference::find(settings).await?;
-        Self::on(settings, &found, out)
+    pub(crate) async fn open(settings: &'a Settings, out: &mut Output) -> CliResult<Self> {
+        let found = reference::resolve(settings).await?;
+        Self::with_card(settings, &found, out)
     }
 
-    pub(crate) fn on(settings: &'a Settings, found: &Found, out: &mut Output) -> Outcome<Self> {
-        let first = offers(found, settings)?.into_iter().next();
-        let first = first.ok_or_else(|| Failure::card_invalid("the card names no interface"))?;
-        Self::along(settings, found, first, out)
+    pub(crate) fn with_card(
+        settings: &'a Settings,
+        found: &ResolvedCard,
+        out: &mut Output,
+    ) -> CliResult<Self> {
+        let first = usable_interfaces(found, settings)?.into_iter().next();
+        let first = first.ok_or_else(|| CliError::card_invalid("the card names no interface"))?;
+        Self::connect(settings, found, first, out)
     }
 
     /// Over every binding that is offered; over those that the user prefers, if any are named.
-    pub(crate) fn each(
+    pub(crate) fn open_all(
         settings: &'a Settings,
-        found: &Found,
+        found: &ResolvedCard,
         out: &mut Output,
-    ) -> Outcome<Vec<Self>> {
-        let mut all = offers(found, settings)?;
+    ) -> CliResult<Vec<Self>> {
+        let mut all = usable_interfaces(found, settings)?;
         let wanted = |name: &String| {
             settings
                 .transports
@@ -62,37 +66,37 @@ impl<'a> Session<'a> {
             all.retain(|(one, _, _)| wanted(&one.protocol_binding));
         }
         all.into_iter()
-            .map(|one| Self::along(settings, found, one, out))
+            .map(|one| Self::connect(settings, found, one, out))
             .collect()
     }
 
-    fn along(
+    fn connect(
         settings: &'a Settings,
-        found: &Found,
-        (interface, version, signal): Offer,
+        found: &ResolvedCard,
+        (interface, version, signal): InterfaceChoice,
         out: &mut Output,
-    ) -> Outcome<Self> {
+    ) -> CliResult<Self> {
         if version == Version::V03 {
             out.warn(&format!(
                 "speaking A2A {signal}, as asked; what is printed is in the shapes of 1.0"
             ));
         }
         let unusable =
-            |error: Error| Failure::internal(format!("cannot use {}: {error}", interface.url));
+            |error: Error| CliError::internal(format!("cannot use {}: {error}", interface.url));
         let binding = interface.binding().unwrap_or(Binding::JsonRpc);
         let patience = ClientSettings {
-            polling: crate::follow::polling(settings),
+            polling: crate::task_follower::polling(settings),
             ..ClientSettings::default()
         };
         let mut builder = Client::builder()
-            .tls(crate::tls::of(settings)?)
+            .tls(crate::tls::client_tls(settings)?)
             .settings(patience);
-        if settings.allows(&reference::host_of_url(&interface.url)) {
+        if settings.allows_host(&reference::url_host(&interface.url)) {
             builder = builder.trust(&interface.url).map_err(unusable)?;
         }
         // A card may point anywhere, but not further inside than where it came from.
         let client = match found.origin() {
-            Some(origin) => builder.interface_of(origin, &interface),
+            Some(origin) => builder.interface_from_card(origin, &interface),
             None => builder.interface(&interface),
         };
         let client = client.map_err(unusable)?;
@@ -100,7 +104,7 @@ impl<'a> Session<'a> {
             .with_header("a2a-version", &signal)
             .map_err(unusable)?;
         let client = extensions(client, &found.card, settings)?;
-        let client = match telemetry::surrounding() {
+        let client = match telemetry::parent_trace() {
             Some(trace) => client.with_trace(trace),
             None => client,
         };
@@ -113,7 +117,7 @@ impl<'a> Session<'a> {
             ));
         }
         let client = wire_log::watch(client, settings);
-        let (resume, card) = (Resume::new(settings), found.card.clone());
+        let (resume, card) = (ResumeHints::new(settings), found.card.clone());
         Ok(Self {
             settings,
             client,
@@ -125,21 +129,23 @@ impl<'a> Session<'a> {
         })
     }
 
-    pub(crate) fn streams(&self) -> bool {
+    pub(crate) fn supports_streaming(&self) -> bool {
         self.card.capabilities.streaming == Some(true)
     }
 
     /// What the agent said, in our words.
-    pub(crate) fn failure(&self, error: &Error) -> Failure {
-        let failure = Failure::of(error, self.binding, self.supplied);
+    pub(crate) fn error(&self, error: &Error) -> CliError {
+        let failure = CliError::from_error(error, self.binding, self.supplied);
         // Nobody was asked: the card leads where it may not.
         match error.message().split_once(" is not connected to: it ") {
             Some((_, rule)) => {
-                let host = reference::host_of_url(&self.client.interface().url);
+                let host = reference::url_host(&self.client.interface().url);
                 let message = format!("the card leads to {host}, but it {rule}");
-                let again =
-                    crate::resume::again(&format!("--allow-host {}", shell_words::quote(&host)));
-                Failure { message, ..failure }.hint(format!("if you trust it: {again}"))
+                let again = crate::resume::rerun_with(&format!(
+                    "--allow-host {}",
+                    shell_words::quote(&host)
+                ));
+                CliError { message, ..failure }.hint(format!("if you trust it: {again}"))
             }
             None => failure,
         }
@@ -147,10 +153,10 @@ impl<'a> Session<'a> {
 
     /// Why a message was not taken, and what to do next; one that may have arrived is not sent a second time under
     /// another id.
-    pub(crate) fn refused(&self, message: &Message, error: &Error) -> Failure {
-        let failure = self.failure(error);
-        if error.kind() == ErrorKind::Unavailable && Http::may_have_arrived(error) {
-            let again = crate::resume::again(&format!("--message-id {}", message.message_id));
+    pub(crate) fn send_error(&self, message: &Message, error: &Error) -> CliError {
+        let failure = self.error(error);
+        if error.kind() == ErrorKind::Unavailable && HttpClient::may_have_been_sent(error) {
+            let again = crate::resume::rerun_with(&format!("--message-id {}", message.message_id));
             return failure.hint(format!(
                 "it may have arrived; the same message again: {again}"
             ));
@@ -165,7 +171,7 @@ impl<'a> Session<'a> {
                 failure
             }
             (Some(id), 1) => {
-                let look = self.resume.get(id.as_str());
+                let look = self.resume.get_command(id.as_str());
                 failure.hint(format!(
                     "look at the task with `{look}`, or see the wire with --debug"
                 ))
@@ -176,8 +182,8 @@ impl<'a> Session<'a> {
     }
 
     /// The same, where a look at the task may tell more: one that has ended takes no messages, its conversation does.
-    pub(crate) async fn refused_by_task(&self, message: &Message, error: &Error) -> Failure {
-        let failure = self.refused(message, error);
+    pub(crate) async fn explain_refusal(&self, message: &Message, error: &Error) -> CliError {
+        let failure = self.send_error(message, error);
         let Some(id) = message.task_id.as_ref().filter(|_| failure.exit == 1) else {
             return failure;
         };
@@ -190,8 +196,8 @@ impl<'a> Session<'a> {
                     "the task has ended, as {}: {}",
                     task.status.state, failure.message
                 );
-                let further = self.resume.of(&task);
-                Failure { message, ..failure }.hint(format!(
+                let further = self.resume.for_task(&task);
+                CliError { message, ..failure }.hint(format!(
                     "its conversation goes on with `{further}`; or see the wire with --debug"
                 ))
             }
@@ -203,16 +209,17 @@ impl<'a> Session<'a> {
     pub(crate) async fn call<T>(
         &self,
         call: impl Future<Output = attache::Result<T>>,
-    ) -> Outcome<T> {
+    ) -> CliResult<T> {
         match tokio::time::timeout(CALL_TIMEOUT, call).await {
-            Ok(answer) => answer.map_err(|error| self.failure(&error)),
+            Ok(answer) => answer.map_err(|error| self.error(&error)),
             Err(_) => {
-                Err(Failure::timeout("no answer came within 60s").hint("see the wire with --debug"))
+                Err(CliError::timeout("no answer came within 60s")
+                    .hint("see the wire with --debug"))
             }
         }
     }
 
-    pub(crate) async fn task(&self, id: &TaskId, history_length: Option<i32>) -> Outcome<Task> {
+    pub(crate) async fn task(&self, id: &TaskId, history_length: Option<i32>) -> CliResult<Task> {
         let request = GetTaskRequest {
             id: id.clone(),
             history_length,
@@ -223,18 +230,18 @@ impl<'a> Session<'a> {
 }
 
 /// An interface, how it is written, and what is signalled.
-type Offer = (AgentInterface, Version, String);
+type InterfaceChoice = (AgentInterface, Version, String);
 
 /// What we speak of what is offered, a binding once: in the order of the card or of the user, the highest version of
 /// each.
-fn offers(found: &Found, settings: &Settings) -> Outcome<Vec<Offer>> {
-    let wanted = Wanted::of(settings)?;
+fn usable_interfaces(found: &ResolvedCard, settings: &Settings) -> CliResult<Vec<InterfaceChoice>> {
+    let wanted = VersionPreference::from_settings(settings)?;
     let all = &found.card.supported_interfaces;
     let known = |one: &&AgentInterface| one.binding().is_some();
     let usable: Vec<_> = all
         .iter()
         .filter(known)
-        .filter_map(|one| Some((one, wanted.take(one)?)))
+        .filter_map(|one| Some((one, wanted.select(one)?)))
         .collect();
     let preferred = settings.transports.iter().filter_map(|name| {
         usable
@@ -254,7 +261,7 @@ fn offers(found: &Found, settings: &Settings) -> Outcome<Vec<Offer>> {
         let (one, (version, signal)) = same
             .rev()
             .max_by_key(|(one, _)| rank(&one.protocol_version))?;
-        let (url, protocol_version) = (found.address(one), version.as_str().to_owned());
+        let (url, protocol_version) = (found.interface_url(one), version.as_str().to_owned());
         Some((
             AgentInterface {
                 url,
@@ -273,7 +280,7 @@ fn offers(found: &Found, settings: &Settings) -> Outcome<Vec<Offer>> {
     }
 }
 
-fn unusable(found: &Found, wanted: &Wanted) -> Failure {
+fn unusable(found: &ResolvedCard, wanted: &VersionPreference) -> CliError {
     let offers = found.card.supported_interfaces.iter();
     let offers: Vec<_> = offers
         .map(|one| format!("{} {}", one.protocol_binding, one.protocol_version))
@@ -284,27 +291,27 @@ fn unusable(found: &Found, wanted: &Wanted) -> Failure {
         .iter()
         .filter(|one| one.binding().is_some());
     let old = others
-        .filter(|one| Wanted::Any.take(one).is_some())
+        .filter(|one| VersionPreference::Any.select(one).is_some())
         .map(|one| one.protocol_version.clone())
         .next();
     match (offers.is_empty(), old) {
-        (true, _) => Failure::card_invalid("the card names no interface"),
-        (false, Some(version)) => Failure::protocol(
+        (true, _) => CliError::card_invalid("the card names no interface"),
+        (false, Some(version)) => CliError::protocol(
             ErrorKind::VersionNotSupported,
             format!(
                 "the agent offers {}, which was not asked for",
                 offers.join(", ")
             ),
         )
-        .hint(crate::resume::again(&format!(
+        .hint(crate::resume::rerun_with(&format!(
             "--a2a-version {}",
-            if *wanted == Wanted::Current {
+            if *wanted == VersionPreference::Current {
                 version.as_str()
             } else {
                 "auto"
             }
         ))),
-        (false, None) => Failure::internal(format!(
+        (false, None) => CliError::internal(format!(
             "the agent offers {}, and we speak none of them",
             offers.join(", ")
         )),
@@ -312,7 +319,7 @@ fn unusable(found: &Found, wanted: &Wanted) -> Failure {
 }
 
 /// Names the extensions that the user wants, and finds those that the agent needs.
-fn extensions(client: Client, card: &AgentCard, settings: &Settings) -> Outcome<Client> {
+fn extensions(client: Client, card: &AgentCard, settings: &Settings) -> CliResult<Client> {
     let needed = card
         .capabilities
         .extensions
@@ -322,11 +329,11 @@ fn extensions(client: Client, card: &AgentCard, settings: &Settings) -> Outcome<
         .map(|one| &one.uri)
         .find(|uri| !settings.extensions.contains(uri))
     {
-        return Err(Failure::protocol(
+        return Err(CliError::protocol(
             ErrorKind::ExtensionSupportRequired,
             format!("the agent needs its callers to support {missing}"),
         )
-        .hint(crate::resume::again(&format!(
+        .hint(crate::resume::rerun_with(&format!(
             "--extension {}",
             shell_words::quote(missing)
         ))));
@@ -337,5 +344,5 @@ fn extensions(client: Client, card: &AgentCard, settings: &Settings) -> Outcome<
     let uris = settings.extensions.iter().map(String::as_str);
     client
         .with_extensions(uris)
-        .map_err(|error| Failure::usage(format!("--extension: {error}")))
+        .map_err(|error| CliError::usage(format!("--extension: {error}")))
 }

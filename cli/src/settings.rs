@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use attache::model::{Binding, Object, Secret};
 
-use crate::args::Common;
-use crate::failure::{Failure, Outcome};
-use crate::masks::Masks;
-pub(crate) use sources::{Setting, Source, Sources};
+use crate::args::CommonFlags;
+use crate::error::{CliError, CliResult};
+use crate::redactor::Redactor;
+pub(crate) use sources::{Setting, SettingSource, SettingSources};
 
 /// How often to look, unless said otherwise.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(2);
-const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Format {
+pub(crate) enum OutputFormat {
     #[default]
     Text,
     Json,
@@ -30,7 +30,7 @@ pub(crate) struct Settings {
     /// Each of them with where it comes from.
     pub(crate) all: Vec<Setting>,
     pub(crate) agent: Option<String>,
-    pub(crate) format: Format,
+    pub(crate) format: OutputFormat,
     pub(crate) stream: bool,
     pub(crate) detach: bool,
     pub(crate) wait: bool,
@@ -64,15 +64,15 @@ pub(crate) struct Settings {
     pub(crate) config: Option<String>,
     pub(crate) endpoint: Option<String>,
     /// `a2a-cli` in the user's configuration directory.
-    pub(crate) folder: Option<std::path::PathBuf>,
+    pub(crate) config_dir: Option<std::path::PathBuf>,
     /// The same among what may be deleted at any time.
-    pub(crate) cache: Option<std::path::PathBuf>,
+    pub(crate) cache_dir: Option<std::path::PathBuf>,
     /// The credentials among all this, and those that come up later.
-    pub(crate) masks: Masks,
+    pub(crate) redactor: Redactor,
 }
 
 impl Settings {
-    pub(crate) fn new(common: &Common, sources: &Sources) -> Outcome<Self> {
+    pub(crate) fn new(common: &CommonFlags, sources: &SettingSources) -> CliResult<Self> {
         let all = sources.resolve(common);
         let find = |name: &str| {
             all.iter()
@@ -89,11 +89,11 @@ impl Settings {
         let duration = |name: &str| find(name).map(read_duration).transpose();
         let mut settings = Self {
             agent: text("agent-card"),
-            format: find("output").map_or(Ok(Format::Text), format)?,
+            format: find("output").map_or(Ok(OutputFormat::Text), format)?,
             stream: flag("stream")?,
             detach: flag("async")?,
             wait: flag("wait")?,
-            poll_interval: duration("poll-interval")?.map(|it| it.max(SHORTEST_INTERVAL)),
+            poll_interval: duration("poll-interval")?.map(|it| it.max(MIN_POLL_INTERVAL)),
             timeout: duration("timeout")?,
             task_id: text("task-id"),
             context_id: text("context-id"),
@@ -118,52 +118,54 @@ impl Settings {
             key: text("key"),
             config: common.config.clone(),
             endpoint: common.endpoint.clone(),
-            folder: sources.folder.clone(),
-            cache: sources.cache.clone(),
+            config_dir: sources.config_dir.clone(),
+            cache_dir: sources.cache_dir.clone(),
             all: Vec::new(),
-            masks: Masks::default(),
+            redactor: Redactor::default(),
         };
-        settings.agree(common)?;
-        settings.masks = Masks::of(&settings);
+        settings.resolve_conflicts(common)?;
+        settings.redactor = Redactor::from_settings(&settings);
         settings.all = all;
         Ok(settings)
     }
 
     /// What was typed beats what lay around; two typed wishes that exclude each other are a mistake.
-    fn agree(&mut self, common: &Common) -> Outcome {
+    fn resolve_conflicts(&mut self, common: &CommonFlags) -> CliResult {
         let typed = |value: &Option<String>, on: bool| value.is_some() && on;
         let (detach, wait) = (
             typed(&common.detach, self.detach),
             typed(&common.wait, self.wait),
         );
         if detach && wait {
-            return Err(Failure::usage("--async and --wait exclude each other"));
+            return Err(CliError::usage("--async and --wait exclude each other"));
         }
         if detach && self.stream {
-            return Err(Failure::usage("--async and --stream exclude each other"));
+            return Err(CliError::usage("--async and --stream exclude each other"));
         }
         self.detach &= detach || !(wait || self.stream);
         Ok(())
     }
 
     /// Where the value of a setting comes from.
-    pub(crate) fn source(&self, name: &str) -> Option<&Source> {
+    pub(crate) fn source(&self, name: &str) -> Option<&SettingSource> {
         Some(&self.all.iter().find(|setting| setting.name == name)?.source)
     }
 
     /// Whether the user trusts this host, whatever leads there.
-    pub(crate) fn allows(&self, host: &str) -> bool {
+    pub(crate) fn allows_host(&self, host: &str) -> bool {
         self.allowed_hosts
             .iter()
             .any(|allowed| allowed.eq_ignore_ascii_case(host))
     }
 
     /// Files with a credential in force that others on this machine can read.
-    pub(crate) fn exposed(&self) -> Vec<&std::path::Path> {
+    pub(crate) fn exposed_files(&self) -> Vec<&std::path::Path> {
         let secret = self.all.iter().filter(|setting| setting.secret);
         let mut files: Vec<_> = secret
             .filter_map(|setting| match &setting.source {
-                Source::File { path, .. } if is_open(path) => Some(path.as_path()),
+                SettingSource::File { path, .. } if is_readable_by_others(path) => {
+                    Some(path.as_path())
+                }
                 _ => None,
             })
             .collect();
@@ -178,46 +180,46 @@ impl Settings {
             || self
                 .service_params
                 .iter()
-                .any(|(name, _)| crate::masks::is_credential(name))
+                .any(|(name, _)| crate::redactor::is_credential(name))
     }
 }
 
 #[cfg(unix)]
-fn is_open(path: &std::path::Path) -> bool {
+fn is_readable_by_others(path: &std::path::Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o077 != 0)
 }
 
 #[cfg(not(unix))]
-fn is_open(_: &std::path::Path) -> bool {
+fn is_readable_by_others(_: &std::path::Path) -> bool {
     false
 }
 
-fn boolean(setting: &Setting) -> Outcome<bool> {
+fn boolean(setting: &Setting) -> CliResult<bool> {
     match setting.text().to_ascii_lowercase().as_str() {
         "1" | "true" | "yes" | "on" => Ok(true),
         "0" | "false" | "no" | "off" | "" => Ok(false),
-        _ => Err(setting.refuse("must be true or false")),
+        _ => Err(setting.usage_error("must be true or false")),
     }
 }
 
-fn format(setting: &Setting) -> Outcome<Format> {
+fn format(setting: &Setting) -> CliResult<OutputFormat> {
     match setting.text().as_str() {
-        "text" => Ok(Format::Text),
-        "json" => Ok(Format::Json),
+        "text" => Ok(OutputFormat::Text),
+        "json" => Ok(OutputFormat::Json),
         _ => Err(setting
-            .refuse("must be text or json")
+            .usage_error("must be text or json")
             .hint("for one JSON object per event: -o json --stream")),
     }
 }
 
-fn read_duration(setting: &Setting) -> Outcome<Duration> {
+fn read_duration(setting: &Setting) -> CliResult<Duration> {
     duration::parse(&setting.text())
-        .ok_or_else(|| setting.refuse("must be a duration such as 500ms, 2s or 1m30s"))
+        .ok_or_else(|| setting.usage_error("must be a duration such as 500ms, 2s or 1m30s"))
 }
 
 /// The names that cards use; the URI of a binding that we do not know stays as it is.
-fn transports(setting: &Setting) -> Outcome<Vec<String>> {
+fn transports(setting: &Setting) -> CliResult<Vec<String>> {
     let read = |word: &String| {
         let word = word.trim();
         match word.to_ascii_lowercase().as_str() {
@@ -225,27 +227,29 @@ fn transports(setting: &Setting) -> Outcome<Vec<String>> {
             "http+json" | "rest" => Ok(Binding::HttpJson.as_str().to_owned()),
             "grpc" => Ok(Binding::Grpc.as_str().to_owned()),
             _ if word.contains("://") || word.starts_with("urn:") => Ok(word.to_owned()),
-            _ => Err(setting.refuse("must be jsonrpc, http+json, grpc or the URI of a binding")),
+            _ => {
+                Err(setting.usage_error("must be jsonrpc, http+json, grpc or the URI of a binding"))
+            }
         }
     };
     setting.values.iter().map(read).collect()
 }
 
-fn version(setting: &Setting) -> Outcome<String> {
+fn version(setting: &Setting) -> CliResult<String> {
     let text = setting.text();
     let numbers = text
         .split('.')
         .all(|number| !number.is_empty() && number.bytes().all(|c| c.is_ascii_digit()));
     match numbers || text == "auto" {
         true => Ok(text),
-        false => Err(setting.refuse("must be a version such as 1.0, or auto")),
+        false => Err(setting.usage_error("must be a version such as 1.0, or auto")),
     }
 }
 
-fn service_params(setting: &Setting) -> Outcome<Vec<(String, Secret)>> {
+fn service_params(setting: &Setting) -> CliResult<Vec<(String, Secret)>> {
     let read = |pair: &String| {
         let at = pair.find([':', '=']).filter(|at| *at > 0);
-        let at = at.ok_or_else(|| setting.refuse("must be NAME:VALUE"))?;
+        let at = at.ok_or_else(|| setting.usage_error("must be NAME:VALUE"))?;
         Ok((
             pair[..at].trim().to_owned(),
             Secret::from(pair[at + 1..].trim()),
@@ -254,23 +258,23 @@ fn service_params(setting: &Setting) -> Outcome<Vec<(String, Secret)>> {
     setting.values.iter().map(read).collect()
 }
 
-fn object(setting: &Setting) -> Outcome<Object> {
-    serde_json::from_str(&setting.text()).map_err(|_| setting.refuse("must be a JSON object"))
+fn object(setting: &Setting) -> CliResult<Object> {
+    serde_json::from_str(&setting.text()).map_err(|_| setting.usage_error("must be a JSON object"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn settings(common: Common, env: &[(&str, &str)]) -> Outcome<Settings> {
+    fn settings(common: CommonFlags, env: &[(&str, &str)]) -> CliResult<Settings> {
         let env = env
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         Settings::new(
             &common,
-            &Sources {
+            &SettingSources {
                 env: env.collect(),
-                ..Sources::default()
+                ..SettingSources::default()
             },
         )
     }
@@ -278,7 +282,7 @@ mod tests {
     #[test]
     fn send_002_what_is_typed_beats_what_lies_around() {
         let around = [("A2ACLI_ASYNC", "1"), ("A2ACLI_STREAM", "1")];
-        let plain = settings(Common::default(), &around).unwrap();
+        let plain = settings(CommonFlags::default(), &around).unwrap();
         assert!(
             plain.detach && !plain.stream,
             "a variable cannot make it stream"
@@ -286,9 +290,9 @@ mod tests {
         let yes = || Some("true".to_owned());
         assert!(
             !settings(
-                Common {
+                CommonFlags {
                     wait: yes(),
-                    ..Common::default()
+                    ..CommonFlags::default()
                 },
                 &around
             )
@@ -297,30 +301,30 @@ mod tests {
         );
         assert!(
             !settings(
-                Common {
+                CommonFlags {
                     stream: yes(),
-                    ..Common::default()
+                    ..CommonFlags::default()
                 },
                 &around
             )
             .unwrap()
             .detach
         );
-        let no = Common {
+        let no = CommonFlags {
             detach: Some("false".to_owned()),
-            ..Common::default()
+            ..CommonFlags::default()
         };
         assert!(!settings(no, &around).unwrap().detach);
         for other in [
-            Common {
+            CommonFlags {
                 detach: yes(),
                 wait: yes(),
-                ..Common::default()
+                ..CommonFlags::default()
             },
-            Common {
+            CommonFlags {
                 detach: yes(),
                 stream: yes(),
-                ..Common::default()
+                ..CommonFlags::default()
             },
         ] {
             assert_eq!(settings(other, &[]).unwrap_err().exit, 2);
@@ -333,13 +337,13 @@ mod tests {
             "A2ACLI_TRANSPORT",
             "json-rpc,REST, gRPC,https://x.example/binding",
         )];
-        let names = settings(Common::default(), &all).unwrap().transports;
+        let names = settings(CommonFlags::default(), &all).unwrap().transports;
         assert_eq!(
             names,
             ["JSONRPC", "HTTP+JSON", "GRPC", "https://x.example/binding"]
         );
         assert_eq!(
-            settings(Common::default(), &[("A2ACLI_TRANSPORT", "pigeon")])
+            settings(CommonFlags::default(), &[("A2ACLI_TRANSPORT", "pigeon")])
                 .unwrap_err()
                 .exit,
             2
@@ -348,9 +352,9 @@ mod tests {
 
     #[test]
     fn auth_001_a_service_parameter_splits_at_the_first_colon_or_equals_sign() {
-        let common = Common {
+        let common = CommonFlags {
             svc_param: vec!["X-A: b:c".to_owned(), "y=d:e".to_owned()],
-            ..Common::default()
+            ..CommonFlags::default()
         };
         let read = settings(common, &[]).unwrap().service_params;
         let read: Vec<_> = read

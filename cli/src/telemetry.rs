@@ -15,9 +15,9 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, fmt};
 
 use crate::config::{LogFormat, TelemetrySection};
-use crate::serving::environment;
+use crate::server::environment;
 use otlp::Collector;
-pub(crate) use otlp::surrounding;
+pub(crate) use otlp::parent_trace;
 
 /// How long a collector may hold up the end of a server, and of a verb that talks to one.
 const LONGEST_END: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(2)];
@@ -30,17 +30,17 @@ pub(crate) struct Telemetry {
 
 impl Telemetry {
     /// Sends the last traces.
-    pub(crate) async fn end(self) {
+    pub(crate) async fn shutdown(self) {
         let Some(collector) = self.collector else {
             return;
         };
         // Whether it got through is told in the log.
-        let _ = tokio::task::spawn_blocking(move || collector.end(self.limit)).await;
+        let _ = tokio::task::spawn_blocking(move || collector.shutdown(self.limit)).await;
     }
 }
 
 /// The log of a verb that talks to an agent: what is odd. It goes to stderr: stdout is for results.
-pub(crate) fn talking() -> Telemetry {
+pub(crate) fn init_client() -> Telemetry {
     let otlp_endpoint = environment("OTEL_EXPORTER_OTLP_ENDPOINT").filter(|url| !url.is_empty());
     let section = TelemetrySection {
         otlp_endpoint,
@@ -52,7 +52,7 @@ pub(crate) fn talking() -> Telemetry {
         eprintln!("warning: {error}");
         None
     });
-    begin(&section, collector.as_ref(), "warn");
+    init_subscriber(&section, collector.as_ref(), "warn");
     Telemetry {
         collector,
         limit: LONGEST_END[1],
@@ -60,7 +60,7 @@ pub(crate) fn talking() -> Telemetry {
 }
 
 /// The span of a verb, below what our environment names.
-pub(crate) fn verb(words: &[std::ffi::OsString]) -> Span {
+pub(crate) fn command_span(words: &[std::ffi::OsString]) -> Span {
     // Its first words alone: anything else may be what is said.
     let name: Vec<_> = words
         .iter()
@@ -73,8 +73,9 @@ pub(crate) fn verb(words: &[std::ffi::OsString]) -> Span {
     let name = name
         .take(1)
         .fold("attache".to_owned(), |all, word| format!("{all} {word}"));
-    let span = tracing::info_span!(target: attache::trace::TARGET, "attache", otel.name = name);
-    otlp::continued(&span);
+    let span =
+        tracing::info_span!(target: attache::telemetry::trace::TARGET, "attache", otel.name = name);
+    otlp::continue_trace(&span);
     span
 }
 
@@ -82,12 +83,12 @@ pub(crate) fn verb(words: &[std::ffi::OsString]) -> Span {
 ///
 /// # Errors
 /// No traces can be sent to where they should go.
-pub(crate) fn serving(section: &TelemetrySection) -> anyhow::Result<Telemetry> {
+pub(crate) fn init_server(section: &TelemetrySection) -> anyhow::Result<Telemetry> {
     if section.metrics {
-        attache::metrics::enable();
+        attache::telemetry::metrics::enable();
     }
     let collector = Collector::new(section)?;
-    begin(
+    init_subscriber(
         section,
         collector.as_ref(),
         "warn,attache=info,attache_agents=info",
@@ -98,31 +99,32 @@ pub(crate) fn serving(section: &TelemetrySection) -> anyhow::Result<Telemetry> {
     })
 }
 
-fn begin(section: &TelemetrySection, collector: Option<&Collector>, otherwise: &str) {
-    let filter = filter(otherwise);
+fn init_subscriber(section: &TelemetrySection, collector: Option<&Collector>, otherwise: &str) {
+    let filter = log_filter(otherwise);
     let Some(collector) = collector else {
         return tracing_subscriber::registry()
             .with(filter)
-            .with(lines(section.log))
+            .with(log_layer(section.log))
             .init();
     };
-    let is_ours =
-        |metadata: &Metadata<'_>| metadata.is_span() && metadata.target() == attache::trace::TARGET;
+    let matches_state = |metadata: &Metadata<'_>| {
+        metadata.is_span() && metadata.target() == attache::telemetry::trace::TARGET
+    };
     let traces = tracing_opentelemetry::layer()
         .with_tracer(collector.tracer())
         .with_location(false)
         .with_target(false)
         .with_threads(false)
         .with_tracked_inactivity(false)
-        .with_filter(filter_fn(is_ours).with_max_level_hint(LevelFilter::INFO));
+        .with_filter(filter_fn(matches_state).with_max_level_hint(LevelFilter::INFO));
     tracing_subscriber::registry()
-        .with(lines(section.log).with_filter(filter))
+        .with(log_layer(section.log).with_filter(filter))
         .with(traces)
         .init();
 }
 
 /// The log: for people, or a JSON object to a line.
-fn lines<S>(format: LogFormat) -> Box<dyn Layer<S> + Send + Sync>
+fn log_layer<S>(format: LogFormat) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
@@ -141,9 +143,12 @@ where
 
 /// `RUST_LOG` says how much is logged. Spans for traces are never in the log, nor is what the MCP crate tells of itself: what
 /// is said may be in them.
-fn filter(otherwise: &str) -> EnvFilter {
+fn log_filter(otherwise: &str) -> EnvFilter {
     let said = |words: &str| {
-        EnvFilter::try_new(format!("{words},rmcp=off,{}=off", attache::trace::TARGET))
+        EnvFilter::try_new(format!(
+            "{words},rmcp=off,{}=off",
+            attache::telemetry::trace::TARGET
+        ))
     };
     let asked = environment("RUST_LOG").and_then(|words| said(&words).ok());
     asked.or_else(|| said(otherwise).ok()).unwrap_or_default()

@@ -2,11 +2,11 @@
 
 use attache::ClientTls;
 
-use crate::failure::{Failure, Outcome};
+use crate::error::{CliError, CliResult};
 use crate::settings::Settings;
 
-pub(crate) fn of(settings: &Settings) -> Outcome<ClientTls> {
-    let refused = |error: attache::Error| Failure::usage(error.message().to_owned());
+pub(crate) fn client_tls(settings: &Settings) -> CliResult<ClientTls> {
+    let refused = |error: attache::Error| CliError::usage(error.message().to_owned());
     let mut tls = ClientTls::new();
     if let Some(file) = &settings.ca {
         tls = tls.authority(&read("--ca", file)?).map_err(refused)?;
@@ -18,7 +18,7 @@ pub(crate) fn of(settings: &Settings) -> Outcome<ClientTls> {
                 .certificate(&read("--cert", cert)?, &read("--key", key)?)
                 .map_err(refused)?;
         }
-        _ => return Err(Failure::usage("--cert and --key belong together")),
+        _ => return Err(CliError::usage("--cert and --key belong together")),
     }
     Ok(if settings.insecure {
         tls.insecure()
@@ -27,6 +27,6 @@ pub(crate) fn of(settings: &Settings) -> Outcome<ClientTls> {
     })
 }
 
-fn read(flag: &str, file: &str) -> Outcome<Vec<u8>> {
-    std::fs::read(file).map_err(|error| Failure::usage(format!("{flag} {file}: {error}")))
+fn read(flag: &str, file: &str) -> CliResult<Vec<u8>> {
+    std::fs::read(file).map_err(|error| CliError::usage(format!("{flag} {file}: {error}")))
 }

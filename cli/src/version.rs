@@ -3,15 +3,15 @@
 use attache::ErrorKind;
 use attache::model::{AgentInterface, Version};
 
-use crate::failure::{Failure, Outcome};
+use crate::error::{CliError, CliResult};
 use crate::settings::Settings;
 
 /// The oldest version that is spoken unasked.
-const FLOOR: u32 = 1;
+const MIN_MAJOR_VERSION: u32 = 1;
 
 /// What the user wants to speak.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum VersionPreference {
     /// The highest that both speak, from the floor up.
     Current,
     /// The highest that both speak.
@@ -20,13 +20,13 @@ pub(crate) enum Wanted {
     Exactly(String),
 }
 
-impl Wanted {
-    pub(crate) fn of(settings: &Settings) -> Outcome<Self> {
+impl VersionPreference {
+    pub(crate) fn from_settings(settings: &Settings) -> CliResult<Self> {
         match settings.version.as_deref() {
             None => Ok(Self::Current),
             Some("auto") => Ok(Self::Any),
-            Some(version) if spoken(version).is_some() => Ok(Self::Exactly(version.to_owned())),
-            Some(version) => Err(Failure::protocol(
+            Some(version) if wire_version(version).is_some() => Ok(Self::Exactly(version.to_owned())),
+            Some(version) => Err(CliError::protocol(
                 ErrorKind::VersionNotSupported,
                 format!("this program does not speak {version}"),
             )
@@ -35,7 +35,7 @@ impl Wanted {
     }
 
     /// What is signalled when the card is fetched.
-    pub(crate) fn of_card(&self) -> &str {
+    pub(crate) fn card_version(&self) -> &str {
         match self {
             Self::Exactly(version) => version,
             Self::Current | Self::Any => Version::V1.as_str(),
@@ -43,33 +43,33 @@ impl Wanted {
     }
 
     /// Whether agents of before 1.0 are welcome.
-    pub(crate) fn takes_old(&self) -> bool {
+    pub(crate) fn allows_legacy(&self) -> bool {
         match self {
             Self::Current => false,
             Self::Any => true,
-            Self::Exactly(version) => major(version).is_some_and(|major| major < FLOOR),
+            Self::Exactly(version) => major(version).is_some_and(|major| major < MIN_MAJOR_VERSION),
         }
     }
 
     /// The version of an interface, if it is wanted: how it is written, and what is signalled.
-    pub(crate) fn take(&self, interface: &AgentInterface) -> Option<(Version, String)> {
+    pub(crate) fn select(&self, interface: &AgentInterface) -> Option<(Version, String)> {
         let offered = &interface.protocol_version;
-        let version = spoken(offered)?;
+        let version = wire_version(offered)?;
         let wanted = match self {
-            Self::Current => major(offered)? >= FLOOR,
+            Self::Current => major(offered)? >= MIN_MAJOR_VERSION,
             Self::Any => true,
-            Self::Exactly(asked) => spoken(asked) == Some(version),
+            Self::Exactly(asked) => wire_version(asked) == Some(version),
         };
         let signal = match self {
             Self::Exactly(asked) => asked.clone(),
-            Self::Current | Self::Any => short(offered),
+            Self::Current | Self::Any => major_minor(offered),
         };
         wanted.then_some((version, signal))
     }
 }
 
 /// How a version is written on the wire.
-fn spoken(version: &str) -> Option<Version> {
+fn wire_version(version: &str) -> Option<Version> {
     major(version)?;
     match rank(version)[..] {
         // Before 0.2 methods had other names.
@@ -85,7 +85,7 @@ fn major(version: &str) -> Option<u32> {
 }
 
 /// Major and minor: a patch number means nothing.
-fn short(version: &str) -> String {
+fn major_minor(version: &str) -> String {
     version
         .trim()
         .splitn(3, '.')
@@ -115,31 +115,33 @@ mod tests {
             protocol_version: "1.2.3".to_owned(),
             ..old.clone()
         };
-        assert_eq!(Wanted::Current.take(&old), None);
+        assert_eq!(VersionPreference::Current.select(&old), None);
         assert_eq!(
-            Wanted::Current.take(&new),
+            VersionPreference::Current.select(&new),
             Some((Version::V1, "1.2".to_owned()))
         );
         assert_eq!(
-            Wanted::Any.take(&old),
+            VersionPreference::Any.select(&old),
             Some((Version::V03, "0.3".to_owned()))
         );
-        let exactly = |version: &str| Wanted::Exactly(version.to_owned());
+        let exactly = |version: &str| VersionPreference::Exactly(version.to_owned());
         assert_eq!(
-            exactly("1.7").take(&new),
+            exactly("1.7").select(&new),
             Some((Version::V1, "1.7".to_owned()))
         );
         assert_eq!(
-            exactly("0.2").take(&old),
+            exactly("0.2").select(&old),
             Some((Version::V03, "0.2".to_owned()))
         );
-        assert_eq!(exactly("0.3").take(&new), None);
+        assert_eq!(exactly("0.3").select(&new), None);
         let settings = Settings {
             version: Some("2.0".to_owned()),
             ..Settings::default()
         };
         assert_eq!(
-            Wanted::of(&settings).unwrap_err().code,
+            VersionPreference::from_settings(&settings)
+                .unwrap_err()
+                .code,
             "VersionNotSupportedError"
         );
     }

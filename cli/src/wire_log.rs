@@ -4,19 +4,19 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use attache::{Client, ClientBuilder, Endpoints, Header, Traffic};
+use attache::{AuthorizationServer, Client, ClientBuilder, Traffic, TrafficHeader};
 
-use crate::masks::{Masks, is_credential};
 use crate::output::line;
+use crate::redactor::{Redactor, is_credential};
 use crate::settings::Settings;
 
 /// Headers that tell nothing, but fill the screen.
-const BORING: &[&str] = &["date", "vary", "x-content-type-options"];
+const OMITTED_HEADERS: &[&str] = &["date", "vary", "x-content-type-options"];
 
 /// A client whose traffic is shown, if that is asked for.
 pub(crate) fn watch(client: Client, settings: &Settings) -> Client {
     if settings.debug {
-        client.watched(watcher(settings))
+        client.with_traffic_observer(watcher(settings))
     } else {
         client
     }
@@ -24,9 +24,9 @@ pub(crate) fn watch(client: Client, settings: &Settings) -> Client {
 
 /// The body of the last answer.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Heard(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct ResponseCapture(Arc<Mutex<Vec<u8>>>);
 
-impl Heard {
+impl ResponseCapture {
     pub(crate) fn take(&self) -> Vec<u8> {
         std::mem::take(
             &mut self
@@ -38,22 +38,25 @@ impl Heard {
 }
 
 /// A client whose answers are kept as they come, and shown if that is asked for.
-pub(crate) fn kept(client: Client, settings: &Settings) -> (Client, Heard) {
-    let (heard, shown) = (Heard::default(), settings.debug.then(|| watcher(settings)));
+pub(crate) fn capture(client: Client, settings: &Settings) -> (Client, ResponseCapture) {
+    let (heard, shown) = (
+        ResponseCapture::default(),
+        settings.debug.then(|| watcher(settings)),
+    );
     let all = heard.clone();
-    let client = client.watched(move |traffic| {
+    let client = client.with_traffic_observer(move |traffic| {
         if let Some(shown) = &shown {
             shown(traffic);
         }
         match traffic {
             Traffic::Request { .. } => drop(all.take()),
-            Traffic::Received(bytes) => {
+            Traffic::BodyChunk(bytes) => {
                 all.0
                     .lock()
                     .unwrap_or_else(std::sync::PoisonError::into_inner)
                     .extend_from_slice(bytes);
             }
-            Traffic::Response { .. } | Traffic::Lost(_) => {}
+            Traffic::Response { .. } | Traffic::ConnectionError(_) => {}
         }
     });
     (client, heard)
@@ -62,23 +65,26 @@ pub(crate) fn kept(client: Client, settings: &Settings) -> (Client, Heard) {
 /// A client that is to be, whose traffic is shown, if that is asked for.
 pub(crate) fn watch_builder(builder: ClientBuilder, settings: &Settings) -> ClientBuilder {
     if settings.debug {
-        builder.watched(watcher(settings))
+        builder.with_traffic_observer(watcher(settings))
     } else {
         builder
     }
 }
 
 /// Where tokens come from, with its traffic shown, if that is asked for.
-pub(crate) fn watch_endpoints(endpoints: Endpoints, settings: &Settings) -> Endpoints {
+pub(crate) fn watch_endpoints(
+    endpoints: AuthorizationServer,
+    settings: &Settings,
+) -> AuthorizationServer {
     if settings.debug {
-        endpoints.watched(watcher(settings))
+        endpoints.with_traffic_observer(watcher(settings))
     } else {
         endpoints
     }
 }
 
 fn watcher(settings: &Settings) -> impl Fn(&Traffic<'_>) + Send + Sync + 'static {
-    let masks = settings.masks.clone();
+    let redactor = settings.redactor.clone();
     let start = Mutex::new(Instant::now());
     move |traffic| {
         let mut start = start
@@ -88,7 +94,7 @@ fn watcher(settings: &Settings) -> impl Fn(&Traffic<'_>) + Send + Sync + 'static
             *start = Instant::now();
         }
         let millis = start.elapsed().as_millis();
-        let text: String = lines(traffic, &masks)
+        let text: String = format_traffic(traffic, &redactor)
             .iter()
             .map(|it| format!("debug: {millis}ms {it}\n"))
             .collect();
@@ -96,7 +102,7 @@ fn watcher(settings: &Settings) -> impl Fn(&Traffic<'_>) + Send + Sync + 'static
     }
 }
 
-fn lines(traffic: &Traffic<'_>, masks: &Masks) -> Vec<String> {
+fn format_traffic(traffic: &Traffic<'_>, redactor: &Redactor) -> Vec<String> {
     match traffic {
         Traffic::Request {
             method,
@@ -104,14 +110,18 @@ fn lines(traffic: &Traffic<'_>, masks: &Masks) -> Vec<String> {
             headers,
             body,
         } => {
-            let mut lines = vec![format!("> {method} {}", masks.hide_wire(&line(url)))];
+            let mut lines = vec![format!("> {method} {}", redactor.redact_wire(&line(url)))];
             lines.extend(
                 headers
                     .iter()
-                    .filter_map(|it| header(it, masks))
+                    .filter_map(|it| format_header(it, redactor))
                     .map(|it| format!("> {it}")),
             );
-            lines.extend(bytes(body, masks).into_iter().map(|it| format!("> {it}")));
+            lines.extend(
+                format_body(body, redactor)
+                    .into_iter()
+                    .map(|it| format!("> {it}")),
+            );
             lines
         }
         Traffic::Response { status, headers } => {
@@ -119,22 +129,22 @@ fn lines(traffic: &Traffic<'_>, masks: &Masks) -> Vec<String> {
             lines.extend(
                 headers
                     .iter()
-                    .filter_map(|it| header(it, masks))
+                    .filter_map(|it| format_header(it, redactor))
                     .map(|it| format!("< {it}")),
             );
             lines
         }
-        Traffic::Received(body) => bytes(body, masks)
+        Traffic::BodyChunk(body) => format_body(body, redactor)
             .into_iter()
             .map(|it| format!("< {it}"))
             .collect(),
-        Traffic::Lost(why) => vec![format!("! {}", masks.hide_wire(&line(why)))],
+        Traffic::ConnectionError(why) => vec![format!("! {}", redactor.redact_wire(&line(why)))],
     }
 }
 
-fn header(header: &Header<'_>, masks: &Masks) -> Option<String> {
+fn format_header(header: &TrafficHeader<'_>, redactor: &Redactor) -> Option<String> {
     let name = header.name;
-    if BORING.contains(&name) {
+    if OMITTED_HEADERS.contains(&name) {
         return None;
     }
     if is_credential(name) {
@@ -142,15 +152,15 @@ fn header(header: &Header<'_>, masks: &Masks) -> Option<String> {
     }
     Some(format!(
         "{name}: {}",
-        masks.hide_wire(&line(&String::from_utf8_lossy(header.value)))
+        redactor.redact_wire(&line(&String::from_utf8_lossy(header.value)))
     ))
 }
 
 /// Text line by line; what is none, by its size.
-fn bytes(body: &[u8], masks: &Masks) -> Vec<String> {
+fn format_body(body: &[u8], redactor: &Redactor) -> Vec<String> {
     match std::str::from_utf8(body) {
         Ok(text) if !text.contains('\0') => {
-            let text = masks.hide_wire(text);
+            let text = redactor.redact_wire(text);
             text.lines().filter(|it| !it.is_empty()).map(line).collect()
         }
         _ => vec![format!("({} bytes that are not text)", body.len())],
@@ -164,22 +174,22 @@ mod tests {
 
     #[test]
     fn auth_004_the_wire_log_has_no_credential() {
-        let masks = Masks::default();
-        masks.add(&Secret::from("hunter22"));
+        let redactor = Redactor::default();
+        redactor.add(&Secret::from("hunter22"));
         let headers = || {
             let sensitive = true;
             vec![
-                Header {
+                TrafficHeader {
                     name: "authorization",
                     value: b"Bearer other",
                     sensitive,
                 },
-                Header {
+                TrafficHeader {
                     name: "x-trace",
                     value: b"hunter22",
                     sensitive,
                 },
-                Header {
+                TrafficHeader {
                     name: "a2a-version",
                     value: b"1.0",
                     sensitive: false,
@@ -188,14 +198,14 @@ mod tests {
         };
         let body = br#"{"token":"whk","text":"hunter22"}"#;
         let url = "http://x/?key=hunter22&access_token=unheard-of".to_owned();
-        let shown = lines(
+        let shown = format_traffic(
             &Traffic::Request {
                 method: "POST",
                 url,
                 headers: headers(),
                 body,
             },
-            &masks,
+            &redactor,
         )
         .join("\n");
         assert!(

@@ -4,14 +4,14 @@
 
 use attache::model::{self, Operation, Version};
 use attache::wire::card::{CardForm, read_card, write_card};
-use attache::wire::method::{method, name};
-use attache::wire::{self, Dialect, errors, json, jsonrpc, sse as frames};
+use attache::wire::method::{find_method, method_name};
+use attache::wire::{self, Dialect, errors, json, jsonrpc, sse as sse_codec};
 use prost::Message;
 
 /// A call or an answer, from the envelope to the model.
 pub fn jsonrpc(data: &[u8]) {
     if let Ok(call) = jsonrpc::read_request(data)
-        && let Ok(method) = method(&call.method)
+        && let Ok(method) = find_method(&call.method)
         && let Ok((request, dialect)) = wire::read_params(method, call.params)
     {
         let mut params = Vec::new();
@@ -21,12 +21,12 @@ pub fn jsonrpc(data: &[u8]) {
     }
     if let Ok(answer) = jsonrpc::read_response(data) {
         match answer.result {
-            Ok(result) => events(result, &Dialect::V1),
+            Ok(result) => assert_event_round_trip(result, &Dialect::V1),
             Err(error) => Version::ALL.into_iter().for_each(|version| {
                 let mut out = Vec::new();
-                wire::write(&mut out, &errors::JsonRpcError(&error, version));
+                wire::write_json(&mut out, &errors::JsonRpcError(&error, version));
                 let again =
-                    errors::read_jsonrpc(std::str::from_utf8(&out).expect("we write UTF-8"));
+                    errors::read_jsonrpc_error(std::str::from_utf8(&out).expect("we write UTF-8"));
                 assert_eq!(
                     errors::jsonrpc_code(again.kind()),
                     errors::jsonrpc_code(error.kind())
@@ -38,29 +38,29 @@ pub fn jsonrpc(data: &[u8]) {
 
 /// Params, answers and events of 1.0.
 pub fn v1_json(data: &[u8]) {
-    texts(data, Version::V1, &[Dialect::V1]);
+    read_texts(data, Version::V1, &[Dialect::V1]);
 }
 
 /// Params, answers and events of 0.3, in JSON-RPC and REST; reading 0.1 is reading 0.3.
 pub fn v03_json(data: &[u8]) {
-    texts(data, Version::V03, &[Dialect::V03, Dialect::V03Rest]);
+    read_texts(data, Version::V03, &[Dialect::V03, Dialect::V03Rest]);
 }
 
-fn texts(data: &[u8], version: Version, dialects: &[Dialect]) {
+fn read_texts(data: &[u8], version: Version, dialects: &[Dialect]) {
     let Ok(text) = json::check(data) else { return };
     for operation in Operation::ALL {
-        if let Some(method) = name(operation, version).and_then(|name| method(name).ok()) {
+        if let Some(method) = method_name(operation, version).and_then(|name| find_method(name).ok()) {
             let _ = wire::read_params(method, text);
         }
         for dialect in dialects {
-            let _ = wire::read_reply(operation, text, dialect);
+            let _ = wire::read_response(operation, text, dialect);
         }
     }
-    dialects.iter().for_each(|dialect| events(text, dialect));
+    dialects.iter().for_each(|dialect| assert_event_round_trip(text, dialect));
 }
 
 /// What was read once and written is read again as the same, and writes the same bytes.
-fn events(text: &str, dialect: &Dialect) {
+fn assert_event_round_trip(text: &str, dialect: &Dialect) {
     let Ok(first) = wire::read_event(text, dialect) else {
         return;
     };
@@ -77,52 +77,52 @@ fn events(text: &str, dialect: &Dialect) {
 /// of the model.
 pub fn protobuf(data: &[u8]) {
     use attache_proto::{v1, v03};
-    again::<v1::SendMessageRequest, model::SendMessageRequest>(data);
-    again::<v1::SendMessageResponse, model::SendMessageResponse>(data);
-    again::<v1::StreamResponse, model::StreamResponse>(data);
-    again::<v1::GetTaskRequest, model::GetTaskRequest>(data);
-    again::<v1::ListTasksRequest, model::ListTasksRequest>(data);
-    again::<v1::ListTasksResponse, model::ListTasksResponse>(data);
-    again::<v1::CancelTaskRequest, model::CancelTaskRequest>(data);
-    again::<v1::SubscribeToTaskRequest, model::SubscribeToTaskRequest>(data);
-    again::<v1::TaskPushNotificationConfig, model::PushConfig>(data);
-    again::<v1::GetTaskPushNotificationConfigRequest, model::GetPushConfigRequest>(data);
-    again::<v1::ListTaskPushNotificationConfigsRequest, model::ListPushConfigsRequest>(data);
-    again::<v1::ListTaskPushNotificationConfigsResponse, model::ListPushConfigsResponse>(data);
-    again::<v1::DeleteTaskPushNotificationConfigRequest, model::DeletePushConfigRequest>(data);
-    again::<v1::GetExtendedAgentCardRequest, model::GetExtendedAgentCardRequest>(data);
-    again::<v1::AgentCard, model::AgentCard>(data);
-    again::<v03::SendMessageRequest, model::SendMessageRequest>(data);
-    again::<v03::SendMessageResponse, model::SendMessageResponse>(data);
-    again::<v03::GetTaskRequest, model::GetTaskRequest>(data);
-    again::<v03::Task, model::Task>(data);
-    again::<v03::CancelTaskRequest, model::CancelTaskRequest>(data);
-    again::<v03::TaskSubscriptionRequest, model::SubscribeToTaskRequest>(data);
-    again::<v03::CreateTaskPushNotificationConfigRequest, model::PushConfig>(data);
-    again::<v03::TaskPushNotificationConfig, model::PushConfig>(data);
-    again::<v03::GetTaskPushNotificationConfigRequest, model::GetPushConfigRequest>(data);
-    again::<v03::ListTaskPushNotificationConfigRequest, model::ListPushConfigsRequest>(data);
-    again::<v03::ListTaskPushNotificationConfigResponse, model::ListPushConfigsResponse>(data);
-    again::<v03::DeleteTaskPushNotificationConfigRequest, model::DeletePushConfigRequest>(data);
-    again::<v03::GetAgentCardRequest, model::GetExtendedAgentCardRequest>(data);
-    again_by(data, |event: &model::StreamResponse| {
+    assert_round_trip::<v1::SendMessageRequest, model::SendMessageRequest>(data);
+    assert_round_trip::<v1::SendMessageResponse, model::SendMessageResponse>(data);
+    assert_round_trip::<v1::StreamResponse, model::StreamResponse>(data);
+    assert_round_trip::<v1::GetTaskRequest, model::GetTaskRequest>(data);
+    assert_round_trip::<v1::ListTasksRequest, model::ListTasksRequest>(data);
+    assert_round_trip::<v1::ListTasksResponse, model::ListTasksResponse>(data);
+    assert_round_trip::<v1::CancelTaskRequest, model::CancelTaskRequest>(data);
+    assert_round_trip::<v1::SubscribeToTaskRequest, model::SubscribeToTaskRequest>(data);
+    assert_round_trip::<v1::TaskPushNotificationConfig, model::PushConfig>(data);
+    assert_round_trip::<v1::GetTaskPushNotificationConfigRequest, model::GetPushConfigRequest>(data);
+    assert_round_trip::<v1::ListTaskPushNotificationConfigsRequest, model::ListPushConfigsRequest>(data);
+    assert_round_trip::<v1::ListTaskPushNotificationConfigsResponse, model::ListPushConfigsResponse>(data);
+    assert_round_trip::<v1::DeleteTaskPushNotificationConfigRequest, model::DeletePushConfigRequest>(data);
+    assert_round_trip::<v1::GetExtendedAgentCardRequest, model::GetExtendedAgentCardRequest>(data);
+    assert_round_trip::<v1::AgentCard, model::AgentCard>(data);
+    assert_round_trip::<v03::SendMessageRequest, model::SendMessageRequest>(data);
+    assert_round_trip::<v03::SendMessageResponse, model::SendMessageResponse>(data);
+    assert_round_trip::<v03::GetTaskRequest, model::GetTaskRequest>(data);
+    assert_round_trip::<v03::Task, model::Task>(data);
+    assert_round_trip::<v03::CancelTaskRequest, model::CancelTaskRequest>(data);
+    assert_round_trip::<v03::TaskSubscriptionRequest, model::SubscribeToTaskRequest>(data);
+    assert_round_trip::<v03::CreateTaskPushNotificationConfigRequest, model::PushConfig>(data);
+    assert_round_trip::<v03::TaskPushNotificationConfig, model::PushConfig>(data);
+    assert_round_trip::<v03::GetTaskPushNotificationConfigRequest, model::GetPushConfigRequest>(data);
+    assert_round_trip::<v03::ListTaskPushNotificationConfigRequest, model::ListPushConfigsRequest>(data);
+    assert_round_trip::<v03::ListTaskPushNotificationConfigResponse, model::ListPushConfigsResponse>(data);
+    assert_round_trip::<v03::DeleteTaskPushNotificationConfigRequest, model::DeletePushConfigRequest>(data);
+    assert_round_trip::<v03::GetAgentCardRequest, model::GetExtendedAgentCardRequest>(data);
+    assert_round_trip_with(data, |event: &model::StreamResponse| {
         Some(wire::proto_v03::stream_response(event, true))
     });
-    again_by(data, |card: &model::AgentCard| {
+    assert_round_trip_with(data, |card: &model::AgentCard| {
         v03::AgentCard::try_from(card).ok()
     });
 }
 
-fn again<P, M>(data: &[u8])
+fn assert_round_trip<P, M>(data: &[u8])
 where
     P: Message + Default + for<'a> From<&'a M>,
     M: TryFrom<P, Error = attache::Error>,
 {
-    again_by(data, |model: &M| Some(P::from(model)));
+    assert_round_trip_with(data, |model: &M| Some(P::from(model)));
 }
 
 /// Bytes are compared and not messages: a number that is none is not equal to itself.
-fn again_by<P, M>(data: &[u8], write: impl Fn(&M) -> Option<P>)
+fn assert_round_trip_with<P, M>(data: &[u8], write: impl Fn(&M) -> Option<P>)
 where
     P: Message + Default,
     M: TryFrom<P, Error = attache::Error>,
@@ -149,7 +149,7 @@ where
 pub fn sse(data: &[u8]) {
     const LIMIT: usize = 4096;
     let read = |piece: usize| {
-        let mut decoder = frames::Decoder::new(LIMIT);
+        let mut decoder = sse_codec::Decoder::new(LIMIT);
         let mut events = Vec::new();
         for piece in data.chunks(piece) {
             decoder.push(piece);
@@ -157,7 +157,7 @@ pub fn sse(data: &[u8]) {
         }
         (
             events,
-            decoder.is_clean(),
+            decoder.is_at_boundary(),
             decoder.last_event_id().map(str::to_owned),
             decoder.retry(),
         )

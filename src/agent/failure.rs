@@ -35,7 +35,7 @@ impl Failure {
         &*self.cause
     }
 
-    pub(super) fn panic(payload: Box<dyn Any + Send>) -> Self {
+    pub(super) fn from_panic(payload: Box<dyn Any + Send>) -> Self {
         let text = payload
             .downcast::<&'static str>()
             .map(|text| (*text).to_owned());
@@ -50,14 +50,14 @@ impl Failure {
 impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for Failure {
     fn from(cause: E) -> Self {
         Self {
-            kind: kind_of(std::any::type_name::<E>()),
+            kind: short_type_name(std::any::type_name::<E>()),
             cause: cause.into(),
         }
     }
 }
 
 /// The last name of a type's path: callers are not told which libraries are used.
-fn kind_of(type_name: &'static str) -> &'static str {
+fn short_type_name(type_name: &'static str) -> &'static str {
     let path = type_name.split('<').next().unwrap_or_default();
     match path.rsplit("::").next().unwrap_or_default() {
         "Box" | "String" | "&str" | "" => "Error",

@@ -8,54 +8,59 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::Queue;
-use super::queue::Unheard;
-use crate::metrics;
+use super::EventQueue;
+use super::event_queue::PushError;
 use crate::model::{
     Artifact, ArtifactId, Call, Caller, Content, ContextId, Event, Message, Object, Part, Role,
-    Scope, Task, TaskId, TaskState, TaskStatus, Trace,
+    Scope, Task, TaskId, TaskState, TaskStatus, TraceContext,
 };
-use crate::trace;
+use crate::telemetry::metrics;
+use crate::telemetry::trace;
 
 /// One message to work on, and the ways to speak about it.
 ///
 /// Speaking waits while the log is behind. Once the turn is over it has no effect, but for an entry in the log that says so.
 #[derive(Clone)]
-pub struct Turn(Arc<Setting>);
+pub struct Turn(Arc<TurnContext>);
 
 /// What surrounds a turn.
-pub(crate) struct Setting {
+pub(crate) struct TurnContext {
     pub(crate) task: Arc<Task>,
     pub(crate) message: Arc<Message>,
     /// Whether the message stands for an answer that did not come.
-    pub(crate) timed_out: bool,
+    pub(crate) is_unanswered: bool,
     pub(crate) call: Call,
     /// Which attempt it is, from 1.
     pub(crate) attempt: u32,
-    pub(crate) queue: Queue,
+    pub(crate) queue: EventQueue,
     /// Made by whoever listens, or has something to say: most turns have neither.
     pub(crate) cancel: OnceLock<CancellationToken>,
     /// Whether the agent listens for a cancel, and so gets time to end well.
-    pub(crate) listens: AtomicBool,
+    pub(crate) awaits_cancel: AtomicBool,
     pub(crate) deadline: Option<Instant>,
-    pub(crate) library: Arc<dyn Library>,
+    pub(crate) task_lookup: Arc<dyn TaskLookup>,
 }
 
 /// Where a turn looks things up, within its own scope.
 #[async_trait]
-pub(crate) trait Library: Send + Sync {
+pub(crate) trait TaskLookup: Send + Sync {
     /// A task of this scope; `None` for any other.
     async fn task(&self, scope: &Scope, id: &TaskId) -> Option<Task>;
     /// Records that something of this task was said after the end of its turn.
-    async fn late(self: Arc<Self>, scope: &Scope, id: &TaskId);
+    async fn record_late_event(self: Arc<Self>, scope: &Scope, id: &TaskId);
     /// The newest tasks of a conversation in this scope, oldest first, without the one being worked on.
-    async fn context(&self, scope: &Scope, id: &ContextId, but: &TaskId, limit: usize)
-    -> Vec<Task>;
+    async fn context(
+        &self,
+        scope: &Scope,
+        id: &ContextId,
+        excluded: &TaskId,
+        limit: usize,
+    ) -> Vec<Task>;
 }
 
 impl Turn {
-    pub(crate) fn new(setting: Arc<Setting>) -> Self {
-        Self(setting)
+    pub(crate) fn new(context: Arc<TurnContext>) -> Self {
+        Self(context)
     }
 
     /// The message this turn is about.
@@ -67,19 +72,19 @@ impl Turn {
     /// Whether nobody answered in time what the last turn asked for, and the task goes on without: as
     /// [`Settings::on_waiting`](crate::Settings::on_waiting) says. The message only says so; `text` is empty.
     #[must_use]
-    pub fn timed_out(&self) -> bool {
-        self.0.timed_out
+    pub fn is_unanswered(&self) -> bool {
+        self.0.is_unanswered
     }
 
     /// What was asked, as a prompt: texts as they are, data as a line of JSON, and a line that a file is there.
     #[must_use]
     pub fn text(&self) -> String {
-        if self.0.timed_out {
+        if self.0.is_unanswered {
             return String::new();
         }
         match &*self.0.message.parts {
-            [part] => prompt(part),
-            parts => parts.iter().map(prompt).collect::<Vec<_>>().join("\n"),
+            [part] => prompt_text(part),
+            parts => parts.iter().map(prompt_text).collect::<Vec<_>>().join("\n"),
         }
     }
 
@@ -113,16 +118,16 @@ impl Turn {
         &self.0.call
     }
 
-    /// Where what runs now is in a trace: to be passed on, as [`headers`](Trace::headers), with whatever is asked of
+    /// Where what runs now is in a trace: to be passed on, as [`headers`](TraceContext::headers), with whatever is asked of
     /// others for this turn.
     #[must_use]
-    pub fn trace(&self) -> Option<Trace> {
+    pub fn trace(&self) -> Option<TraceContext> {
         trace::current().or_else(|| self.0.call.trace.clone())
     }
 
     /// Counts tokens that a model has read and written for this turn, for whoever looks at `/metrics`.
     pub fn count_tokens(&self, input: u64, output: u64) {
-        metrics::tokens(&self.0.call.scope.agent, input, output);
+        metrics::record_tokens(&self.0.call.scope.agent, input, output);
     }
 
     /// The how-manieth attempt at this message it is: more than 1 if a restart cut the one before off.
@@ -140,9 +145,9 @@ impl Turn {
     }
 
     /// Earlier tasks of the same conversation and the same caller, oldest first, at most `limit` of them.
-    pub async fn context(&self, limit: usize) -> Vec<Task> {
+    pub async fn context_tasks(&self, limit: usize) -> Vec<Task> {
         self.0
-            .library
+            .task_lookup
             .context(self.scope(), self.context_id(), self.task_id(), limit)
             .await
     }
@@ -151,7 +156,7 @@ impl Turn {
     pub async fn referenced_tasks(&self) -> Vec<Task> {
         let mut tasks = Vec::new();
         for id in &self.0.message.reference_task_ids {
-            tasks.extend(self.0.library.task(self.scope(), id).await);
+            tasks.extend(self.0.task_lookup.task(self.scope(), id).await);
         }
         tasks
     }
@@ -159,7 +164,7 @@ impl Turn {
     /// Ready when the task is to be canceled. An agent that has asked for this gets a grace period to end well; any
     /// other is dropped at once.
     pub async fn cancelled(&self) {
-        self.0.listens.store(true, Ordering::Release);
+        self.0.awaits_cancel.store(true, Ordering::Release);
         self.0
             .cancel
             .get_or_init(CancellationToken::new)
@@ -169,7 +174,7 @@ impl Turn {
 
     /// Tells the caller how the work goes: the task is working, with this message.
     pub async fn say(&self, part: impl Into<Part>) {
-        self.status(TaskState::Working, Some(spoken(part)), None)
+        self.status(TaskState::Working, Some(agent_message(part)), None)
             .await;
     }
 
@@ -183,20 +188,20 @@ impl Turn {
     }
 
     /// Says which credentials are needed while the agent goes on waiting for them elsewhere. Blocked callers return.
-    pub async fn auth_required(&self, part: impl Into<Part>) {
-        self.status(TaskState::AuthRequired, Some(spoken(part)), None)
+    pub async fn require_auth(&self, part: impl Into<Part>) {
+        self.status(TaskState::AuthRequired, Some(agent_message(part)), None)
             .await;
     }
 
     /// The same with a whole message.
-    pub async fn auth_required_message(&self, message: Message) {
+    pub async fn require_auth_message(&self, message: Message) {
         self.status(TaskState::AuthRequired, Some(message), None)
             .await;
     }
 
     /// Adds to the metadata of the task, which is working then; while it waits for credentials, with what is said
     /// next.
-    pub async fn metadata(&self, metadata: Object) {
+    pub async fn add_metadata(&self, metadata: Object) {
         // What the state is then is not ours to know.
         self.status(TaskState::Unspecified, None, Some(metadata))
             .await;
@@ -204,7 +209,7 @@ impl Turn {
 
     /// Adds a result of one text.
     pub async fn write(&self, name: impl Into<String>, text: impl Into<String>) {
-        self.artifact(Artifact {
+        self.add_artifact(Artifact {
             artifact_id: ArtifactId::default(),
             ..Artifact::text(name, text)
         })
@@ -212,7 +217,7 @@ impl Turn {
     }
 
     /// Adds a result, or replaces the one with its id. One without parts breaks the protocol, and fails the task.
-    pub async fn artifact(&self, artifact: Artifact) {
+    pub async fn add_artifact(&self, artifact: Artifact) {
         self.push(Event::Artifact {
             artifact,
             append: false,
@@ -224,7 +229,7 @@ impl Turn {
 
     /// Passes on a piece of a result: behind what is there under its id if `append`, else in its place. To write text,
     /// take a [`writer`](Self::writer), whose flags are always right.
-    pub async fn artifact_chunk(&self, artifact: Artifact, append: bool, last_chunk: bool) {
+    pub async fn add_artifact_chunk(&self, artifact: Artifact, append: bool, last_chunk: bool) {
         self.push(Event::Artifact {
             artifact,
             append,
@@ -235,13 +240,13 @@ impl Turn {
     }
 
     /// Begins a result whose text comes piece by piece.
-    pub fn writer(&self, name: impl Into<String>) -> Writer {
+    pub fn writer(&self, name: impl Into<String>) -> ArtifactWriter {
         let artifact = Artifact {
             name: Some(name.into()),
             artifact_id: ArtifactId::random(),
             ..Artifact::default()
         };
-        Writer {
+        ArtifactWriter {
             turn: self.clone(),
             artifact,
             begun: false,
@@ -258,10 +263,10 @@ impl Turn {
 
     /// Most of what is said is heard at once, and never carried along by what waits.
     fn push(&self, event: Event) -> impl Future<Output = ()> {
-        let unheard = self.0.queue.push(event).err();
+        let push_error = self.0.queue.push(event).err();
         async {
-            if let Some(unheard) = unheard {
-                self.wait(unheard).await;
+            if let Some(push_error) = push_error {
+                self.wait_for_room(push_error).await;
             }
         }
     }
@@ -271,17 +276,17 @@ impl Turn {
         &self.0.call.scope
     }
 
-    async fn wait(&self, unheard: Unheard) {
-        let Some(times) = self.0.queue.room(unheard).await else {
+    async fn wait_for_room(&self, push_error: PushError) {
+        let Some(times) = self.0.queue.wait_for_room(push_error).await else {
             return;
         };
         tracing::debug!(task = %self.task_id(), times, "said after the end of the turn");
         if times == 1 {
             // Once is enough to know of, and an agent that goes on and on must not fill the log.
             self.0
-                .library
+                .task_lookup
                 .clone()
-                .late(self.scope(), self.task_id())
+                .record_late_event(self.scope(), self.task_id())
                 .await;
         }
     }
@@ -299,13 +304,13 @@ impl std::fmt::Debug for Turn {
 ///
 /// Dropped without `finish`, it simply ends: whoever reads it has all that was written.
 #[derive(Debug)]
-pub struct Writer {
+pub struct ArtifactWriter {
     turn: Turn,
     artifact: Artifact,
     begun: bool,
 }
 
-impl Writer {
+impl ArtifactWriter {
     /// Gives the result an id. One that is there under it is replaced by the first piece: a turn that runs again does
     /// not leave what it wrote before beside what it writes now.
     #[must_use]
@@ -355,7 +360,7 @@ impl Writer {
 }
 
 /// What the agent says; its ids are left to the engine.
-fn spoken(part: impl Into<Part>) -> Message {
+fn agent_message(part: impl Into<Part>) -> Message {
     Message {
         role: Role::Agent,
         parts: vec![part.into()],
@@ -364,7 +369,7 @@ fn spoken(part: impl Into<Part>) -> Message {
 }
 
 /// A part as a line of a prompt. File contents are not for prompts; the parts themselves are at hand.
-fn prompt(part: &Part) -> String {
+fn prompt_text(part: &Part) -> String {
     let name = part.filename().unwrap_or("unnamed");
     let kind = part.media_type().unwrap_or("unknown type");
     match &part.content {

@@ -2,93 +2,96 @@
 
 use std::sync::Arc;
 
-use super::guesses::Guesses;
 #[cfg(feature = "jws")]
-use super::nodes::Nodes;
-use super::{Allowance, Authenticator, Credentials, Identity, Refused, Rule, Way, Word};
-use crate::metrics;
+use super::delegation::TrustedDelegators;
+use super::failed_logins::FailedLogins;
+use super::{
+    AccessRule, AuthError, Authenticator, CallerLimits, DelegationClaim, Identity,
+    RequestCredentials, SchemeInfo,
+};
 use crate::model::{AgentCard, Error, ErrorKind, Operation, Request, Result, SecurityRequirement};
+use crate::telemetry::metrics;
 
 /// Who may call, and what they need for what.
 ///
 /// ```no_run
 /// # use attache::{Agent, AgentCard, Outcome, Server, Turn};
-/// use attache::auth::{Access, Keys, Rule};
+/// use attache::auth::{Access, AccessRule, ApiKeys};
 ///
 /// # async fn example(agent: impl Agent) -> attache::Result<()> {
-/// let keys = Keys::new();
+/// let keys = ApiKeys::new();
 /// let key = keys.issue("ci", |identity| identity.scopes(["deploy"]));
 /// println!("the key of ci: {}", key.expose());
-/// let access = Access::by(keys).rule(Rule::needs(["deploy"]).skill("deploy"));
+/// let access = Access::new(keys).rule(AccessRule::require(["deploy"]).skill("deploy"));
 /// Server::new(AgentCard::new("Deployer", "Deploys"), agent).access(access).serve("0.0.0.0:8080").await
 /// # }
 /// ```
 pub struct Access {
     authenticators: Vec<Arc<dyn Authenticator>>,
-    rules: Vec<Rule>,
+    rules: Vec<AccessRule>,
     anonymous: bool,
-    allowance: Allowance,
-    guesses: Option<Guesses>,
+    limits: CallerLimits,
+    failed_logins: Option<FailedLogins>,
     #[cfg(feature = "jws")]
-    pub(super) nodes: Nodes,
+    pub(super) trusted_delegators: TrustedDelegators,
 }
 
 /// So many wrong credentials a minute are looked at, of one address.
-const MAX_GUESSES: u32 = 300;
+const DEFAULT_MAX_FAILED_LOGINS: u32 = 300;
 
 impl Access {
     /// Callers prove who they are in this way, and nobody else is served. The card is public nevertheless, and so is what says
     /// whether the server is well.
-    pub fn by(authenticator: impl Authenticator) -> Self {
+    pub fn new(authenticator: impl Authenticator) -> Self {
         Self {
             authenticators: vec![Arc::new(authenticator)],
             rules: Vec::new(),
             anonymous: false,
-            allowance: Allowance::default(),
-            guesses: Some(Guesses::new(MAX_GUESSES)),
+            limits: CallerLimits::default(),
+            failed_logins: Some(FailedLogins::new(DEFAULT_MAX_FAILED_LOGINS)),
             #[cfg(feature = "jws")]
-            nodes: Nodes::default(),
+            trusted_delegators: TrustedDelegators::default(),
         }
     }
 
-    /// Or in this way. They are asked in order, and the first that knows the caller is believed.
+    /// Or in this info. They are asked in order, and the first that knows the caller is believed.
     #[must_use]
-    pub fn or(mut self, authenticator: impl Authenticator) -> Self {
+    pub fn authenticator(mut self, authenticator: impl Authenticator) -> Self {
         self.authenticators.push(Arc::new(authenticator));
         self
     }
 
     /// Serves those too who bring no credential, where no rule needs one. They are all one caller, whose tasks nobody else sees.
     #[must_use]
-    pub fn or_anonymous(mut self) -> Self {
+    pub fn allow_anonymous(mut self) -> Self {
         self.anonymous = true;
         self
     }
 
     /// Adds a rule.
     #[must_use]
-    pub fn rule(mut self, rule: Rule) -> Self {
+    pub fn rule(mut self, rule: AccessRule) -> Self {
         self.rules.push(rule);
         self
     }
 
     /// Sets how much each caller may do.
     #[must_use]
-    pub fn allowance(mut self, allowance: Allowance) -> Self {
-        self.allowance = allowance;
+    pub fn limits(mut self, limits: CallerLimits) -> Self {
+        self.limits = limits;
         self
     }
 
     /// Sets how many credentials that are not good are looked at in a minute, of one address; by default 300. After that its
     /// calls are refused until the minute is over. `None` looks at every one.
     #[must_use]
-    pub fn max_guesses(mut self, a_minute: Option<u32>) -> Self {
-        self.guesses = a_minute.map(Guesses::new);
+    pub fn max_failed_logins_per_minute(mut self, limit: Option<u32>) -> Self {
+        self.failed_logins = limit.map(FailedLogins::new);
         self
     }
 
-    pub(crate) fn allowed(&self) -> &Allowance {
-        &self.allowance
+    pub(crate) fn caller_limits(&self) -> &CallerLimits {
+        &self.limits
     }
 
     /// Says whose call it is, and what is known of it beside that. `many` is whether they come through somebody who speaks for
@@ -97,57 +100,61 @@ impl Access {
     /// # Errors
     /// Unauthenticated, and no word why; unavailable: nobody can tell now; rate limited: too many were not good. Permission
     /// denied: one of our own calls for somebody who is not known.
-    pub(crate) async fn admit(
+    pub(crate) async fn authenticate(
         &self,
-        credentials: &Credentials<'_>,
-        many: bool,
-    ) -> Result<(Identity, Word)> {
-        let identity = self.identify(credentials, many).await?;
+        credentials: &RequestCredentials<'_>,
+        via_trusted_proxy: bool,
+    ) -> Result<(Identity, DelegationClaim)> {
+        let identity = self.identify(credentials, via_trusted_proxy).await?;
         #[cfg(feature = "jws")]
-        if !self.nodes.of(&identity).is_empty() {
+        if !self.trusted_delegators.keys_for(&identity).is_empty() {
             // On the heap: it is rare, and every call would have room for it.
-            return Box::pin(self.behind(identity, credentials)).await;
+            return Box::pin(self.resolve_delegation(identity, credentials)).await;
         }
-        Ok((identity, Word::Own))
+        Ok((identity, DelegationClaim::Direct))
     }
 
     /// Somebody of this name, who is not here themselves.
     #[cfg(feature = "jws")]
-    pub(super) fn known(&self, name: &str) -> Option<Identity> {
+    pub(super) fn find_identity(&self, name: &str) -> Option<Identity> {
         let anonymous = Identity::anonymous();
         if anonymous.caller().name() == name {
             return self.anonymous.then_some(anonymous);
         }
         self.authenticators
             .iter()
-            .find_map(|authenticator| authenticator.known(name))
+            .find_map(|authenticator| authenticator.find_identity(name))
     }
 
-    async fn identify(&self, credentials: &Credentials<'_>, many: bool) -> Result<Identity> {
-        let guesses = self.guesses.as_ref().filter(|_| !many);
-        if let Some(guesses) = guesses {
-            guesses
-                .hear(credentials.peer())
-                .inspect_err(|_| metrics::auth_failed("guessing"))?;
+    async fn identify(
+        &self,
+        credentials: &RequestCredentials<'_>,
+        via_trusted_proxy: bool,
+    ) -> Result<Identity> {
+        let failed_logins = self.failed_logins.as_ref().filter(|_| !via_trusted_proxy);
+        if let Some(failed_logins) = failed_logins {
+            failed_logins
+                .check(credentials.peer())
+                .inspect_err(|_| metrics::record_auth_failure("locked_out"))?;
         }
-        let (mut given, mut later) = (false, None);
+        let (mut presented, mut unavailable) = (false, None);
         for authenticator in &self.authenticators {
             match authenticator.authenticate(credentials).await {
                 Ok(Some(identity)) => return Ok(identity),
                 Ok(None) => {}
-                Err(Refused::NotGood) => given = true,
-                Err(Refused::NotNow(error)) => later = Some(error),
+                Err(AuthError::InvalidCredential) => presented = true,
+                Err(AuthError::Unavailable(error)) => unavailable = Some(error),
             }
         }
-        match (later, given) {
+        match (unavailable, presented) {
             (Some(error), _) => Err(Error::new(ErrorKind::Unavailable).with_source(error)),
             (None, false) if self.anonymous => Ok(Identity::anonymous()),
-            (None, given) => {
-                if let (Some(guesses), true) = (guesses, given) {
-                    guesses.wrong(credentials.peer());
+            (None, presented) => {
+                if let (Some(failed_logins), true) = (failed_logins, presented) {
+                    failed_logins.record_failure(credentials.peer());
                 }
-                metrics::auth_failed(if given { "wrong" } else { "missing" });
-                tracing::info!(peer = %credentials.peer(), given, "caller refused");
+                metrics::record_auth_failure(if presented { "invalid" } else { "missing" });
+                tracing::info!(peer = %credentials.peer(), presented, "caller refused");
                 Err(ErrorKind::Unauthenticated.into())
             }
         }
@@ -158,28 +165,28 @@ impl Access {
     /// # Errors
     /// Not found: a tenant that is not theirs is like one that is not there. Permission denied: an agent that is not theirs, or
     /// scopes are missing. Unauthenticated: somebody has to be known for this.
-    pub(crate) fn check(
+    pub(crate) fn authorize(
         &self,
         identity: &Identity,
         agent: &str,
         tenant: &str,
         request: &Request,
     ) -> Result<()> {
-        self.allows(identity, agent, tenant, request)
-            .inspect_err(|_| metrics::auth_failed("forbidden"))
+        self.check_rules(identity, agent, tenant, request)
+            .inspect_err(|_| metrics::record_auth_failure("forbidden"))
     }
 
-    fn allows(
+    fn check_rules(
         &self,
         identity: &Identity,
         agent: &str,
         tenant: &str,
         request: &Request,
     ) -> Result<()> {
-        if !identity.may_enter(tenant) {
+        if !identity.can_access_tenant(tenant) {
             return Err(ErrorKind::TaskNotFound.into());
         }
-        if !identity.may_call(agent) {
+        if !identity.can_call(agent) {
             return Err(ErrorKind::PermissionDenied.into());
         }
         if identity.is_anonymous() && request.operation() == Operation::GetExtendedAgentCard {
@@ -188,54 +195,64 @@ impl Access {
         let about = self
             .rules
             .iter()
-            .filter(|rule| rule.is_about(agent, request));
-        match about.filter_map(|rule| rule.missing(identity)).next() {
+            .filter(|rule| rule.applies_to(agent, request));
+        match about
+            .filter_map(|rule| rule.missing_scopes(identity))
+            .next()
+        {
             None => Ok(()),
             Some(_) if identity.is_anonymous() => Err(ErrorKind::Unauthenticated.into()),
-            Some(scopes) => Err(Error::new(ErrorKind::PermissionDenied).with("scope", scopes)),
+            Some(scopes) => {
+                Err(Error::new(ErrorKind::PermissionDenied).with_detail("scope", scopes))
+            }
         }
     }
 
     /// A card as this caller may see it: without the skills that are not for them.
-    pub(crate) fn shown(&self, identity: &Identity, agent: &str, mut card: AgentCard) -> AgentCard {
+    pub(crate) fn filter_skills(
+        &self,
+        identity: &Identity,
+        agent: &str,
+        mut card: AgentCard,
+    ) -> AgentCard {
         card.skills.retain(|skill| {
             let mut rules = self
                 .rules
                 .iter()
-                .filter(|rule| rule.is_of_skill(agent, &skill.id));
-            rules.all(|rule| rule.missing(identity).is_none())
+                .filter(|rule| rule.covers_skill(agent, &skill.id));
+            rules.all(|rule| rule.missing_scopes(identity).is_none())
         });
         card
     }
 
     /// Writes into a card what is enforced, in place of whatever it said.
     pub(crate) fn describe(&self, agent: &str, card: &mut AgentCard) {
-        let ways = self.ways();
-        card.security_schemes = ways
+        let schemes = self.schemes();
+        card.security_schemes = schemes
             .iter()
-            .map(|way| (way.name.clone(), way.scheme.clone()))
+            .map(|info| (info.name.clone(), info.scheme.clone()))
             .collect();
-        let always = |skill| {
+        let unconditional = |skill| {
             let rules = self
                 .rules
                 .iter()
-                .flat_map(move |rule| rule.always(agent, skill));
+                .flat_map(move |rule| rule.unconditional_scopes(agent, skill));
             rules.map(String::as_str).collect::<Vec<_>>()
         };
-        card.security_requirements = requirements(&ways, &always(None));
-        if self.anonymous && always(None).is_empty() {
+        card.security_requirements = requirements(&schemes, &unconditional(None));
+        if self.anonymous && unconditional(None).is_empty() {
             // As OpenAPI has it: nothing at all suffices too.
             card.security_requirements
                 .push(SecurityRequirement::default());
         }
         for skill in &mut card.skills {
-            let own = always(Some(&skill.id));
+            let own = unconditional(Some(&skill.id));
             let protected = self
                 .rules
                 .iter()
-                .any(|rule| rule.is_of_skill(agent, &skill.id));
+                .any(|rule| rule.covers_skill(agent, &skill.id));
             skill.security_requirements = match protected {
-                true => requirements(&ways, &[always(None), own].concat()),
+                true => requirements(&schemes, &[unconditional(None), own].concat()),
                 false => Vec::new(),
             };
         }
@@ -243,40 +260,45 @@ impl Access {
 
     /// What a refusal tells callers to bring.
     pub(crate) fn challenges(&self) -> impl Iterator<Item = String> {
-        let mut challenges: Vec<_> = self.ways().into_iter().map(|way| way.challenge).collect();
+        let mut challenges: Vec<_> = self
+            .schemes()
+            .into_iter()
+            .map(|info| info.challenge)
+            .collect();
         challenges.dedup();
         challenges.into_iter()
     }
 
     /// Each under a name of its own: two issuers are two ways.
-    fn ways(&self) -> Vec<Way> {
-        let mut ways: Vec<Way> = Vec::new();
-        for mut way in self
+    fn schemes(&self) -> Vec<SchemeInfo> {
+        let mut schemes: Vec<SchemeInfo> = Vec::new();
+        for mut info in self
             .authenticators
             .iter()
-            .flat_map(|authenticator| authenticator.ways())
+            .flat_map(|authenticator| authenticator.schemes())
         {
-            let plain = way.name.clone();
+            let plain = info.name.clone();
             let mut number = 1;
-            while ways.iter().any(|other| other.name == way.name) {
+            while schemes.iter().any(|other| other.name == info.name) {
                 number += 1;
-                way.name = format!("{plain}-{number}");
+                info.name = format!("{plain}-{number}");
             }
-            ways.push(way);
+            schemes.push(info);
         }
-        ways
+        schemes
     }
 }
 
-fn requirements(ways: &[Way], scopes: &[&str]) -> Vec<SecurityRequirement> {
-    let needed = |way: &Way| {
-        if way.has_scopes {
+fn requirements(schemes: &[SchemeInfo], scopes: &[&str]) -> Vec<SecurityRequirement> {
+    let needed = |info: &SchemeInfo| {
+        if info.has_scopes {
             scopes.to_vec()
         } else {
             Vec::new()
         }
     };
-    ways.iter()
-        .map(|way| SecurityRequirement::of(&way.name, needed(way)))
+    schemes
+        .iter()
+        .map(|info| SecurityRequirement::new(&info.name, needed(info)))
         .collect()
 }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use x509_parser::prelude::{FromDer, GeneralName, ParsedExtension, X509Certificate};
 
-use super::{Authenticator, Credentials, Identity, Refused, Way};
+use super::{AuthError, Authenticator, Identity, RequestCredentials, SchemeInfo};
 use crate::model::{MutualTlsSecurityScheme, SecurityScheme};
 
 /// Callers who show a client certificate: the TLS handshake has verified that an authority vouches for it, and its subject
@@ -13,34 +13,37 @@ use crate::model::{MutualTlsSecurityScheme, SecurityScheme};
 #[derive(Debug, Clone, Default)]
 pub struct Certificates {
     /// Empty: everybody for whom the authority vouches.
-    known: Vec<(String, Identity)>,
+    subjects: Vec<(String, Identity)>,
 }
 
 impl Certificates {
     /// Everybody for whom the authority vouches, by the first URI, DNS name or address of mail of their certificate.
     #[must_use]
-    pub fn of_everybody() -> Self {
+    pub fn any_subject() -> Self {
         Self::default()
     }
 
-    /// Only those whom [`name`](Self::name) adds.
+    /// Only those whom [`subject`](Self::subject) adds.
     #[must_use]
-    pub fn of(name: &str, with: impl FnOnce(Identity) -> Identity) -> Self {
-        Self::default().name(name, with)
+    pub fn with_subject(name: &str, with: impl FnOnce(Identity) -> Identity) -> Self {
+        Self::default().subject(name, with)
     }
 
     /// Somebody with this name in their certificate, such as `spiffe://example.com/ci`, and what they may do.
     #[must_use]
-    pub fn name(mut self, name: &str, with: impl FnOnce(Identity) -> Identity) -> Self {
-        self.known.push((name.to_owned(), with(identity(name))));
+    pub fn subject(mut self, name: &str, with: impl FnOnce(Identity) -> Identity) -> Self {
+        self.subjects.push((name.to_owned(), with(identity(name))));
         self
     }
 
-    fn find(&self, names: &[String]) -> Option<Identity> {
-        if self.known.is_empty() {
+    fn find_subject(&self, names: &[String]) -> Option<Identity> {
+        if self.subjects.is_empty() {
             return names.first().map(|name| identity(name));
         }
-        let mut found = self.known.iter().filter(|(name, _)| names.contains(name));
+        let mut found = self
+            .subjects
+            .iter()
+            .filter(|(name, _)| names.contains(name));
         // One certificate is of one caller.
         found
             .next()
@@ -57,24 +60,24 @@ fn identity(name: &str) -> Identity {
 impl Authenticator for Certificates {
     async fn authenticate(
         &self,
-        credentials: &Credentials<'_>,
-    ) -> Result<Option<Identity>, Refused> {
+        credentials: &RequestCredentials<'_>,
+    ) -> Result<Option<Identity>, AuthError> {
         let Some(certificate) = credentials.certificate() else {
             return Ok(None);
         };
         let (_, certificate) =
-            X509Certificate::from_der(certificate).map_err(|_| Refused::NotGood)?;
-        self.find(&names(&certificate))
+            X509Certificate::from_der(certificate).map_err(|_| AuthError::InvalidCredential)?;
+        self.find_subject(&subject_alt_names(&certificate))
             .map(Some)
-            .ok_or(Refused::NotGood)
+            .ok_or(AuthError::InvalidCredential)
     }
 
-    fn known(&self, name: &str) -> Option<Identity> {
-        self.find(&[name.strip_prefix("cert:")?.to_owned()])
+    fn find_identity(&self, name: &str) -> Option<Identity> {
+        self.find_subject(&[name.strip_prefix("cert:")?.to_owned()])
     }
 
-    fn ways(&self) -> Vec<Way> {
-        vec![Way {
+    fn schemes(&self) -> Vec<SchemeInfo> {
+        vec![SchemeInfo {
             name: "mtls".to_owned(),
             scheme: SecurityScheme::MutualTls(MutualTlsSecurityScheme::default()),
             challenge: "Mutual realm=\"attache\"".to_owned(),
@@ -84,7 +87,7 @@ impl Authenticator for Certificates {
 }
 
 /// The names in a certificate: URIs first, then DNS names, then addresses of mail.
-fn names(certificate: &X509Certificate<'_>) -> Vec<String> {
+fn subject_alt_names(certificate: &X509Certificate<'_>) -> Vec<String> {
     let named = certificate.extensions().iter().filter_map(|extension| {
         match extension.parsed_extension() {
             ParsedExtension::SubjectAlternativeName(named) => Some(&named.general_names),

@@ -6,17 +6,17 @@ use std::net::IpAddr;
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, COOKIE};
 
-use super::Refused;
+use super::AuthError;
 
 /// What a request carries that may say who sends it. What is given twice is given by nobody: it is refused, never chosen from.
-pub struct Credentials<'a> {
+pub struct RequestCredentials<'a> {
     headers: &'a HeaderMap,
     query: &'a str,
     peer: IpAddr,
     certificate: Option<&'a [u8]>,
 }
 
-impl<'a> Credentials<'a> {
+impl<'a> RequestCredentials<'a> {
     pub(crate) fn new(
         headers: &'a HeaderMap,
         query: Option<&'a str>,
@@ -35,20 +35,20 @@ impl<'a> Credentials<'a> {
     ///
     /// # Errors
     /// It is there more than once, or is no text.
-    pub fn header(&self, name: &str) -> Result<Option<&'a str>, Refused> {
+    pub fn header(&self, name: &str) -> Result<Option<&'a str>, AuthError> {
         let mut values = self.headers.get_all(name).iter();
         let Some(value) = values.next() else {
             return Ok(None);
         };
-        let text = value.to_str().map_err(|_| Refused::NotGood)?;
-        only(text, values.next().is_none())
+        let text = value.to_str().map_err(|_| AuthError::InvalidCredential)?;
+        require_single(text, values.next().is_none())
     }
 
     /// What `Authorization` has behind this scheme, such as `Bearer`.
     ///
     /// # Errors
     /// As [`header`](Self::header).
-    pub fn authorization(&self, scheme: &str) -> Result<Option<&'a str>, Refused> {
+    pub fn authorization(&self, scheme: &str) -> Result<Option<&'a str>, AuthError> {
         let Some(text) = self.header(AUTHORIZATION.as_str())? else {
             return Ok(None);
         };
@@ -60,20 +60,20 @@ impl<'a> Credentials<'a> {
     ///
     /// # Errors
     /// It is there more than once.
-    pub fn query(&self, name: &str) -> Result<Option<Cow<'a, str>>, Refused> {
+    pub fn query(&self, name: &str) -> Result<Option<Cow<'a, str>>, AuthError> {
         let mut values =
             form_urlencoded::parse(self.query.as_bytes()).filter(|(key, _)| key == name);
         let Some((_, value)) = values.next() else {
             return Ok(None);
         };
-        only(value, values.next().is_none())
+        require_single(value, values.next().is_none())
     }
 
     /// A cookie.
     ///
     /// # Errors
     /// It is there more than once.
-    pub fn cookie(&self, name: &str) -> Result<Option<&'a str>, Refused> {
+    pub fn cookie(&self, name: &str) -> Result<Option<&'a str>, AuthError> {
         let lines = self
             .headers
             .get_all(COOKIE)
@@ -88,7 +88,7 @@ impl<'a> Credentials<'a> {
         let Some(value) = values.next() else {
             return Ok(None);
         };
-        only(value, values.next().is_none())
+        require_single(value, values.next().is_none())
     }
 
     /// The certificate that the caller has shown in the TLS handshake, in DER. It was verified there.
@@ -104,11 +104,11 @@ impl<'a> Credentials<'a> {
     }
 }
 
-fn only<T>(value: T, alone: bool) -> Result<Option<T>, Refused> {
-    if alone {
+fn require_single<T>(value: T, is_single: bool) -> Result<Option<T>, AuthError> {
+    if is_single {
         Ok(Some(value))
     } else {
-        Err(Refused::NotGood)
+        Err(AuthError::InvalidCredential)
     }
 }
 
@@ -120,13 +120,13 @@ mod tests {
     fn with<T>(
         headers: &[(&'static str, &str)],
         query: &str,
-        see: impl FnOnce(&Credentials<'_>) -> T,
+        check: impl FnOnce(&RequestCredentials<'_>) -> T,
     ) -> T {
         let headers = headers
             .iter()
             .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
             .collect();
-        see(&Credentials::new(
+        check(&RequestCredentials::new(
             &headers,
             Some(query),
             Ipv4Addr::LOCALHOST.into(),

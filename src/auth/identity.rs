@@ -13,7 +13,7 @@ pub struct Identity {
 }
 
 /// In a list of tenants: every one.
-const EVERY: &str = "*";
+const ALL_TENANTS: &str = "*";
 
 impl Identity {
     /// A caller of this name: all of its tasks are kept under it. The ready-made authenticators begin it with their kind
@@ -21,7 +21,7 @@ impl Identity {
     #[must_use]
     pub fn named(name: &str) -> Self {
         Self {
-            caller: Caller::named(name),
+            caller: Caller::new(name),
             scopes: Vec::new(),
             agents: None,
             tenants: Vec::new(),
@@ -74,7 +74,7 @@ impl Identity {
     }
 
     /// Both of them: what only one may do is not allowed. It is called by the name of the other.
-    pub(super) fn together(&self, other: Self) -> Self {
+    pub(super) fn intersect(&self, other: Self) -> Self {
         let agents = match (&self.agents, other.agents) {
             (None, agents) => agents,
             (Some(own), None) => Some(own.clone()),
@@ -85,7 +85,7 @@ impl Identity {
                     .collect(),
             ),
         };
-        let every = |tenants: &[String]| tenants.iter().any(|tenant| tenant == EVERY);
+        let every = |tenants: &[String]| tenants.iter().any(|tenant| tenant == ALL_TENANTS);
         let tenants = match (every(&self.tenants), every(&other.tenants)) {
             (true, _) => other.tenants,
             (false, true) => self.tenants.clone(),
@@ -112,14 +112,18 @@ impl Identity {
         self.caller == Caller::anonymous()
     }
 
-    pub(super) fn may_call(&self, agent: &str) -> bool {
+    pub(super) fn can_call(&self, agent: &str) -> bool {
         self.agents
             .as_ref()
             .is_none_or(|agents| agents.iter().any(|own| own == agent))
     }
 
-    pub(super) fn may_enter(&self, tenant: &str) -> bool {
-        tenant.is_empty() || self.tenants.iter().any(|own| own == tenant || own == EVERY)
+    pub(super) fn can_access_tenant(&self, tenant: &str) -> bool {
+        tenant.is_empty()
+            || self
+                .tenants
+                .iter()
+                .any(|own| own == tenant || own == ALL_TENANTS)
     }
 }
 
@@ -137,16 +141,16 @@ mod tests {
             .scopes(["read", "admin"])
             .agents(["b", "c"])
             .tenants(["acme"]);
-        let both = node.together(ann.clone());
+        let both = node.intersect(ann.clone());
         assert_eq!(both.caller().name(), "key:ann");
         assert!(both.has_scope("read") && !both.has_scope("write") && !both.has_scope("admin"));
         assert_eq!(
-            ["a", "b", "c"].map(|agent| both.may_call(agent)),
+            ["a", "b", "c"].map(|agent| both.can_call(agent)),
             [false, true, false]
         );
-        assert!(both.may_enter("acme") && !both.may_enter("other"));
-        let free = Identity::named("key:node").together(ann);
-        assert_eq!(["b", "x"].map(|agent| free.may_call(agent)), [true, false]);
-        assert!(!free.may_enter("acme"), "the node has no tenant");
+        assert!(both.can_access_tenant("acme") && !both.can_access_tenant("other"));
+        let free = Identity::named("key:node").intersect(ann);
+        assert_eq!(["b", "x"].map(|agent| free.can_call(agent)), [true, false]);
+        assert!(!free.can_access_tenant("acme"), "the node has no tenant");
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::Key;
+use super::ApiKey;
 
 /// Keys in a file. It is written anew as a whole, so that whoever reads it reads all of one moment.
 #[derive(Debug, Clone)]
@@ -14,8 +14,8 @@ pub struct KeyFile(PathBuf);
 
 #[derive(Serialize, Deserialize, Default)]
 #[serde(deny_unknown_fields)]
-struct Content {
-    keys: Vec<Key>,
+struct KeyFileContent {
+    keys: Vec<ApiKey>,
 }
 
 impl KeyFile {
@@ -34,14 +34,14 @@ impl KeyFile {
     ///
     /// # Errors
     /// It cannot be read, others than its owner can read it, or it is not what we write.
-    pub fn read(&self) -> io::Result<Vec<Key>> {
+    pub fn read(&self) -> io::Result<Vec<ApiKey>> {
         let file = match File::open(&self.0) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(error),
         };
-        check_private(&file)?;
-        let content: Content = serde_json::from_reader(io::BufReader::new(file))
+        check_owner_only(&file)?;
+        let content: KeyFileContent = serde_json::from_reader(io::BufReader::new(file))
             // What it says of a wrong place could say what is there.
             .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "this is no file of keys"))?;
         Ok(content.keys)
@@ -51,22 +51,22 @@ impl KeyFile {
     ///
     /// # Errors
     /// As [`read`](Self::read), or it cannot be written.
-    pub fn change<T>(&self, change: impl FnOnce(&mut Vec<Key>) -> T) -> io::Result<T> {
-        let lock = private()
+    pub fn update<T>(&self, update: impl FnOnce(&mut Vec<ApiKey>) -> T) -> io::Result<T> {
+        let lock = owner_only_options()
             .create(true)
             .truncate(false)
             .write(true)
-            .open(self.beside(".lock"))?;
+            .open(self.sibling_path(".lock"))?;
         lock.lock()?;
         let mut keys = self.read()?;
-        let told = change(&mut keys);
-        self.write(&Content { keys })?;
-        Ok(told)
+        let result = update(&mut keys);
+        self.write(&KeyFileContent { keys })?;
+        Ok(result)
     }
 
-    fn write(&self, content: &Content) -> io::Result<()> {
-        let fresh = self.beside(".new");
-        let mut file = private()
+    fn write(&self, content: &KeyFileContent) -> io::Result<()> {
+        let fresh = self.sibling_path(".new");
+        let mut file = owner_only_options()
             .create(true)
             .truncate(true)
             .write(true)
@@ -77,7 +77,7 @@ impl KeyFile {
         fs::rename(fresh, &self.0)
     }
 
-    fn beside(&self, ending: &str) -> PathBuf {
+    fn sibling_path(&self, ending: &str) -> PathBuf {
         let mut name = self.0.clone().into_os_string();
         name.push(ending);
         name.into()
@@ -85,7 +85,7 @@ impl KeyFile {
 }
 
 /// How to open a file that only its owner can read.
-fn private() -> OpenOptions {
+fn owner_only_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
@@ -93,7 +93,7 @@ fn private() -> OpenOptions {
 }
 
 #[cfg(unix)]
-fn check_private(file: &File) -> io::Result<()> {
+fn check_owner_only(file: &File) -> io::Result<()> {
     let mode = std::os::unix::fs::PermissionsExt::mode(&file.metadata()?.permissions());
     if mode & 0o077 == 0 {
         return Ok(());
@@ -105,7 +105,7 @@ fn check_private(file: &File) -> io::Result<()> {
 }
 
 #[cfg(not(unix))]
-fn check_private(_: &File) -> io::Result<()> {
+fn check_owner_only(_: &File) -> io::Result<()> {
     Ok(())
 }
 
@@ -118,8 +118,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = KeyFile::new(folder.path().join("keys.json"));
         assert_eq!(file.read().unwrap(), []);
-        let (secret, key) = Key::fresh("ann");
-        file.change(|keys| keys.push(key.clone())).unwrap();
+        let (secret, key) = ApiKey::generate("ann");
+        file.update(|keys| keys.push(key.clone())).unwrap();
         assert_eq!(file.read().unwrap(), [key]);
         assert!(
             !fs::read_to_string(file.path())
@@ -134,7 +134,8 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let file = KeyFile::new(folder.path().join("keys.json"));
-        file.change(|keys| keys.push(Key::fresh("ann").1)).unwrap();
+        file.update(|keys| keys.push(ApiKey::generate("ann").1))
+            .unwrap();
         assert_eq!(
             fs::metadata(file.path()).unwrap().permissions().mode() & 0o777,
             0o600

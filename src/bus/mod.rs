@@ -1,12 +1,12 @@
 //! Wake-ups: the bus carries positions, never events.
 
-mod local;
+mod local_bus;
 
 use tokio::sync::watch;
 
 use crate::model::{Seq, TaskId};
 
-pub(crate) use local::Local;
+pub(crate) use local_bus::LocalBus;
 
 /// Tells readers that a log has grown.
 pub(crate) trait Bus: Send + Sync + 'static {

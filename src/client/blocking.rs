@@ -13,22 +13,22 @@ use crate::model::{
 /// A [`Client`](super::Client) whose calls wait. Not for use inside an async runtime, where it would stop everybody.
 ///
 /// ```no_run
-/// use attache::blocking::Client;
+/// use attache::BlockingClient;
 /// use attache::model::Message;
 ///
 /// # fn main() -> attache::Result<()> {
-/// let client = Client::discover("http://127.0.0.1:8080")?;
+/// let client = BlockingClient::discover("http://127.0.0.1:8080")?;
 /// println!("{}", client.send(Message::user("hello"))?.text());
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Client {
+pub struct BlockingClient {
     client: super::Client,
     runtime: Arc<Runtime>,
 }
 
-impl Client {
+impl BlockingClient {
     /// Finds the card of the agent at this url; see [`super::Client::discover`].
     ///
     /// # Errors
@@ -77,9 +77,9 @@ impl Client {
     ///
     /// # Errors
     /// As there.
-    pub fn stream(&self, request: impl Into<SendMessageRequest>) -> Result<Events> {
+    pub fn stream(&self, request: impl Into<SendMessageRequest>) -> Result<BlockingTaskStream> {
         let stream = self.wait(self.client.stream(request))?;
-        Ok(Events {
+        Ok(BlockingTaskStream {
             stream,
             runtime: self.runtime.clone(),
         })
@@ -87,9 +87,9 @@ impl Client {
 
     /// Follows a task to its end; see [`super::Client::follow`].
     #[must_use]
-    pub fn follow(&self, id: impl Into<TaskId>, after: Option<Seq>) -> Events {
+    pub fn follow(&self, id: impl Into<TaskId>, after: Option<Seq>) -> BlockingTaskStream {
         let _entered = self.runtime.enter();
-        Events {
+        BlockingTaskStream {
             stream: self.client.follow(id, after),
             runtime: self.runtime.clone(),
         }
@@ -139,12 +139,12 @@ fn runtime() -> Result<Runtime> {
 }
 
 /// The events of a task, one after the other; see [`TaskStream`].
-pub struct Events {
+pub struct BlockingTaskStream {
     stream: TaskStream,
     runtime: Arc<Runtime>,
 }
 
-impl Events {
+impl BlockingTaskStream {
     /// The task as far as it is known.
     #[must_use]
     pub fn task(&self) -> Option<&Task> {
@@ -152,7 +152,7 @@ impl Events {
     }
 }
 
-impl Iterator for Events {
+impl Iterator for BlockingTaskStream {
     type Item = Result<StreamResponse>;
 
     fn next(&mut self) -> Option<Self::Item> {

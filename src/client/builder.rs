@@ -6,12 +6,12 @@ use ::http::{HeaderMap, HeaderValue, Uri};
 use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
 
-use super::cards::{CardStore, MemoryCards};
-use super::credentials::Wallet;
+use super::card_cache::{CardCache, MemoryCardCache};
+use super::credentials::CredentialSet;
+use super::endpoint::{Endpoint, origin, supported_protocol};
 use super::settings::ClientSettings;
-use super::way::{Way, origin, spoken};
-use super::{Client, headers, unspoken};
-use crate::egress::{ClientTls, Egress, Traffic, Watcher};
+use super::{Client, headers, unsupported_interface};
+use crate::egress::{ClientTls, Egress, Traffic, TrafficObserver};
 use crate::model::{AgentCard, AgentInterface, Binding, Error, Result, Secret, Version};
 
 /// Sets up clients; [`Client::builder`] begins one. Clones share the cards that were read, so that asking for an agent
@@ -21,11 +21,11 @@ pub struct ClientBuilder {
     pub(super) settings: Arc<ClientSettings>,
     pub(super) headers: HeaderMap,
     pub(super) extensions: Option<HeaderValue>,
-    pub(super) trusted: Arc<[String]>,
-    pub(super) cards: Arc<dyn CardStore>,
+    pub(super) trusted_origins: Arc<[String]>,
+    pub(super) card_cache: Arc<dyn CardCache>,
     pub(super) check: Option<Arc<dyn CardCheck>>,
     tls: ClientTls,
-    watcher: Option<Watcher>,
+    observer: Option<TrafficObserver>,
 }
 
 /// Whether a card may be used at all.
@@ -41,11 +41,11 @@ impl Default for ClientBuilder {
             settings: Arc::default(),
             headers: HeaderMap::new(),
             extensions: None,
-            trusted: Arc::default(),
-            cards: Arc::new(MemoryCards::default()),
+            trusted_origins: Arc::default(),
+            card_cache: Arc::new(MemoryCardCache::default()),
             check: None,
             tls: ClientTls::new(),
-            watcher: None,
+            observer: None,
         }
     }
 }
@@ -63,14 +63,14 @@ impl ClientBuilder {
     /// Prefers these bindings, the best first, where a card offers them.
     #[must_use]
     pub fn bindings(mut self, bindings: impl IntoIterator<Item = Binding>) -> Self {
-        Arc::make_mut(&mut self.settings).choice.bindings = bindings.into_iter().collect();
+        Arc::make_mut(&mut self.settings).interface.bindings = bindings.into_iter().collect();
         self
     }
 
     /// Speaks this version and no other.
     #[must_use]
     pub fn version(mut self, version: Version) -> Self {
-        Arc::make_mut(&mut self.settings).choice.version = Some(version);
+        Arc::make_mut(&mut self.settings).interface.version = Some(version);
         self
     }
 
@@ -79,7 +79,7 @@ impl ClientBuilder {
     /// # Errors
     /// Invalid parameters: no such header can be sent.
     pub fn header(mut self, name: &str, value: &str) -> Result<Self> {
-        let (name, value) = headers::header(name, value)?;
+        let (name, value) = headers::parse_header(name, value)?;
         self.headers.insert(name, value);
         Ok(self)
     }
@@ -90,7 +90,7 @@ impl ClientBuilder {
     /// Invalid parameters: the token has characters that a header cannot carry.
     pub fn bearer(mut self, token: &Secret) -> Result<Self> {
         self.headers
-            .insert(::http::header::AUTHORIZATION, headers::bearer(token)?);
+            .insert(::http::header::AUTHORIZATION, headers::bearer_value(token)?);
         Ok(self)
     }
 
@@ -100,7 +100,7 @@ impl ClientBuilder {
     /// Invalid parameters: a URI has characters that a header cannot carry.
     pub fn extensions<'a>(self, uris: impl IntoIterator<Item = &'a str>) -> Result<Self> {
         Ok(Self {
-            extensions: Some(headers::extensions(uris)?),
+            extensions: Some(headers::extensions_value(uris)?),
             ..self
         })
     }
@@ -114,7 +114,12 @@ impl ClientBuilder {
         let url = url.parse().map_err(|_| {
             Error::invalid("url", "must begin with http:// or https:// and name a host")
         })?;
-        self.trusted = self.trusted.iter().cloned().chain([origin(&url)]).collect();
+        self.trusted_origins = self
+            .trusted_origins
+            .iter()
+            .cloned()
+            .chain([origin(&url)])
+            .collect();
         Ok(self)
     }
 
@@ -127,15 +132,18 @@ impl ClientBuilder {
 
     /// Keeps cards here, in place of memory.
     #[must_use]
-    pub fn cards(self, cards: Arc<dyn CardStore>) -> Self {
-        Self { cards, ..self }
+    pub fn card_cache(self, card_cache: Arc<dyn CardCache>) -> Self {
+        Self { card_cache, ..self }
     }
 
-    /// Lets somebody see all that passes, credentials included; see [`Client::watched`].
+    /// Lets somebody see all that passes, credentials included; see [`Client::with_traffic_observer`].
     #[must_use]
-    pub fn watched(self, watcher: impl Fn(&Traffic<'_>) + Send + Sync + 'static) -> Self {
+    pub fn with_traffic_observer(
+        self,
+        observer: impl Fn(&Traffic<'_>) + Send + Sync + 'static,
+    ) -> Self {
         Self {
-            watcher: Some(Arc::new(watcher)),
+            observer: Some(Arc::new(observer)),
             ..self
         }
     }
@@ -145,7 +153,7 @@ impl ClientBuilder {
     /// # Errors
     /// As [`Client::new`].
     pub fn connect(&self, url: &str, binding: Binding, version: Version) -> Result<Client> {
-        Ok(self.along(self.egress(), Way::new(url, binding, version)?))
+        Ok(self.build(self.egress(), Endpoint::new(url, binding, version)?))
     }
 
     /// A client of an interface that a card names, with its tenant.
@@ -153,72 +161,76 @@ impl ClientBuilder {
     /// # Errors
     /// As [`Client::from_interface`].
     pub fn interface(&self, interface: &AgentInterface) -> Result<Client> {
-        let (binding, version) = spoken(interface).ok_or_else(unspoken)?;
-        let way = Way::new(&interface.url, binding, version)?;
-        Ok(self.along(
+        let (binding, version) = supported_protocol(interface).ok_or_else(unsupported_interface)?;
+        let endpoint = Endpoint::new(&interface.url, binding, version)?;
+        Ok(self.build(
             self.egress(),
-            Way {
+            Endpoint {
                 tenant: interface.tenant.clone(),
-                ..way
+                ..endpoint
             },
         ))
     }
 
-    /// A client of an interface that the card at `home` names. It leads no further inside than it came from itself; see
+    /// A client of an interface that the card at `card_url` names. It leads no further inside than it came from itself; see
     /// [`Client::discover`].
     ///
     /// # Errors
     /// As [`Client::from_interface`].
-    pub fn interface_of(&self, home: &str, interface: &AgentInterface) -> Result<Client> {
-        let home = home
+    pub fn interface_from_card(
+        &self,
+        card_url: &str,
+        interface: &AgentInterface,
+    ) -> Result<Client> {
+        let card_url = card_url
             .parse()
             .map_err(|_| Error::invalid("home", "must be the url of a card"))?;
-        let (binding, version) = spoken(interface).ok_or_else(unspoken)?;
-        let way = Way::new(&interface.url, binding, version)?;
-        Ok(self.along(
-            self.led(&home),
-            Way {
+        let (binding, version) = supported_protocol(interface).ok_or_else(unsupported_interface)?;
+        let endpoint = Endpoint::new(&interface.url, binding, version)?;
+        Ok(self.build(
+            self.following_document(&card_url),
+            Endpoint {
                 tenant: interface.tenant.clone(),
-                ..way
+                ..endpoint
             },
         ))
     }
 
     pub(super) fn egress(&self) -> Egress {
-        self.watch(Egress::with_tls(&self.tls, self.settings.budgets.connect))
+        self.with_observer(Egress::with_tls(&self.tls, self.settings.timeouts.connect))
     }
 
-    fn watch(&self, egress: Egress) -> Egress {
-        match &self.watcher {
-            Some(watcher) => egress.watched(watcher.clone()),
+    fn with_observer(&self, egress: Egress) -> Egress {
+        match &self.observer {
+            Some(observer) => egress.with_traffic_observer(observer.clone()),
             None => egress,
         }
     }
 
     /// For whoever reads a card at this url and follows it.
-    pub(super) fn led(&self, home: &Uri) -> Egress {
-        self.watch(Egress::led(
+    pub(super) fn following_document(&self, card_url: &Uri) -> Egress {
+        self.with_observer(Egress::following_document(
             &self.tls,
-            self.settings.budgets.connect,
-            home,
-            &self.trusted,
+            self.settings.timeouts.connect,
+            card_url,
+            &self.trusted_origins,
         ))
     }
 
-    pub(super) fn along(&self, egress: Egress, way: Way) -> Client {
+    pub(super) fn build(&self, egress: Egress, endpoint: Endpoint) -> Client {
         Client {
-            way,
-            others: Arc::default(),
+            endpoint,
+            fallbacks: Arc::default(),
             headers: self.headers.clone(),
             extensions: self.extensions.clone(),
             trace: None,
             settings: self.settings.clone(),
-            trusted: self.trusted.clone(),
+            trusted_origins: self.trusted_origins.clone(),
             egress,
-            home: None,
-            wallet: Wallet::default(),
-            is_chat: false,
-            errands: TaskTracker::new(),
+            card_url: None,
+            credentials: CredentialSet::default(),
+            is_chat_peer: false,
+            background_tasks: TaskTracker::new(),
             card: None,
         }
     }

@@ -6,19 +6,19 @@ use ::http::{HeaderMap, Method, Request as HttpRequest, Uri};
 use bytes::Bytes;
 use tonic::Code;
 
-use super::events::cut;
-use super::http::Patience;
-use super::rest::below;
+use super::event_stream::stream_cut_error;
+use super::http::HeadTimeout;
+use super::rest::join_path;
 use super::{Client, EventStream};
-use crate::egress::{Body, Protocol, too_large};
+use crate::egress::{Protocol, ResponseBody, too_large};
 use crate::model::{Error, ErrorKind, Request, Response, Result, Seq, StreamResponse, Version};
-use crate::wire::grpc::{self, Frames, NoFrame};
+use crate::wire::grpc::{self, FrameDecoder, FrameError};
 use crate::wire::header::LAST_EVENT_ID;
 
-pub(super) const SPOKEN: bool = true;
+pub(super) const IS_SUPPORTED: bool = true;
 
 /// Cards give `host:port`, or a url with one of four schemes.
-pub(super) fn address(url: &str) -> Result<Option<Uri>> {
+pub(super) fn parse_url(url: &str) -> Result<Option<Uri>> {
     let url = match url.split_once("://") {
         None => format!("http://{url}"),
         Some(("grpc", rest)) => format!("http://{rest}"),
@@ -33,11 +33,11 @@ pub(super) async fn call(client: &Client, request: &Request) -> Result<Response>
     let message = messages
         .next()
         .await
-        .ok_or_else(|| unreadable("no message"))??;
+        .ok_or_else(|| invalid_response("no message"))??;
     // The status comes behind the message.
     match messages.next().await {
-        None => grpc::read_reply(request.operation(), &message, client.way.version),
-        Some(Ok(_)) => Err(unreadable("several messages where one should be")),
+        None => grpc::read_response(request.operation(), &message, client.endpoint.version),
+        Some(Ok(_)) => Err(invalid_response("several messages where one should be")),
         Some(Err(error)) => Err(error),
     }
 }
@@ -50,15 +50,15 @@ pub(super) async fn stream(
     open(client, request, after).await.map(EventStream::from)
 }
 
-async fn open(client: &Client, request: &Request, after: Option<Seq>) -> Result<Messages> {
-    let message = grpc::write_request(request, client.way.version)?;
-    let path = grpc::path(request.operation(), client.way.version)
+async fn open(client: &Client, request: &Request, after: Option<Seq>) -> Result<GrpcMessages> {
+    let message = grpc::write_request(request, client.endpoint.version)?;
+    let path = grpc::path(request.operation(), client.endpoint.version)
         .ok_or(ErrorKind::UnsupportedOperation)?;
     let mut body = Vec::with_capacity(message.len() + 5);
     grpc::write_frame(&mut body, &message).map_err(|_| ErrorKind::PayloadTooLarge)?;
     let mut http = HttpRequest::new(Bytes::from(body));
     *http.method_mut() = Method::POST;
-    *http.uri_mut() = below(&client.way.url, path)?;
+    *http.uri_mut() = join_path(&client.endpoint.url, path)?;
     let headers = http.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     headers.insert(TE, HeaderValue::from_static("trailers"));
@@ -67,7 +67,7 @@ async fn open(client: &Client, request: &Request, after: Option<Seq>) -> Result<
     }
     client.add_headers(headers);
     let (head, body) = client
-        .out(http, Protocol::Http2, Patience::with(request))
+        .send_request(http, Protocol::Http2, HeadTimeout::for_request(request))
         .await?
         .into_parts();
     let is_grpc = head
@@ -79,10 +79,10 @@ async fn open(client: &Client, request: &Request, after: Option<Seq>) -> Result<
     }
     // A refusal may come at once, in place of the trailers.
     let ended = status(&head.headers).transpose()?.is_some();
-    Ok(Messages {
+    Ok(GrpcMessages {
         body,
-        frames: Frames::new(client.settings.max_bytes),
-        version: client.way.version,
+        frames: FrameDecoder::new(client.settings.max_bytes),
+        version: client.endpoint.version,
         ended,
     })
 }
@@ -97,15 +97,15 @@ fn status(headers: &HeaderMap) -> Option<Result<()>> {
 }
 
 /// The messages of one answer.
-pub(super) struct Messages {
-    body: Body,
-    frames: Frames,
+pub(super) struct GrpcMessages {
+    body: ResponseBody,
+    frames: FrameDecoder,
     version: Version,
     /// The peer has said how it went, and it went well.
     ended: bool,
 }
 
-impl Messages {
+impl GrpcMessages {
     pub(super) async fn next_event(&mut self) -> Option<Result<StreamResponse>> {
         let message = self.next().await?;
         Some(message.and_then(|message| grpc::read_event(&message, self.version)))
@@ -117,9 +117,9 @@ impl Messages {
                 Ok(Some(message)) => return Some(Ok(message.to_vec())),
                 Ok(None) if self.ended => return None,
                 Ok(None) => {}
-                Err(NoFrame::TooLarge { limit }) => return Some(Err(too_large(limit))),
-                Err(NoFrame::Compressed) => {
-                    return Some(Err(unreadable("compressed, which was not asked for")));
+                Err(FrameError::TooLarge { limit }) => return Some(Err(too_large(limit))),
+                Err(FrameError::Compressed) => {
+                    return Some(Err(invalid_response("compressed, which was not asked for")));
                 }
             }
             match self.body.next().await {
@@ -133,7 +133,7 @@ impl Messages {
                     }
                 }
                 Some(Err(lost)) => return Some(Err(lost)),
-                None => return Some(Err(cut())),
+                None => return Some(Err(stream_cut_error())),
             }
         }
     }
@@ -141,15 +141,15 @@ impl Messages {
     fn end(&mut self, trailers: &HeaderMap) -> Option<Result<()>> {
         let status = status(trailers)?;
         self.ended = true;
-        Some(if self.frames.is_clean() {
+        Some(if self.frames.is_at_boundary() {
             status
         } else {
-            status.and_then(|()| Err(cut()))
+            status.and_then(|()| Err(stream_cut_error()))
         })
     }
 }
 
-fn unreadable(what: &str) -> Error {
+fn invalid_response(what: &str) -> Error {
     Error::new(ErrorKind::InvalidAgentResponse)
         .with_message(format!("Invalid agent response: {what}"))
 }

@@ -8,16 +8,16 @@ use bytes::Bytes;
 use tokio::time::timeout;
 
 use super::Client;
-use super::retry::late;
-use crate::egress::{Body, Protocol};
+use super::retry::deadline_exceeded;
+use crate::egress::{Protocol, ResponseBody};
 use crate::model::{Error, ErrorKind, Result, Seq};
 use crate::wire::header::LAST_EVENT_ID;
 
 /// The media type of a stream.
-pub(super) const EVENTS: &str = "text/event-stream";
+pub(super) const EVENT_STREAM: &str = "text/event-stream";
 
 /// What is asked.
-pub(super) struct Ask {
+pub(super) struct ClientRequest {
     pub(super) method: Method,
     pub(super) url: Uri,
     pub(super) accept: &'static str,
@@ -25,37 +25,37 @@ pub(super) struct Ask {
     pub(super) body: Option<(&'static str, Vec<u8>)>,
     pub(super) after: Option<Seq>,
     /// Headers of this request alone.
-    pub(super) more: HeaderMap,
-    pub(super) patience: Patience,
+    pub(super) extra_headers: HeaderMap,
+    pub(super) head_timeout: HeadTimeout,
 }
 
-impl Ask {
+impl ClientRequest {
     /// Asks for a document.
     pub(super) fn get(url: Uri, accept: &'static str) -> Self {
-        let more = HeaderMap::new();
+        let extra_headers = HeaderMap::new();
         Self {
             method: Method::GET,
             url,
             accept,
             body: None,
             after: None,
-            more,
-            patience: Patience::Answer,
+            extra_headers,
+            head_timeout: HeadTimeout::FirstByte,
         }
     }
 }
 
 /// The head of what came back; the body is still to be read.
-pub(super) struct Answer {
+pub(super) struct ClientResponse {
     status: StatusCode,
     headers: HeaderMap,
-    body: Body,
+    body: ResponseBody,
     limit: usize,
 }
 
 impl Client {
     /// Sends a request with all the headers that go with every one of them.
-    pub(super) async fn exchange(&self, ask: Ask) -> Result<Answer> {
+    pub(super) async fn exchange(&self, ask: ClientRequest) -> Result<ClientResponse> {
         let (media_type, body) = ask.body.unzip();
         let mut request = Request::new(body.unwrap_or_default().into());
         *request.method_mut() = ask.method;
@@ -69,12 +69,12 @@ impl Client {
             headers.insert(HeaderName::from_static(LAST_EVENT_ID), after.into());
         }
         self.add_headers(headers);
-        headers.extend(ask.more);
+        headers.extend(ask.extra_headers);
         let (head, body) = self
-            .out(request, Protocol::Http1, ask.patience)
+            .send_request(request, Protocol::Http1, ask.head_timeout)
             .await?
             .into_parts();
-        Ok(Answer {
+        Ok(ClientResponse {
             status: head.status,
             headers: head.headers,
             body,
@@ -83,52 +83,52 @@ impl Client {
     }
 
     /// Sends a request and waits for the head of the answer.
-    pub(super) async fn out(
+    pub(super) async fn send_request(
         &self,
         request: Request<Bytes>,
         protocol: Protocol,
-        patience: Patience,
-    ) -> Result<Response<Body>> {
+        head_timeout: HeadTimeout,
+    ) -> Result<Response<ResponseBody>> {
         // Boxed: what goes on in a connection is large, and every call has it inside.
-        let sending = Box::pin(self.show_and_send(request, protocol));
-        let budgets = &self.settings.budgets;
+        let sending = Box::pin(self.send_with_credentials(request, protocol));
+        let timeouts = &self.settings.timeouts;
         let within = async |limit, sending| {
             timeout(limit, sending)
                 .await
-                .unwrap_or_else(|_| Err(late(limit)))
+                .unwrap_or_else(|_| Err(deadline_exceeded(limit)))
         };
-        let answer = match patience {
-            Patience::Answer => within(budgets.first_byte, sending).await?,
-            Patience::Event => within(budgets.idle, sending).await?,
-            Patience::Work => sending.await?,
+        let answer = match head_timeout {
+            HeadTimeout::FirstByte => within(timeouts.first_byte, sending).await?,
+            HeadTimeout::Idle => within(timeouts.idle, sending).await?,
+            HeadTimeout::Unbounded => sending.await?,
         };
-        Ok(answer.map(|body| body.with_idle(budgets.idle)))
+        Ok(answer.map(|body| body.with_idle(timeouts.idle)))
     }
 }
 
 /// What the head of an answer waits for.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Patience {
+pub(super) enum HeadTimeout {
     /// For nobody's work.
-    Answer,
+    FirstByte,
     /// For the first event: some servers have no head without it.
-    Event,
+    Idle,
     /// For the agent to have done its work.
-    Work,
+    Unbounded,
 }
 
-impl Patience {
+impl HeadTimeout {
     /// Not every peer returns at once when asked to, so a message may always wait.
-    pub(super) fn with(request: &crate::model::Request) -> Self {
+    pub(super) fn for_request(request: &crate::model::Request) -> Self {
         match request {
-            crate::model::Request::SendMessage(_) => Self::Work,
-            request if request.operation().is_streaming() => Self::Event,
-            _ => Self::Answer,
+            crate::model::Request::SendMessage(_) => Self::Unbounded,
+            request if request.operation().is_streaming() => Self::Idle,
+            _ => Self::FirstByte,
         }
     }
 }
 
-impl Answer {
+impl ClientResponse {
     pub(super) fn status(&self) -> StatusCode {
         self.status
     }
@@ -138,7 +138,7 @@ impl Answer {
     }
 
     /// Reads no more than so many bytes.
-    pub(super) fn limited(self, limit: usize) -> Self {
+    pub(super) fn with_limit(self, limit: usize) -> Self {
         Self {
             limit: limit.min(self.limit),
             ..self
@@ -154,10 +154,10 @@ impl Answer {
         let essence = media_type
             .and_then(|text| text.split(';').next())
             .unwrap_or_default();
-        self.status.is_success() && essence.trim().eq_ignore_ascii_case(EVENTS)
+        self.status.is_success() && essence.trim().eq_ignore_ascii_case(EVENT_STREAM)
     }
 
-    pub(super) fn into_body(self) -> Body {
+    pub(super) fn into_body(self) -> ResponseBody {
         self.body
     }
 
@@ -168,7 +168,7 @@ impl Answer {
             return self.body.read(self.limit).await;
         }
         if status.is_redirection() {
-            return Err(redirected());
+            return Err(redirect_error());
         }
         // What was said is of use, but the status stands without it.
         let body = self.body.read(self.limit).await.unwrap_or_default();
@@ -181,7 +181,7 @@ impl Answer {
 }
 
 /// Where it points may be anywhere, and our credentials are for here.
-fn redirected() -> Error {
+fn redirect_error() -> Error {
     Error::new(ErrorKind::InvalidAgentResponse)
         .with_message("Invalid agent response: a redirect, which is not followed")
 }

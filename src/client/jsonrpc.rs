@@ -3,10 +3,10 @@
 use ::http::{HeaderMap, Method};
 
 use super::Client;
-use super::events::{EventStream, Sse};
-use super::http::{Answer, Ask, EVENTS, Patience};
+use super::event_stream::{EventStream, SseEvents};
+use super::http::{ClientRequest, ClientResponse, EVENT_STREAM, HeadTimeout};
 use crate::model::{ErrorKind, Request, Response, Result, Seq};
-use crate::wire::jsonrpc::{Id, read_failure, read_response, write_request};
+use crate::wire::jsonrpc::{JsonRpcId, read_http_error, read_response, write_request};
 use crate::wire::{self, Dialect, method, read_jsonrpc_event, write_params};
 
 const JSON: &str = "application/json";
@@ -21,12 +21,12 @@ pub(super) async fn stream(
     request: &Request,
     after: Option<Seq>,
 ) -> Result<EventStream> {
-    let dialect = Dialect::from(client.way.version);
-    let answer = post(client, request, EVENTS, after).await?;
+    let dialect = Dialect::from(client.endpoint.version);
+    let answer = post(client, request, EVENT_STREAM, after).await?;
     if !answer.is_stream() {
-        return EventStream::of(read(client, request, answer).await?);
+        return EventStream::from_response(read(client, request, answer).await?);
     }
-    Ok(Sse::new(
+    Ok(SseEvents::new(
         answer.into_body(),
         client.settings.max_bytes,
         dialect,
@@ -40,40 +40,40 @@ async fn post(
     request: &Request,
     accept: &'static str,
     after: Option<Seq>,
-) -> Result<Answer> {
+) -> Result<ClientResponse> {
     let mut params = Vec::new();
-    write_params(&mut params, request, client.way.version)?;
-    let method = method::name(request.operation(), client.way.version)
+    write_params(&mut params, request, client.endpoint.version)?;
+    let method = method::method_name(request.operation(), client.endpoint.version)
         .ok_or(ErrorKind::UnsupportedOperation)?;
     let mut body = Vec::with_capacity(params.len() + 128);
     // One call per exchange: there is nothing that its id would have to tell apart.
-    write_request(&mut body, &Id::from(1), method, |out| {
+    write_request(&mut body, &JsonRpcId::from(1), method, |out| {
         out.extend_from_slice(&params)
     });
-    let url = client.way.url.clone();
-    let patience = Patience::with(request);
-    let more = HeaderMap::new();
+    let url = client.endpoint.url.clone();
+    let head_timeout = HeadTimeout::for_request(request);
+    let extra_headers = HeaderMap::new();
     let body = Some((JSON, body));
     client
-        .exchange(Ask {
+        .exchange(ClientRequest {
             method: Method::POST,
             url,
             accept,
             body,
             after,
-            more,
-            patience,
+            extra_headers,
+            head_timeout,
         })
         .await
 }
 
-async fn read(client: &Client, request: &Request, answer: Answer) -> Result<Response> {
-    let body = answer.read(read_failure).await?;
-    let answer = read_response(&body).map_err(wire::peers_fault)?;
-    wire::read_reply(
+async fn read(client: &Client, request: &Request, answer: ClientResponse) -> Result<Response> {
+    let body = answer.read(read_http_error).await?;
+    let answer = read_response(&body).map_err(wire::into_invalid_agent_response)?;
+    wire::read_response(
         request.operation(),
         answer.result?,
-        &Dialect::from(client.way.version),
+        &Dialect::from(client.endpoint.version),
     )
-    .map_err(wire::peers_fault)
+    .map_err(wire::into_invalid_agent_response)
 }

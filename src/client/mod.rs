@@ -1,32 +1,32 @@
 //! The other side of the wire: the eleven operations, over every binding and version, and what is made of them.
 
 #[cfg(feature = "blocking")]
-pub mod blocking;
+mod blocking;
 mod builder;
-mod cards;
-mod chat;
+mod card_cache;
+#[cfg(feature = "jws")]
+mod card_signatures;
+mod chat_completions;
 mod credentials;
-mod discover;
-mod events;
-mod fold;
-mod follow;
+mod discovery;
+mod endpoint;
+mod event_stream;
 #[cfg(feature = "grpc")]
 mod grpc;
 #[cfg(not(feature = "grpc"))]
-#[path = "no_grpc.rs"]
+#[path = "grpc_disabled.rs"]
 mod grpc;
 mod headers;
 mod http;
 mod jsonrpc;
 mod operations;
-mod receiver;
+mod push_receiver;
 mod rest;
 mod retry;
 mod send;
 mod settings;
-#[cfg(feature = "jws")]
-mod signed;
-mod way;
+mod task_fold;
+mod task_stream;
 
 use std::fmt;
 use std::sync::Arc;
@@ -37,54 +37,56 @@ use tokio_util::task::TaskTracker;
 #[cfg(feature = "tls")]
 use crate::egress::ClientTls;
 use crate::egress::Egress;
-pub use crate::egress::{Header, Traffic};
+pub use crate::egress::{Traffic, TrafficHeader};
 use crate::model::{
-    AgentCard, AgentInterface, Binding, Error, ErrorKind, Result, Secret, Trace, Version,
+    AgentCard, AgentInterface, Binding, Error, ErrorKind, Result, Secret, TraceContext, Version,
 };
+#[cfg(feature = "blocking")]
+pub use blocking::{BlockingClient, BlockingTaskStream};
 pub use builder::ClientBuilder;
-pub use cards::{CardStore, KeptCard, MemoryCards};
-use credentials::Wallet;
+pub use card_cache::{CachedCard, CardCache, MemoryCardCache};
+use credentials::CredentialSet;
 pub use credentials::{
-    ApiKey, Basic, Bearer, CodeLogin, Credentials, DeviceLogin, Endpoints, MutualTls, OAuth, Shown,
-    Token,
+    ApiKeyAuth, AuthParam, AuthorizationCodeLogin, AuthorizationServer, BasicAuth, BearerAuth,
+    CredentialProvider, DeviceLogin, MutualTlsAuth, OAuth, Token,
 };
-pub use events::EventStream;
-pub use follow::TaskStream;
+use endpoint::{Endpoint, Fallbacks};
+pub use event_stream::EventStream;
 #[cfg(feature = "jws")]
-pub use receiver::PushSignatures;
-pub use receiver::{
-    NotVouched, Notification, PushCheck, PushNotifications, PushReceiver, PushReceiverSettings,
-    Vouched,
+pub use push_receiver::PushSignatureVerifier;
+pub use push_receiver::{
+    PushNotification, PushNotifications, PushReceiver, PushReceiverSettings, PushVerifier,
+    VerificationError, VerifiedClaims,
 };
-pub use settings::{Budgets, Choice, ClientSettings, Polling, Retries};
-use way::{Others, Way};
+pub use settings::{ClientSettings, InterfacePreference, PollingPolicy, RetryPolicy, Timeouts};
+pub use task_stream::TaskStream;
 
 /// Talks to one agent, in one binding and one version. Cheap to clone; clones share their connections.
 ///
 /// An error that the agent sent has the kind it has on the wire. [`ErrorKind::Unavailable`] with a source is a
 /// connection that could not be made or was lost, [`ErrorKind::DeadlineExceeded`] with one a peer that took too long
-/// ([`Budgets`]), [`ErrorKind::InvalidAgentResponse`] an answer that makes no sense.
+/// ([`Timeouts`]), [`ErrorKind::InvalidAgentResponse`] an answer that makes no sense.
 #[derive(Clone)]
 pub struct Client {
-    way: Way,
+    endpoint: Endpoint,
     /// What else its card offers, to fall back on.
-    others: Arc<Others>,
+    fallbacks: Arc<Fallbacks>,
     headers: HeaderMap,
     extensions: Option<HeaderValue>,
     /// Where its calls are in a trace.
-    trace: Option<Trace>,
+    trace: Option<TraceContext>,
     settings: Arc<ClientSettings>,
     /// Origins that the headers may go to besides home.
-    trusted: Arc<[String]>,
+    trusted_origins: Arc<[String]>,
     egress: Egress,
     /// Where the card came from.
-    home: Option<Uri>,
+    card_url: Option<Uri>,
     card: Option<Arc<AgentCard>>,
-    wallet: Wallet,
+    credentials: CredentialSet,
     /// The peer has no A2A.
-    is_chat: bool,
+    is_chat_peer: bool,
     /// What is still to be done for handles that were dropped.
-    errands: TaskTracker,
+    background_tasks: TaskTracker,
 }
 
 impl Client {
@@ -103,13 +105,13 @@ impl Client {
 
     /// A client that goes out by this door.
     #[cfg(feature = "server")]
-    pub(crate) fn over(
+    pub(crate) fn with_egress(
         egress: Egress,
         url: &str,
         binding: Binding,
         version: Version,
     ) -> Result<Self> {
-        Ok(Self::builder().along(egress, Way::new(url, binding, version)?))
+        Ok(Self::builder().build(egress, Endpoint::new(url, binding, version)?))
     }
 
     /// A client of an interface that a card names, with its tenant.
@@ -124,9 +126,11 @@ impl Client {
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn with_tls(self, tls: &ClientTls) -> Self {
-        let connect = self.settings.budgets.connect;
-        let egress = match &self.home {
-            Some(home) => Egress::led(tls, connect, home, &self.trusted),
+        let connect = self.settings.timeouts.connect;
+        let egress = match &self.card_url {
+            Some(card_url) => {
+                Egress::following_document(tls, connect, card_url, &self.trusted_origins)
+            }
             None => Egress::with_tls(tls, connect),
         };
         Self { egress, ..self }
@@ -135,12 +139,12 @@ impl Client {
     /// Puts this tenant into every request that names none; 0.3 has no tenants.
     #[must_use]
     pub fn with_tenant(mut self, tenant: impl Into<String>) -> Self {
-        self.way.tenant = Some(tenant.into());
+        self.endpoint.tenant = Some(tenant.into());
         self
     }
 
     /// Sends a header, or gRPC metadata, with every request, in place of what there was under its name. For one call
-    /// alone, on a clone: `client.clone().with_header("X-Trace", "1")?.send_message(..)`.
+    /// alone, on a clone: `client.clone().with_header("X-TraceContext", "1")?.send_message(..)`.
     ///
     /// Where a card leads to another origin than its own, no such header goes along unless
     /// [`trust`](ClientBuilder::trust) says so.
@@ -148,7 +152,7 @@ impl Client {
     /// # Errors
     /// Invalid parameters: no such header can be sent.
     pub fn with_header(mut self, name: &str, value: &str) -> Result<Self> {
-        let (name, value) = headers::header(name, value)?;
+        let (name, value) = headers::parse_header(name, value)?;
         self.headers.insert(name, value);
         Ok(self)
     }
@@ -156,7 +160,7 @@ impl Client {
     /// Makes every call part of this trace. Where OpenTelemetry is on, calls are part of what runs when they are made,
     /// and need not be told.
     #[must_use]
-    pub fn with_trace(self, trace: Trace) -> Self {
+    pub fn with_trace(self, trace: TraceContext) -> Self {
         Self {
             trace: Some(trace),
             ..self
@@ -170,7 +174,7 @@ impl Client {
     /// Invalid parameters: the token has characters that a header cannot carry.
     pub fn with_bearer(mut self, token: &Secret) -> Result<Self> {
         self.headers
-            .insert(::http::header::AUTHORIZATION, headers::bearer(token)?);
+            .insert(::http::header::AUTHORIZATION, headers::bearer_value(token)?);
         Ok(self)
     }
 
@@ -180,7 +184,7 @@ impl Client {
     /// Invalid parameters: a URI has characters that a header cannot carry.
     pub fn with_extensions<'a>(self, uris: impl IntoIterator<Item = &'a str>) -> Result<Self> {
         Ok(Self {
-            extensions: Some(headers::extensions(uris)?),
+            extensions: Some(headers::extensions_value(uris)?),
             ..self
         })
     }
@@ -209,9 +213,12 @@ impl Client {
 
     /// Lets somebody see all that passes between this client and its agent, credentials included.
     #[must_use]
-    pub fn watched(self, watcher: impl Fn(&Traffic<'_>) + Send + Sync + 'static) -> Self {
+    pub fn with_traffic_observer(
+        self,
+        observer: impl Fn(&Traffic<'_>) + Send + Sync + 'static,
+    ) -> Self {
         Self {
-            egress: self.egress.watched(Arc::new(watcher)),
+            egress: self.egress.with_traffic_observer(Arc::new(observer)),
             ..self
         }
     }
@@ -219,10 +226,14 @@ impl Client {
     /// Where it talks to, and how.
     #[must_use]
     pub fn interface(&self) -> AgentInterface {
-        let interface = self.others.taken().unwrap_or(&self.way).interface();
-        match self.completes_chats() {
+        let interface = self
+            .fallbacks
+            .active()
+            .unwrap_or(&self.endpoint)
+            .interface();
+        match self.chat_model() {
             Some(_) => AgentInterface {
-                protocol_binding: chat::BINDING.to_owned(),
+                protocol_binding: chat_completions::BINDING.to_owned(),
                 ..interface
             },
             None => interface,
@@ -230,11 +241,11 @@ impl Client {
     }
 
     /// The model to name to a peer that has no A2A; `None` for every other.
-    fn completes_chats(&self) -> Option<&str> {
+    fn chat_model(&self) -> Option<&str> {
         self.settings
             .chat_completions
             .as_deref()
-            .filter(|_| self.is_chat)
+            .filter(|_| self.is_chat_peer)
     }
 
     /// The card it was made from, if [`discover`](Self::discover) made it.
@@ -252,13 +263,13 @@ impl fmt::Debug for Client {
     }
 }
 
-fn unspoken() -> Error {
+fn unsupported_interface() -> Error {
     Error::new(ErrorKind::UnsupportedOperation).with_message(
         "This operation is not supported: the interface is in another binding or version",
     )
 }
 
-fn unusable(what: &str) -> Error {
+fn invalid_response(what: &str) -> Error {
     Error::new(ErrorKind::InvalidAgentResponse)
         .with_message(format!("Invalid agent response: {what}"))
 }

@@ -3,15 +3,15 @@
 use tokio::time::timeout;
 use tracing::{Instrument, Span};
 
-use super::retry::late;
-use super::{Client, EventStream, chat, grpc, jsonrpc, rest};
+use super::retry::deadline_exceeded;
+use super::{Client, EventStream, chat_completions, grpc, jsonrpc, rest};
 use crate::model::{
     AgentCard, Binding, CancelTaskRequest, DeletePushConfigRequest, Error,
     GetExtendedAgentCardRequest, GetPushConfigRequest, GetTaskRequest, ListPushConfigsRequest,
     ListPushConfigsResponse, ListTasksRequest, ListTasksResponse, PushConfig, Request, Response,
     Result, SendMessageRequest, SendMessageResponse, Seq, SubscribeToTaskRequest, Task,
 };
-use crate::trace;
+use crate::telemetry::trace;
 
 impl Client {
     /// Sends a message and waits for the answer.
@@ -22,10 +22,10 @@ impl Client {
         &self,
         mut request: SendMessageRequest,
     ) -> Result<SendMessageResponse> {
-        self.address(&mut request.tenant);
+        self.fill_tenant(&mut request.tenant);
         match self.call(Request::SendMessage(Box::new(request))).await? {
             Response::SendMessage(answer) => Ok(answer),
-            other => Err(mismatch(&other)),
+            other => Err(mismatched_response(&other)),
         }
     }
 
@@ -37,7 +37,7 @@ impl Client {
         &self,
         mut request: SendMessageRequest,
     ) -> Result<EventStream> {
-        self.address(&mut request.tenant);
+        self.fill_tenant(&mut request.tenant);
         self.open(Request::SendStreamingMessage(Box::new(request)), None)
             .await
     }
@@ -47,8 +47,8 @@ impl Client {
     /// # Errors
     /// As [`send_message`](Self::send_message).
     pub async fn get_task(&self, mut request: GetTaskRequest) -> Result<Task> {
-        self.address(&mut request.tenant);
-        task(self.call(Request::GetTask(request)).await?)
+        self.fill_tenant(&mut request.tenant);
+        into_task(self.call(Request::GetTask(request)).await?)
     }
 
     /// Lists tasks by page.
@@ -56,10 +56,10 @@ impl Client {
     /// # Errors
     /// As [`send_message`](Self::send_message). Unsupported: 0.3 cannot list tasks.
     pub async fn list_tasks(&self, mut request: ListTasksRequest) -> Result<ListTasksResponse> {
-        self.address(&mut request.tenant);
+        self.fill_tenant(&mut request.tenant);
         match self.call(Request::ListTasks(request)).await? {
             Response::ListTasks(page) => Ok(page),
-            other => Err(mismatch(&other)),
+            other => Err(mismatched_response(&other)),
         }
     }
 
@@ -68,8 +68,8 @@ impl Client {
     /// # Errors
     /// As [`send_message`](Self::send_message).
     pub async fn cancel_task(&self, mut request: CancelTaskRequest) -> Result<Task> {
-        self.address(&mut request.tenant);
-        task(self.call(Request::CancelTask(request)).await?)
+        self.fill_tenant(&mut request.tenant);
+        into_task(self.call(Request::CancelTask(request)).await?)
     }
 
     /// Streams what happens to an existing task: from now, or from behind a position that an earlier stream gave.
@@ -81,7 +81,7 @@ impl Client {
         mut request: SubscribeToTaskRequest,
         after: Option<Seq>,
     ) -> Result<EventStream> {
-        self.address(&mut request.tenant);
+        self.fill_tenant(&mut request.tenant);
         self.open(Request::SubscribeToTask(request), after).await
     }
 
@@ -90,8 +90,8 @@ impl Client {
     /// # Errors
     /// As [`send_message`](Self::send_message).
     pub async fn create_push_config(&self, mut config: PushConfig) -> Result<PushConfig> {
-        self.address(&mut config.tenant);
-        push_config(
+        self.fill_tenant(&mut config.tenant);
+        into_push_config(
             self.call(Request::CreatePushConfig(Box::new(config)))
                 .await?,
         )
@@ -102,8 +102,8 @@ impl Client {
     /// # Errors
     /// As [`send_message`](Self::send_message).
     pub async fn get_push_config(&self, mut request: GetPushConfigRequest) -> Result<PushConfig> {
-        self.address(&mut request.tenant);
-        push_config(self.call(Request::GetPushConfig(request)).await?)
+        self.fill_tenant(&mut request.tenant);
+        into_push_config(self.call(Request::GetPushConfig(request)).await?)
     }
 
     /// Lists the webhook registrations of a task.
@@ -114,10 +114,10 @@ impl Client {
         &self,
         mut request: ListPushConfigsRequest,
     ) -> Result<ListPushConfigsResponse> {
-        self.address(&mut request.tenant);
+        self.fill_tenant(&mut request.tenant);
         match self.call(Request::ListPushConfigs(request)).await? {
             Response::ListPushConfigs(list) => Ok(list),
-            other => Err(mismatch(&other)),
+            other => Err(mismatched_response(&other)),
         }
     }
 
@@ -126,7 +126,7 @@ impl Client {
     /// # Errors
     /// As [`send_message`](Self::send_message).
     pub async fn delete_push_config(&self, mut request: DeletePushConfigRequest) -> Result<()> {
-        self.address(&mut request.tenant);
+        self.fill_tenant(&mut request.tenant);
         self.call(Request::DeletePushConfig(request))
             .await
             .map(|_| ())
@@ -138,64 +138,64 @@ impl Client {
     /// As [`send_message`](Self::send_message).
     pub async fn get_extended_agent_card(&self) -> Result<AgentCard> {
         let request = GetExtendedAgentCardRequest {
-            tenant: self.way.tenant.clone(),
+            tenant: self.endpoint.tenant.clone(),
         };
         match self.call(Request::GetExtendedAgentCard(request)).await? {
             Response::AgentCard(card) => Ok(*card),
-            other => Err(mismatch(&other)),
+            other => Err(mismatched_response(&other)),
         }
     }
 
     /// 1.0: every request carries the tenant of its interface.
-    fn address(&self, tenant: &mut Option<String>) {
+    fn fill_tenant(&self, tenant: &mut Option<String>) {
         if tenant.is_none() {
-            tenant.clone_from(&self.way.tenant);
+            tenant.clone_from(&self.endpoint.tenant);
         }
     }
 
     async fn call(&self, request: Request) -> Result<Response> {
-        let client = self.current();
+        let client = self.active_client();
         let refused = match client.call_once(&request).await {
             Err(refused) => refused,
             answer => return answer,
         };
-        let Some(other) = client.instead(&refused) else {
+        let Some(other) = client.fallback_for(&refused) else {
             return Err(refused);
         };
         let answer = other.call_once(&request).await;
-        self.settle(&other, refused, answer)
+        self.resolve_fallback(&other, refused, answer)
     }
 
     async fn call_once(&self, request: &Request) -> Result<Response> {
         if matches!(request, Request::SendMessage(_)) {
-            return self.exchanged(request).await;
+            return self.call_traced(request).await;
         }
-        let limit = self.settings.budgets.total;
-        timeout(limit, self.exchanged(request))
+        let limit = self.settings.timeouts.total;
+        timeout(limit, self.call_traced(request))
             .await
-            .unwrap_or_else(|_| Err(late(limit)))
+            .unwrap_or_else(|_| Err(deadline_exceeded(limit)))
     }
 
-    async fn exchanged(&self, request: &Request) -> Result<Response> {
+    async fn call_traced(&self, request: &Request) -> Result<Response> {
         let span = self.span(request);
-        self.exchange_in(request).instrument(span).await
+        self.dispatch(request).instrument(span).await
     }
 
     fn span(&self, request: &Request) -> Span {
-        let way = (self.way.binding, self.way.version);
-        trace::outgoing(
+        let endpoint = (self.endpoint.binding, self.endpoint.version);
+        trace::client_span(
             request.operation(),
-            way,
-            self.way.url.host(),
+            endpoint,
+            self.endpoint.url.host(),
             self.trace.as_ref(),
         )
     }
 
-    async fn exchange_in(&self, request: &Request) -> Result<Response> {
-        if let Some(model) = self.completes_chats() {
-            return chat::call(self, model, request).await;
+    async fn dispatch(&self, request: &Request) -> Result<Response> {
+        if let Some(model) = self.chat_model() {
+            return chat_completions::call(self, model, request).await;
         }
-        match self.way.binding {
+        match self.endpoint.binding {
             Binding::JsonRpc => jsonrpc::call(self, request).await,
             Binding::HttpJson => rest::call(self, request).await,
             Binding::Grpc => grpc::call(self, request).await,
@@ -203,25 +203,25 @@ impl Client {
     }
 
     async fn open(&self, request: Request, after: Option<Seq>) -> Result<EventStream> {
-        let client = self.current();
+        let client = self.active_client();
         let refused = match client.open_once(&request, after).await {
             Err(refused) => refused,
             opened => return opened,
         };
-        let Some(other) = client.instead(&refused) else {
+        let Some(other) = client.fallback_for(&refused) else {
             return Err(refused);
         };
         let opened = other.open_once(&request, after).await;
-        self.settle(&other, refused, opened)
+        self.resolve_fallback(&other, refused, opened)
     }
 
     async fn open_once(&self, request: &Request, after: Option<Seq>) -> Result<EventStream> {
-        if self.completes_chats().is_some() {
-            return Err(chat::unsupported());
+        if self.chat_model().is_some() {
+            return Err(chat_completions::unsupported());
         }
         let span = self.span(request);
         let opened = async {
-            match self.way.binding {
+            match self.endpoint.binding {
                 Binding::JsonRpc => jsonrpc::stream(self, request, after).await,
                 Binding::HttpJson => rest::stream(self, request, after).await,
                 Binding::Grpc => grpc::stream(self, request, after).await,
@@ -231,21 +231,21 @@ impl Client {
     }
 }
 
-fn task(response: Response) -> Result<Task> {
+fn into_task(response: Response) -> Result<Task> {
     match response {
         Response::Task(task) => Ok(task),
-        other => Err(mismatch(&other)),
+        other => Err(mismatched_response(&other)),
     }
 }
 
-fn push_config(response: Response) -> Result<PushConfig> {
+fn into_push_config(response: Response) -> Result<PushConfig> {
     match response {
         Response::PushConfig(config) => Ok(config),
-        other => Err(mismatch(&other)),
+        other => Err(mismatched_response(&other)),
     }
 }
 
 /// The readers answer by operation, so this does not happen; if it does, it is our fault.
-pub(super) fn mismatch(_: &Response) -> Error {
+pub(super) fn mismatched_response(_: &Response) -> Error {
     Error::internal("an answer of another operation")
 }

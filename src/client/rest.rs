@@ -3,10 +3,10 @@
 use ::http::{HeaderMap, Method, Uri};
 
 use super::Client;
-use super::events::{EventStream, Sse};
-use super::http::{Answer, Ask, EVENTS, Patience};
+use super::event_stream::{EventStream, SseEvents};
+use super::http::{ClientRequest, ClientResponse, EVENT_STREAM, HeadTimeout};
 use crate::model::{Error, ErrorKind, Request, Response, Result, Seq};
-use crate::wire::errors::read_rest as read_failure;
+use crate::wire::errors::read_rest_error;
 use crate::wire::header::rest_media_type;
 use crate::wire::{self, Dialect, RestRequest, read_rest_event, write_rest};
 
@@ -22,12 +22,12 @@ pub(super) async fn stream(
     request: &Request,
     after: Option<Seq>,
 ) -> Result<EventStream> {
-    let dialect = Dialect::rest(client.way.version);
-    let answer = send(client, request, EVENTS, after).await?;
+    let dialect = Dialect::for_rest(client.endpoint.version);
+    let answer = send(client, request, EVENT_STREAM, after).await?;
     if !answer.is_stream() {
-        return EventStream::of(read(client, request, answer).await?);
+        return EventStream::from_response(read(client, request, answer).await?);
     }
-    Ok(Sse::new(
+    Ok(SseEvents::new(
         answer.into_body(),
         client.settings.max_bytes,
         dialect,
@@ -41,42 +41,42 @@ async fn send(
     request: &Request,
     accept: &'static str,
     after: Option<Seq>,
-) -> Result<Answer> {
-    let RestRequest { method, path, body } = write_rest(request, client.way.version)?;
+) -> Result<ClientResponse> {
+    let RestRequest { method, path, body } = write_rest(request, client.endpoint.version)?;
     let method = Method::from_bytes(method.as_bytes()).map_err(Error::internal)?;
-    let url = below(&client.way.url, &path)?;
-    let body = body.map(|body| (rest_media_type(client.way.version), body));
-    let more = HeaderMap::new();
+    let url = join_path(&client.endpoint.url, &path)?;
+    let body = body.map(|body| (rest_media_type(client.endpoint.version), body));
+    let extra_headers = HeaderMap::new();
     client
-        .exchange(Ask {
+        .exchange(ClientRequest {
             method,
             url,
             accept,
             body,
             after,
-            more,
-            patience: Patience::with(request),
+            extra_headers,
+            head_timeout: HeadTimeout::for_request(request),
         })
         .await
 }
 
 /// The url of a path below that of an interface.
-pub(super) fn below(base: &Uri, path: &str) -> Result<Uri> {
+pub(super) fn join_path(base: &Uri, path: &str) -> Result<Uri> {
     let mut parts = base.clone().into_parts();
     let path = format!("{}{path}", base.path().trim_end_matches('/'));
     parts.path_and_query = Some(path.parse().map_err(Error::internal)?);
     Uri::from_parts(parts).map_err(Error::internal)
 }
 
-async fn read(client: &Client, request: &Request, answer: Answer) -> Result<Response> {
-    let failure = |status, body: &[u8]| read_failure(status, &String::from_utf8_lossy(body));
+async fn read(client: &Client, request: &Request, answer: ClientResponse) -> Result<Response> {
+    let failure = |status, body: &[u8]| read_rest_error(status, &String::from_utf8_lossy(body));
     let body = answer.read(failure).await?;
-    let text =
-        std::str::from_utf8(&body).map_err(|_| wire::peers_fault(ErrorKind::Parse.into()))?;
-    wire::read_reply(
+    let text = std::str::from_utf8(&body)
+        .map_err(|_| wire::into_invalid_agent_response(ErrorKind::Parse.into()))?;
+    wire::read_response(
         request.operation(),
         text,
-        &Dialect::rest(client.way.version),
+        &Dialect::for_rest(client.endpoint.version),
     )
-    .map_err(wire::peers_fault)
+    .map_err(wire::into_invalid_agent_response)
 }

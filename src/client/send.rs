@@ -4,13 +4,13 @@ use ::http::HeaderName;
 use uuid::Uuid;
 
 use super::Client;
-use super::fold::Fold;
-use super::follow::TaskStream;
-use super::headers::header;
-use super::retry::{may_pass, surely_undone};
+use super::headers::parse_header;
+use super::retry::{is_transient, was_not_executed};
+use super::task_fold::TaskFold;
+use super::task_stream::TaskStream;
 use crate::model::{Error, Result, SendMessageRequest, SendMessageResponse};
 
-const KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 impl Client {
     /// Sends a message and waits until its task has ended, or waits for us: by a stream where the card says that there
@@ -35,15 +35,19 @@ impl Client {
     ) -> Result<SendMessageResponse> {
         let request = request.into();
         let at_once = request.returns_immediately();
-        let followed = TaskStream::new(self.keyed()?, Fold::default(), Some(request));
+        let stream = TaskStream::new(
+            self.with_idempotency_key()?,
+            TaskFold::default(),
+            Some(request),
+        );
         if at_once {
-            let mut followed = followed.without_stream();
-            followed.next().await.transpose()?;
-            return followed.so_far();
+            let mut stream = stream.without_stream();
+            stream.next().await.transpose()?;
+            return stream.response();
         }
-        match self.streams() {
-            Some(true) => followed.opened().await?.finish().await,
-            _ => followed.without_stream().finish().await,
+        match self.supports_streaming() {
+            Some(true) => stream.open_now().await?.finish().await,
+            _ => stream.without_stream().finish().await,
         }
     }
 
@@ -54,26 +58,30 @@ impl Client {
     /// As [`TaskStream::next`]; a refusal may come here, or as the first item.
     pub async fn stream(&self, request: impl Into<SendMessageRequest>) -> Result<TaskStream> {
         let mut request = request.into();
-        let streams = self.streams().unwrap_or(true);
-        if !streams {
+        let supports_streaming = self.supports_streaming().unwrap_or(true);
+        if !supports_streaming {
             // The first thing to tell is the task, as soon as there is one.
             request
                 .configuration
                 .get_or_insert_default()
                 .return_immediately = true;
         }
-        let mut followed = TaskStream::new(self.keyed()?, Fold::default(), Some(request));
-        followed.tells_early = true;
-        if streams {
-            followed.opened().await
+        let mut stream = TaskStream::new(
+            self.with_idempotency_key()?,
+            TaskFold::default(),
+            Some(request),
+        );
+        stream.tells_early = true;
+        if supports_streaming {
+            stream.open_now().await
         } else {
-            Ok(followed.without_stream())
+            Ok(stream.without_stream())
         }
     }
 
     /// What the card says about streams; a client without a card does not know.
-    pub(super) fn streams(&self) -> Option<bool> {
-        if self.is_chat {
+    pub(super) fn supports_streaming(&self) -> Option<bool> {
+        if self.is_chat_peer {
             return Some(false);
         }
         self.card()
@@ -81,17 +89,18 @@ impl Client {
     }
 
     /// With a key by which a peer knows a message that comes again.
-    fn keyed(&self) -> Result<Self> {
+    fn with_idempotency_key(&self) -> Result<Self> {
         let mut client = self.clone();
-        if !client.headers.contains_key(KEY) {
-            let (name, key) = header(KEY.as_str(), &Uuid::new_v4().to_string())?;
+        if !client.headers.contains_key(IDEMPOTENCY_KEY) {
+            let (name, key) = parse_header(IDEMPOTENCY_KEY.as_str(), &Uuid::new_v4().to_string())?;
             client.headers.insert(name, key);
         }
         Ok(client)
     }
 
     /// Whether a message may be sent again after this: it surely did not arrive, or the peer knows it by its key.
-    pub(super) fn may_send_again(&self, error: &Error) -> bool {
-        surely_undone(error) || (self.settings.retries.keys_are_honoured && may_pass(error))
+    pub(super) fn can_resend(&self, error: &Error) -> bool {
+        was_not_executed(error)
+            || (self.settings.retries.idempotency_keys_supported && is_transient(error))
     }
 }

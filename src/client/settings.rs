@@ -8,13 +8,13 @@ use crate::model::{Binding, Version};
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClientSettings {
     /// Which of the interfaces that a card names is taken.
-    pub choice: Choice,
+    pub interface: InterfacePreference,
     /// How long things may take.
-    pub budgets: Budgets,
+    pub timeouts: Timeouts,
     /// What is tried again, and when.
-    pub retries: Retries,
+    pub retries: RetryPolicy,
     /// How a task is looked after where the peer does not stream.
-    pub polling: Polling,
+    pub polling: PollingPolicy,
     /// How much of one answer, or of one event of a stream, is read; by default 10 MiB.
     pub max_bytes: usize,
     /// How much of a card is read; by default 1 MiB.
@@ -27,10 +27,10 @@ pub struct ClientSettings {
 impl Default for ClientSettings {
     fn default() -> Self {
         Self {
-            choice: Choice::default(),
-            budgets: Budgets::default(),
-            retries: Retries::default(),
-            polling: Polling::default(),
+            interface: InterfacePreference::default(),
+            timeouts: Timeouts::default(),
+            retries: RetryPolicy::default(),
+            polling: PollingPolicy::default(),
             max_bytes: 10 << 20,
             max_card_bytes: 1 << 20,
             chat_completions: None,
@@ -41,11 +41,11 @@ impl Default for ClientSettings {
 /// Which interface of a card is taken: the first that we speak, in the order of the card unless said otherwise, and of
 /// its binding the newest version.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Choice {
+pub struct InterfacePreference {
     /// Bindings to prefer, the best first; those not named come behind, in the order of the card.
     pub bindings: Vec<Binding>,
     /// Whether no other than these bindings will do.
-    pub only: bool,
+    pub only_listed: bool,
     /// No other version will do.
     pub version: Option<Version>,
     /// Stays with the interface it has, even if the peer there turns out not to know the version, or is not there.
@@ -54,7 +54,7 @@ pub struct Choice {
 
 /// How long things may take.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Budgets {
+pub struct Timeouts {
     /// A connection, to be made; by default 10 s.
     pub connect: Duration,
     /// The first byte of an answer, by default 30 s. Not of a message that waits for its task to end: its answer comes
@@ -69,7 +69,7 @@ pub struct Budgets {
     pub wait: Option<Duration>,
 }
 
-impl Default for Budgets {
+impl Default for Timeouts {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(10),
@@ -84,43 +84,43 @@ impl Default for Budgets {
 /// What is tried again: only what surely did not arrive, what is safe to ask twice, and messages whose key the peer
 /// honours.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Retries {
+pub struct RetryPolicy {
     /// How often in a row, by default 4; 0 tries nothing again.
-    pub attempts: u32,
+    pub max_retries: u32,
     /// The first pause, by default 500 ms; each is twice as long as the one before, less up to a half by chance.
-    pub first: Duration,
+    pub initial_delay: Duration,
     /// The longest pause, by default 30 s. A peer that asks for a longer one is given up.
-    pub longest: Duration,
+    pub max_delay: Duration,
     /// Whether the peer is known to honour `Idempotency-Key`, as Attache does: then also a message whose connection was
     /// lost is sent again. By default not, and it is not.
-    pub keys_are_honoured: bool,
+    pub idempotency_keys_supported: bool,
 }
 
-impl Default for Retries {
+impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
-            attempts: 4,
-            first: Duration::from_millis(500),
-            longest: Duration::from_secs(30),
-            keys_are_honoured: false,
+            max_retries: 4,
+            initial_delay: Duration::from_millis(500),
+            max_delay: Duration::from_secs(30),
+            idempotency_keys_supported: false,
         }
     }
 }
 
 /// How often a task is looked at where the peer does not stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Polling {
+pub struct PollingPolicy {
     /// The first pause, by default 1 s; each is half as long again as the one before.
-    pub first: Duration,
+    pub initial_interval: Duration,
     /// The longest pause, by default 10 s.
-    pub longest: Duration,
+    pub max_interval: Duration,
 }
 
-impl Default for Polling {
+impl Default for PollingPolicy {
     fn default() -> Self {
         Self {
-            first: Duration::from_secs(1),
-            longest: Duration::from_secs(10),
+            initial_interval: Duration::from_secs(1),
+            max_interval: Duration::from_secs(10),
         }
     }
 }

@@ -3,15 +3,15 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The address that is meant: one of IPv4 may come in the clothes of IPv6.
-pub(super) fn meant(address: IpAddr) -> IpAddr {
+pub(super) fn canonical_address(address: IpAddr) -> IpAddr {
     match address {
-        IpAddr::V6(v6) => inner(v6).map_or(address, IpAddr::V4),
+        IpAddr::V6(v6) => embedded_ipv4(v6).map_or(address, IpAddr::V4),
         IpAddr::V4(_) => address,
     }
 }
 
 /// The address of IPv4 within a mapped one, or within one that a translator (NAT64) takes apart.
-fn inner(address: Ipv6Addr) -> Option<Ipv4Addr> {
+fn embedded_ipv4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let translated = || match address.segments() {
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
             Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)))
@@ -23,15 +23,15 @@ fn inner(address: Ipv6Addr) -> Option<Ipv4Addr> {
 
 /// Whether an address is one of the public internet. What is not known to be is not.
 pub(super) fn is_public(address: IpAddr) -> bool {
-    match meant(address) {
+    match canonical_address(address) {
         IpAddr::V4(v4) => !SPECIAL_V4
             .iter()
-            .any(|(net, bits)| within(v4.to_bits(), net.to_bits(), *bits)),
+            .any(|(net, bits)| is_in_network(v4.to_bits(), net.to_bits(), *bits)),
         IpAddr::V6(v6) => is_public_v6(v6),
     }
 }
 
-fn within(address: u32, net: u32, bits: u32) -> bool {
+fn is_in_network(address: u32, net: u32, bits: u32) -> bool {
     (address ^ net) >> (32 - bits) == 0
 }
 

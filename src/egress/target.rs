@@ -2,19 +2,19 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::guard::Refused;
+use super::ssrf_guard::BlockReason;
 
 /// Where a url leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(super) https: bool,
-    pub(super) host: Host,
+    pub(super) host: TargetHost,
     pub(super) port: u16,
 }
 
 /// A host, in its one spelling.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Host {
+pub(crate) enum TargetHost {
     /// An address.
     Ip(IpAddr),
     /// A name, in lower case.
@@ -22,53 +22,53 @@ pub(crate) enum Host {
 }
 
 /// The longest url that is read.
-const LONGEST: usize = 2048;
+const MAX_URL_BYTES: usize = 2048;
 
 impl Target {
     /// Reads a url of the web: absolute, in ASCII, without credentials, its host spelled plainly.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(crate) fn parse(url: &str) -> Result<Self, Refused> {
-        const HIDDEN: &[u8] = b"\\\"<>^`{|}#";
-        if url.len() > LONGEST {
-            return Err(Refused::Url("must be no longer than 2048 bytes"));
+    pub(crate) fn parse(url: &str) -> Result<Self, BlockReason> {
+        const FORBIDDEN: &[u8] = b"\\\"<>^`{|}#";
+        if url.len() > MAX_URL_BYTES {
+            return Err(BlockReason::Url("must be no longer than 2048 bytes"));
         }
         if !url
             .bytes()
-            .all(|byte| byte.is_ascii_graphic() && !HIDDEN.contains(&byte))
+            .all(|byte| byte.is_ascii_graphic() && !FORBIDDEN.contains(&byte))
         {
-            return Err(Refused::Url(
+            return Err(BlockReason::Url(
                 "must be plain ASCII: encode what is not, and leave out the fragment",
             ));
         }
         let (https, rest) = match url.split_once("://") {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
-            _ => return Err(Refused::Url("must be an absolute http or https URL")),
+            _ => return Err(BlockReason::Url("must be an absolute http or https URL")),
         };
         let authority = rest.split(['/', '?']).next().unwrap_or_default();
         if authority.contains('@') {
-            return Err(Refused::Url("must carry no credentials"));
+            return Err(BlockReason::Url("must carry no credentials"));
         }
-        let (host, port) = split(authority).ok_or(HOST)?;
+        let (host, port) = split(authority).ok_or(INVALID_HOST)?;
         let port = match port {
             Some(text) => {
-                number(text).ok_or(Refused::Url("must name a port between 1 and 65535"))?
+                number(text).ok_or(BlockReason::Url("must name a port between 1 and 65535"))?
             }
             None if https => 443,
             None => 80,
         };
         Ok(Self {
             https,
-            host: Host::parse(host).ok_or(HOST)?,
+            host: TargetHost::parse(host).ok_or(INVALID_HOST)?,
             port,
         })
     }
 }
 
-const HOST: Refused =
-    Refused::Url("must name a host: a domain name, or an address in its usual form");
+const INVALID_HOST: BlockReason =
+    BlockReason::Url("must name a host: a domain name, or an address in its usual form");
 
 /// The host with its brackets, and the port.
 fn split(authority: &str) -> Option<(&str, Option<&str>)> {
@@ -91,7 +91,7 @@ fn number(text: &str) -> Option<u16> {
     text.parse().ok().filter(|port| plain && *port > 0)
 }
 
-impl Host {
+impl TargetHost {
     fn parse(text: &str) -> Option<Self> {
         if let Some(inner) = text.strip_prefix('[') {
             let address: Ipv6Addr = inner.strip_suffix(']')?.parse().ok()?;

@@ -6,7 +6,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use tower_service::Service;
 
-use super::connect::{CONNECT_TIMEOUT, Connector};
+use super::connector::{CONNECT_TIMEOUT, Connector};
 use super::{ClientTls, Egress};
 
 impl Egress {
@@ -17,14 +17,14 @@ impl Egress {
 
     /// The same, for those who trust whom these settings trust, and make connections within this time.
     pub(crate) fn with_tls(tls: &ClientTls, connect: Duration) -> Self {
-        Self::over(Connector::tcp(connect), tls)
+        Self::with_connector(Connector::tcp(connect), tls)
     }
 }
 
 impl Connector {
     /// Over TCP, to the host that the url names, within this time.
     fn tcp(limit: Duration) -> Self {
-        let connector = tcp(limit);
+        let connector = tcp_connector(limit);
         Self::new(move |uri| {
             let connecting = connector.clone().call(uri);
             async move { connecting.await.map(TokioIo::into_inner) }
@@ -33,7 +33,7 @@ impl Connector {
 }
 
 /// Connects over TCP, within this time.
-pub(super) fn tcp(limit: Duration) -> HttpConnector {
+pub(super) fn tcp_connector(limit: Duration) -> HttpConnector {
     let mut connector = HttpConnector::new();
     connector.set_connect_timeout(Some(limit));
     connector.set_nodelay(true);

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::model::{self, Broken, ErrorKind, TaskId, TaskState};
-use crate::store::{self, Unwritable};
+use crate::model::{self, ErrorKind, FoldError, TaskId, TaskState};
+use crate::store::{self, HealthProblem};
 
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -14,25 +14,25 @@ pub(crate) enum Error {
     /// The task has ended and takes no more.
     Ended(TaskState),
     /// The task was removed meanwhile.
-    Gone,
+    Deleted,
     /// Too much waits already.
     Overloaded,
     /// The task has no room for more.
     TooLarge,
     /// The engine is being stopped.
-    Stopped,
+    ShuttingDown,
     /// Nothing can be recorded for now.
-    Lost,
+    StoreUnavailable,
     /// The store takes no writes.
-    Unwritable(Unwritable),
+    Unwritable(HealthProblem),
     /// Somebody else works on the task: they have begun a turn after ours.
-    Overtaken,
+    Superseded,
     /// The store failed.
     Store(store::Error),
     /// The agent broke a rule of the protocol, and the task has failed.
-    Invalid(TaskId),
+    InvalidAgentResponse(TaskId),
     /// A log does not fold: it was not written by us.
-    Broken(Broken),
+    CorruptLog(FoldError),
 }
 
 impl Error {
@@ -40,17 +40,17 @@ impl Error {
     pub(crate) fn is_refusal(&self) -> bool {
         match self {
             Self::Ended(_)
-            | Self::Gone
+            | Self::Deleted
             | Self::Overloaded
             | Self::TooLarge
             | Self::Store(store::Error::KeyReused) => true,
-            Self::Stopped
-            | Self::Lost
+            Self::ShuttingDown
+            | Self::StoreUnavailable
             | Self::Unwritable(_)
-            | Self::Overtaken
+            | Self::Superseded
             | Self::Store(_)
-            | Self::Invalid(_)
-            | Self::Broken(_) => false,
+            | Self::InvalidAgentResponse(_)
+            | Self::CorruptLog(_) => false,
         }
     }
 }
@@ -61,9 +61,9 @@ impl From<store::Error> for Error {
     }
 }
 
-impl From<Broken> for Error {
-    fn from(broken: Broken) -> Self {
-        Self::Broken(broken)
+impl From<FoldError> for Error {
+    fn from(broken: FoldError) -> Self {
+        Self::CorruptLog(broken)
     }
 }
 
@@ -71,18 +71,18 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ended(state) => write!(f, "the task has ended as {state}"),
-            Self::Gone => f.write_str("the task was removed"),
+            Self::Deleted => f.write_str("the task was removed"),
             Self::Overloaded => f.write_str("too much waits already"),
             Self::TooLarge => f.write_str(
                 "the task would be larger than max_task_bytes allows; begin another one",
             ),
-            Self::Stopped => f.write_str("the engine is being stopped"),
-            Self::Lost => f.write_str("nothing can be recorded for now"),
+            Self::ShuttingDown => f.write_str("the engine is being stopped"),
+            Self::StoreUnavailable => f.write_str("nothing can be recorded for now"),
             Self::Unwritable(why) => write!(f, "the store cannot be written: {why}"),
-            Self::Overtaken => f.write_str("somebody else works on the task"),
-            Self::Invalid(_) => f.write_str("the agent broke a rule of the protocol"),
+            Self::Superseded => f.write_str("somebody else works on the task"),
+            Self::InvalidAgentResponse(_) => f.write_str("the agent broke a rule of the protocol"),
             Self::Store(error) => fmt::Display::fmt(error, f),
-            Self::Broken(broken) => fmt::Display::fmt(broken, f),
+            Self::CorruptLog(broken) => fmt::Display::fmt(broken, f),
         }
     }
 }
@@ -92,15 +92,15 @@ impl std::error::Error for Error {
         match self {
             Self::Store(error) => std::error::Error::source(error),
             Self::Ended(_)
-            | Self::Gone
+            | Self::Deleted
             | Self::Overloaded
             | Self::TooLarge
-            | Self::Stopped
-            | Self::Lost
+            | Self::ShuttingDown
+            | Self::StoreUnavailable
             | Self::Unwritable(_)
-            | Self::Overtaken
-            | Self::Invalid(_)
-            | Self::Broken(_) => None,
+            | Self::Superseded
+            | Self::InvalidAgentResponse(_)
+            | Self::CorruptLog(_) => None,
         }
     }
 }
@@ -112,15 +112,16 @@ impl From<Error> for model::Error {
     fn from(error: Error) -> Self {
         match error {
             Error::Ended(state) => {
-                Self::new(ErrorKind::UnsupportedOperation).with("state", state.as_str())
+                Self::new(ErrorKind::UnsupportedOperation).with_detail("state", state.as_str())
             }
-            Error::Gone => ErrorKind::TaskNotFound.into(),
-            Error::Invalid(task) => {
-                Self::new(ErrorKind::InvalidAgentResponse).with("taskId", task.as_str())
+            Error::Deleted => ErrorKind::TaskNotFound.into(),
+            Error::InvalidAgentResponse(task) => {
+                Self::new(ErrorKind::InvalidAgentResponse).with_detail("taskId", task.as_str())
             }
-            Error::Overloaded | Error::Stopped | Error::Lost | Error::Overtaken => {
-                Self::new(ErrorKind::Unavailable).with_retry_after(RETRY_AFTER)
-            }
+            Error::Overloaded
+            | Error::ShuttingDown
+            | Error::StoreUnavailable
+            | Error::Superseded => Self::new(ErrorKind::Unavailable).with_retry_after(RETRY_AFTER),
             Error::TooLarge => {
                 Self::new(ErrorKind::PayloadTooLarge).with_message(error.to_string())
             }
@@ -137,7 +138,7 @@ impl From<Error> for model::Error {
                     .with_source(error)
             }
             Error::Store(error) => Self::internal(error),
-            Error::Broken(broken) => Self::internal(broken),
+            Error::CorruptLog(broken) => Self::internal(broken),
         }
     }
 }

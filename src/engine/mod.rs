@@ -3,24 +3,24 @@
 //! Whoever wants something of a task passes a wish to the one [`runner::Runner`] that works on it, or becomes that
 //! runner. So a log has one writer in this process, and a connection owns nothing.
 
-mod accepted;
+mod accepted_message;
+mod active_tasks;
+mod agent_registry;
 mod clock;
+mod detach_on_drop;
 mod error;
+mod folded_log;
 mod journal;
-mod keeper;
-mod live;
-mod log;
+mod maintenance;
 mod reason;
-mod recorded;
-mod resting;
 mod runner;
 mod settings;
-mod staff;
-mod sweep;
+mod shared_entry;
+mod snapshots;
+mod task_cache;
 #[cfg(test)]
 pub(crate) mod tests;
 mod turn;
-mod work;
 
 use std::future::poll_fn;
 use std::ops::Deref;
@@ -40,71 +40,74 @@ use crate::agent::Failure;
 use crate::bus::Bus;
 use crate::model::{
     Call, Caller, ContextId, Message, Object, PushConfigId, Scope, Seq, Task, TaskId, Timestamp,
-    Trace,
+    TraceContext,
 };
-use crate::store::{Head, Key, Page, Push, Query, Registered, Seen, Store, Tally, Which};
-use clock::{Calendar, Clock};
+use crate::store::{
+    Head, IdempotencyKey, IdempotencyRecord, PushRegistration, Store, TaskCounts, TaskPage,
+    TaskQuery, Webhook, WebhookFilter,
+};
+use active_tasks::{ActiveTask, ActiveTasks, Dispatch, Inbox, IncomingMessage, RunnerCommand};
+use clock::{Clock, SteadyClock};
+use detach_on_drop::DetachOnDrop;
 use journal::Journal;
-use live::{Incoming, Live, Passed, Registry, Wish, Wished};
-use resting::Resting;
+use maintenance::SweepTriggers;
 use runner::Runner;
-use sweep::Crowd;
-use work::Work;
+use task_cache::TaskCache;
 
-pub(crate) use accepted::Accepted;
-pub(crate) use clock::System;
+pub(crate) use accepted_message::AcceptedMessage;
+pub(crate) use agent_registry::{AgentHandle, AgentRegistration, AgentRegistry, AgentSet};
+pub(crate) use clock::SystemClock;
 pub(crate) use error::{Error, Result};
 pub(crate) use journal::Follow;
-pub(crate) use recorded::Recorded;
-pub(crate) use resting::Standing;
-pub use settings::{AgentSettings, Restart, Settings, Waiting};
-pub(crate) use staff::{Hire, Staff, Team, Worker};
+pub use settings::{AgentSettings, RestartPolicy, Settings, UnansweredPolicy};
+pub(crate) use shared_entry::SharedEntry;
+pub(crate) use task_cache::TaskView;
 
 /// Opens logs, runs the agent, and lets others wait for what comes of it. Every task has one of these: they share it.
 #[derive(Clone)]
-pub(crate) struct Engine(Arc<Parts>);
+pub(crate) struct Engine(Arc<EngineInner>);
 
 impl Deref for Engine {
-    type Target = Parts;
+    type Target = EngineInner;
 
-    fn deref(&self) -> &Parts {
+    fn deref(&self) -> &EngineInner {
         &self.0
     }
 }
 
 /// What an engine is made of.
-pub(crate) struct Parts {
+pub(crate) struct EngineInner {
     journal: Arc<Journal>,
-    staff: Staff,
+    agents: AgentRegistry,
     clock: Arc<dyn Clock>,
-    calendar: Calendar,
+    steady_clock: SteadyClock,
     /// The same for what is forgotten when it is old; it does not believe a clock that is ahead at the start.
-    retention: Calendar,
+    retention_clock: SteadyClock,
     tracker: TaskTracker,
     stop: CancellationToken,
     settings: Settings,
-    turns: Arc<Semaphore>,
-    waiting: Arc<AtomicUsize>,
-    crowd: Crowd,
+    turn_permits: Arc<Semaphore>,
+    waiting_turns: Arc<AtomicUsize>,
+    sweep_triggers: SweepTriggers,
 }
 
 /// A message that opens a task.
-pub(crate) struct Opening {
+pub(crate) struct InitialMessage {
     /// Shared from the start, since it goes through many hands.
     pub(crate) message: Arc<Message>,
     /// What makes it the same message when it is sent again.
-    pub(crate) key: Option<Key>,
+    pub(crate) key: Option<IdempotencyKey>,
     /// The name that a client of the first days gave the task.
     pub(crate) alias: Option<TaskId>,
     /// A webhook, registered before anything happens.
-    pub(crate) config: Option<Box<Registered>>,
+    pub(crate) config: Option<Box<PushRegistration>>,
     /// How the agent failed before the task was there: its first turn ends with that.
     pub(crate) failure: Option<Failure>,
     /// Whether its log is going to be read from the beginning.
-    pub(crate) followed: bool,
+    pub(crate) is_followed: bool,
 }
 
-impl From<Message> for Opening {
+impl From<Message> for InitialMessage {
     fn from(message: Message) -> Self {
         let message = Arc::new(message);
         Self {
@@ -113,7 +116,7 @@ impl From<Message> for Opening {
             alias: None,
             config: None,
             failure: None,
-            followed: false,
+            is_followed: false,
         }
     }
 }
@@ -123,76 +126,79 @@ impl Engine {
     pub(crate) fn new(
         store: Arc<dyn Store>,
         bus: Arc<dyn Bus>,
-        staff: Staff,
+        agents: AgentRegistry,
         clock: Arc<dyn Clock>,
         settings: Settings,
         (tracker, stop): (TaskTracker, CancellationToken),
     ) -> Self {
         let settings = settings.for_store(&*store);
-        let registry = Registry::new(
+        let active_tasks = ActiveTasks::new(
             settings.max_waiting_messages,
             (settings.max_tail_entries, settings.max_tail_bytes),
         );
-        let resting = Resting::new(settings.max_resting_bytes);
+        let task_cache = TaskCache::new(settings.task_cache_bytes);
         let owned = (tracker.clone(), stop.clone());
         let journal = Journal::new(
             store,
             bus,
-            (registry, resting),
+            (active_tasks, task_cache),
             settings.store_timeout,
             owned,
         );
-        Self(Arc::new(Parts {
+        Self(Arc::new(EngineInner {
             journal: Arc::new(journal),
-            staff,
+            agents,
             clock,
-            calendar: Calendar::default(),
-            retention: Calendar::default(),
+            steady_clock: SteadyClock::default(),
+            retention_clock: SteadyClock::default(),
             tracker,
             stop,
-            turns: Arc::new(Semaphore::new(
+            turn_permits: Arc::new(Semaphore::new(
                 settings.max_turns.clamp(1, Semaphore::MAX_PERMITS),
             )),
-            waiting: Arc::default(),
-            crowd: Crowd::default(),
+            waiting_turns: Arc::default(),
+            sweep_triggers: SweepTriggers::default(),
             settings,
         }))
     }
 
     /// Who works now.
-    pub(crate) fn team(&self) -> Team {
-        self.staff.team()
+    pub(crate) fn agents(&self) -> AgentSet {
+        self.agents.agents()
     }
 
     /// Agents who could take the place of those there are.
-    pub(crate) fn hire(&self, agents: impl IntoIterator<Item = Hire>) -> Team {
-        self.staff.hire(agents)
+    pub(crate) fn prepare_agents(
+        &self,
+        agents: impl IntoIterator<Item = AgentRegistration>,
+    ) -> AgentSet {
+        self.agents.prepare_agents(agents)
     }
 
     /// Lets these agents work from now on. What has begun goes on with those who began it.
-    pub(crate) fn employ(&self, team: Team) {
-        self.staff.replace(team);
+    pub(crate) fn replace_agents(&self, agents: AgentSet) {
+        self.agents.replace(agents);
     }
 
     /// The task, if this scope has it.
     pub(crate) async fn find(&self, scope: &Scope, task: &TaskId) -> Result<Option<Head>> {
-        self.in_time(async { Ok(self.journal.find(scope, task).await?) })
+        self.with_store_timeout(async { Ok(self.journal.find(scope, task).await?) })
             .await
     }
 
     /// A page of the scope's tasks.
-    pub(crate) async fn list(&self, scope: &Scope, query: &Query) -> Result<Page> {
-        self.in_time(async { Ok(self.journal.list(scope, query).await?) })
+    pub(crate) async fn list(&self, scope: &Scope, query: &TaskQuery) -> Result<TaskPage> {
+        self.with_store_timeout(async { Ok(self.journal.list(scope, query).await?) })
             .await
     }
 
     /// How many tasks the tenant of this scope has of its agent, whoever its callers are.
-    pub(crate) async fn tally(&self, scope: &Scope) -> Result<Option<Tally>> {
-        self.in_time(async {
+    pub(crate) async fn count_tasks(&self, scope: &Scope) -> Result<Option<TaskCounts>> {
+        self.with_store_timeout(async {
             Ok(self
                 .journal
                 .store
-                .tally(&scope.agent, &scope.tenant)
+                .count_tasks(&scope.agent, &scope.tenant)
                 .await?)
         })
         .await
@@ -201,44 +207,48 @@ impl Engine {
     /// The task as it stands, and the position it stands for. It is as new as `head` at least: to see what came
     /// since, find that again, or follow from the position.
     pub(crate) async fn task(&self, head: &Head) -> Result<(Arc<Task>, Seq)> {
-        let log = self.in_time(self.journal.log(head)).await?;
-        Ok((log.task, log.at))
+        let log = self.with_store_timeout(self.journal.log(head)).await?;
+        Ok((log.task, log.position))
     }
 
     /// The task as it stands, of this scope, where all of that is at hand; `None` says nothing: find it.
-    pub(crate) fn known(&self, scope: &Scope, task: &TaskId) -> Option<Standing> {
+    pub(crate) fn cached_task(&self, scope: &Scope, task: &TaskId) -> Option<TaskView> {
         let position = self.journal.store.position(scope, task)?;
-        self.journal.resting(task, position)
+        self.journal.cached_task(task, position)
     }
 
     /// The task as it stands, as new as `head` at least, for one who reads all of it.
-    pub(crate) async fn standing(&self, head: &Head) -> Result<Standing> {
-        self.in_time(self.journal.standing(head)).await
+    pub(crate) async fn task_view(&self, head: &Head) -> Result<TaskView> {
+        self.with_store_timeout(self.journal.task_view(head)).await
     }
 
     /// Every entry after a position, as it comes.
-    pub(crate) fn follow(&self, head: &Head, at: Seq) -> Follow {
-        self.journal.follow(head, at)
+    pub(crate) fn follow(&self, head: &Head, position: Seq) -> Follow {
+        self.journal.follow(head, position)
     }
 
     /// Refuses while nothing of the task can be recorded: there is nothing to follow then.
-    pub(crate) fn check_recording(&self, head: &Head) -> Result<()> {
+    pub(crate) fn check_writable(&self, head: &Head) -> Result<()> {
         let lost = self
             .journal
-            .registry
+            .active_tasks
             .get(&head.id)
-            .is_some_and(|live| live.is_lost());
-        if lost { Err(Error::Lost) } else { Ok(()) }
+            .is_some_and(|active| active.is_unwritable());
+        if lost {
+            Err(Error::StoreUnavailable)
+        } else {
+            Ok(())
+        }
     }
 
     /// A fresh id for a conversation that has none yet.
-    pub(crate) fn context_id(&self) -> ContextId {
-        self.clock.id().into()
+    pub(crate) fn new_context_id(&self) -> ContextId {
+        self.clock.new_id().into()
     }
 
     /// An id that nobody has.
-    pub(crate) fn fresh_id(&self) -> Arc<str> {
-        self.clock.id()
+    pub(crate) fn new_id(&self) -> Arc<str> {
+        self.clock.new_id()
     }
 
     /// Whether tasks are there when their turn is over.
@@ -256,61 +266,78 @@ impl Engine {
         let none = TaskId::from("none");
         let check = async {
             self.journal.find(&nobody, &none).await?;
-            self.journal.store.check().await.map_err(Error::Unwritable)
+            self.journal
+                .store
+                .check_health()
+                .await
+                .map_err(Error::Unwritable)
         };
-        timeout(CHECK_TIME, check).await.unwrap_or(Err(Error::Lost))
+        timeout(CHECK_TIMEOUT, check)
+            .await
+            .unwrap_or(Err(Error::StoreUnavailable))
     }
 
     /// Registers a webhook.
-    pub(crate) async fn put_config(&self, head: &Head, config: &Registered) -> Result<()> {
-        self.in_time(async { Ok(self.journal.store.put_config(head, config).await?) })
+    pub(crate) async fn put_config(&self, head: &Head, config: &PushRegistration) -> Result<()> {
+        self.with_store_timeout(async { Ok(self.journal.store.put_config(head, config).await?) })
             .await
     }
 
     /// The webhooks of a task, oldest first.
-    pub(crate) async fn configs(&self, head: &Head) -> Result<Vec<Registered>> {
-        self.in_time(async { Ok(self.journal.store.configs(head).await?) })
+    pub(crate) async fn list_configs(&self, head: &Head) -> Result<Vec<PushRegistration>> {
+        self.with_store_timeout(async { Ok(self.journal.store.list_configs(head).await?) })
             .await
     }
 
     /// Removes a webhook.
     pub(crate) async fn delete_config(&self, head: &Head, id: &PushConfigId) -> Result<()> {
-        self.in_time(async { Ok(self.journal.store.delete_config(head, id).await?) })
+        self.with_store_timeout(async { Ok(self.journal.store.delete_config(head, id).await?) })
             .await
     }
 
     /// Webhooks of every scope, for those who deliver.
-    pub(crate) async fn pushes(
+    pub(crate) async fn list_webhooks(
         &self,
-        which: Which,
+        which: WebhookFilter,
         after: Option<u64>,
         limit: usize,
-    ) -> Result<Vec<Push>> {
-        self.in_time(async { Ok(self.journal.store.pushes(which, after, limit).await?) })
-            .await
+    ) -> Result<Vec<Webhook>> {
+        self.with_store_timeout(async {
+            Ok(self
+                .journal
+                .store
+                .list_webhooks(which, after, limit)
+                .await?)
+        })
+        .await
     }
 
     /// A webhook, and how far the deliveries to it are.
-    pub(crate) async fn push(&self, head: &Head, id: &PushConfigId) -> Result<Option<Push>> {
-        self.in_time(async { Ok(self.journal.store.push(head, id).await?) })
+    pub(crate) async fn find_webhook(
+        &self,
+        head: &Head,
+        id: &PushConfigId,
+    ) -> Result<Option<Webhook>> {
+        self.with_store_timeout(async { Ok(self.journal.store.find_webhook(head, id).await?) })
             .await
     }
 
     /// Records how far the deliveries to a webhook are; `false` when it is not there any more.
-    pub(crate) async fn record_delivery(&self, push: &Push) -> Result<bool> {
-        self.in_time(async { Ok(self.journal.store.record_delivery(push).await?) })
+    pub(crate) async fn record_delivery(&self, push: &Webhook) -> Result<bool> {
+        self.with_store_timeout(async { Ok(self.journal.store.record_delivery(push).await?) })
             .await
     }
 
     /// The task as it was at a position.
-    pub(crate) async fn task_at(&self, head: &Head, at: Seq) -> Result<Arc<Task>> {
-        self.in_time(self.journal.task_at(head, at)).await
+    pub(crate) async fn task_at_position(&self, head: &Head, position: Seq) -> Result<Arc<Task>> {
+        self.with_store_timeout(self.journal.task_at_position(head, position))
+            .await
     }
 
     /// The trace of the newest message of a task, if it had one.
-    pub(crate) async fn trace(&self, head: &Head) -> Result<Option<Trace>> {
-        let log = self.in_time(self.journal.log(head)).await?;
-        Ok(log.last_trace().cloned())
+    pub(crate) async fn newest_trace(&self, head: &Head) -> Result<Option<TraceContext>> {
+        let log = self.with_store_timeout(self.journal.log(head)).await?;
+        Ok(log.newest_trace().cloned())
     }
 
     /// Now.
@@ -323,19 +350,23 @@ impl Engine {
     pub(crate) fn start(
         &self,
         call: Call,
-        opening: Opening,
-    ) -> impl Future<Output = Result<Box<Accepted>>> + Send + use<> {
-        let (answer, accepted) = oneshot::channel();
-        let runner = Runner::opening(self.clone(), call, opening, answer);
-        let work = runner.map(|runner| Work::new(self, runner.run_opening()));
-        async { work?.answer(accepted).await }
+        opening: InitialMessage,
+    ) -> impl Future<Output = Result<Box<AcceptedMessage>>> + Send + use<> {
+        let (reply, accepted) = oneshot::channel();
+        let runner = Runner::for_new_task(self.clone(), call, opening, reply);
+        let work = runner.map(|runner| DetachOnDrop::new(self, runner.run_new()));
+        async { work?.run_until_reply(accepted).await }
     }
 
     /// The message that was sent under this key before, if there was one.
-    pub(crate) async fn again(&self, scope: &Scope, key: &Key) -> Result<Option<Box<Accepted>>> {
-        self.in_time(async {
-            match self.journal.store.seen(scope, key).await? {
-                Some(seen) => Ok(Some(self.taken(seen).await?)),
+    pub(crate) async fn find_replay(
+        &self,
+        scope: &Scope,
+        key: &IdempotencyKey,
+    ) -> Result<Option<Box<AcceptedMessage>>> {
+        self.with_store_timeout(async {
+            match self.journal.store.find_by_key(scope, key).await? {
+                Some(seen) => Ok(Some(self.accepted_replay(seen).await?)),
                 None => Ok(None),
             }
         })
@@ -343,15 +374,18 @@ impl Engine {
     }
 
     /// The task as it is, and the turn that took the message of a key.
-    async fn taken(&self, Seen { head, turn }: Seen) -> Result<Box<Accepted>> {
+    async fn accepted_replay(
+        &self,
+        IdempotencyRecord { head, turn }: IdempotencyRecord,
+    ) -> Result<Box<AcceptedMessage>> {
         let log = self.journal.log(&head).await?;
         // A key of before turns were recorded with them stands for the newest.
         let turn = if turn == 0 {
-            log.last_turn().max(1)
+            log.newest_turn().max(1)
         } else {
             turn
         };
-        Ok(Box::new(Accepted {
+        Ok(Box::new(AcceptedMessage {
             turn,
             head,
             log,
@@ -361,7 +395,7 @@ impl Engine {
     }
 
     /// Whether a message that comes again under its own id is the same message.
-    pub(crate) fn knows_messages(&self) -> bool {
+    pub(crate) fn has_idempotent_message_ids(&self) -> bool {
         self.settings.idempotent_message_ids
     }
 
@@ -371,101 +405,108 @@ impl Engine {
         call: Call,
         head: &Head,
         message: Message,
-        key: Option<Key>,
-    ) -> Result<Box<Accepted>> {
-        let (answer, accepted) = oneshot::channel();
-        let until = self.until(Duration::ZERO);
-        self.wish(
+        key: Option<IdempotencyKey>,
+    ) -> Result<Box<AcceptedMessage>> {
+        let (reply, accepted) = oneshot::channel();
+        let deadline = self.reply_deadline(Duration::ZERO);
+        self.send_command(
             head,
-            Wish::Message(Box::new(Incoming {
+            RunnerCommand::Message(Box::new(IncomingMessage {
                 call,
                 message,
                 key,
-                until,
-                answer,
+                deadline,
+                reply,
             })),
         )
         .await?;
-        self.answered(accepted, until).await
+        self.await_reply(accepted, deadline).await
     }
 
     /// Asks for a task to be canceled; gives it as it then is.
     pub(crate) async fn cancel(&self, head: &Head, metadata: Option<Object>) -> Result<Task> {
-        let (answer, canceled) = oneshot::channel();
+        let (reply, canceled) = oneshot::channel();
         // The agent has its grace, and the store its time.
-        let until = self.until(self.settings.cancel_grace);
-        self.wish(
+        let deadline = self.reply_deadline(self.settings.cancel_grace);
+        self.send_command(
             head,
-            Wish::Cancel {
+            RunnerCommand::Cancel {
                 metadata,
-                until,
-                answer,
+                deadline,
+                reply,
             },
         )
         .await?;
-        self.answered(canceled, until).await
+        self.await_reply(canceled, deadline).await
     }
 
     /// When those who call now have waited long enough for the store.
-    fn until(&self, grace: Duration) -> Instant {
+    fn reply_deadline(&self, grace: Duration) -> Instant {
         let now = Instant::now();
         now.checked_add(grace.saturating_add(self.settings.store_timeout))
-            .unwrap_or(now + FAR)
+            .unwrap_or(now + MAX_REPLY_WAIT)
     }
 
     /// What the one who works on the task answers; the work goes on, whether somebody waits or not.
-    async fn answered<T>(
+    async fn await_reply<T>(
         &self,
-        mut answer: oneshot::Receiver<Result<T>>,
-        until: Instant,
+        mut reply: oneshot::Receiver<Result<T>>,
+        deadline: Instant,
     ) -> Result<T> {
         // Without a timer, where the work was done while we came here.
-        match answer.try_recv() {
-            Ok(answered) => return answered,
-            Err(TryRecvError::Closed) => return Err(Error::Stopped),
+        match reply.try_recv() {
+            Ok(result) => return result,
+            Err(TryRecvError::Closed) => return Err(Error::ShuttingDown),
             Err(TryRecvError::Empty) => {}
         }
-        timeout_at(until, answer)
+        timeout_at(deadline, reply)
             .await
-            .map_or(Err(Error::Lost), |answer| {
-                answer.unwrap_or(Err(Error::Stopped))
+            .map_or(Err(Error::StoreUnavailable), |reply| {
+                reply.unwrap_or(Err(Error::ShuttingDown))
             })
     }
 
     /// What the store answers, if it does in time.
-    async fn in_time<T>(&self, answer: impl Future<Output = Result<T>>) -> Result<T> {
-        let mut answer = pin!(answer);
+    async fn with_store_timeout<T>(&self, reply: impl Future<Output = Result<T>>) -> Result<T> {
+        let mut reply = pin!(reply);
         // Most often it has the answer at hand, and needs no timer.
-        let at_once = poll_fn(|context| Poll::Ready(answer.as_mut().poll(context)));
-        if let Poll::Ready(answer) = at_once.await {
-            return answer;
+        let immediate = poll_fn(|context| Poll::Ready(reply.as_mut().poll(context)));
+        if let Poll::Ready(reply) = immediate.await {
+            return reply;
         }
-        timeout(self.settings.store_timeout, answer)
+        timeout(self.settings.store_timeout, reply)
             .await
-            .unwrap_or(Err(Error::Lost))
+            .unwrap_or(Err(Error::StoreUnavailable))
     }
 
     /// Passes a wish to whoever works on the task, or works on it.
-    async fn wish(&self, head: &Head, wish: Wish) -> Result<()> {
-        match self.journal.registry.pass(&head.id, wish) {
-            Passed::On => Ok(()),
-            Passed::Refused => Err(Error::Overloaded),
-            Passed::Back(wish, live, wished) => {
-                self.work_on(head, wish, (live, wished)).await;
+    async fn send_command(&self, head: &Head, command: RunnerCommand) -> Result<()> {
+        match self.journal.active_tasks.dispatch(&head.id, command) {
+            Dispatch::Delivered => Ok(()),
+            Dispatch::QueueFull => Err(Error::Overloaded),
+            Dispatch::NoRunner(command, active, inbox) => {
+                self.start_runner(head, command, (active, inbox)).await;
                 Ok(())
             }
         }
     }
 
     /// Works on a task that nobody works on, beginning with a wish.
-    async fn work_on(&self, head: &Head, wish: Wish, (live, wished): (Arc<Live>, Wished)) {
-        let runner = Runner::resuming(self.clone(), head.clone(), live, wished);
-        Work::new(self, runner.run_from(wish)).begin().await;
+    async fn start_runner(
+        &self,
+        head: &Head,
+        command: RunnerCommand,
+        (active, inbox): (Arc<ActiveTask>, Inbox),
+    ) {
+        let runner = Runner::for_stored_task(self.clone(), head.clone(), active, inbox);
+        DetachOnDrop::new(self, runner.run_stored(command))
+            .poll_once()
+            .await;
     }
 }
 
 /// How long a store may take to say that it is there.
-const CHECK_TIME: std::time::Duration = std::time::Duration::from_secs(2);
+const CHECK_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// Longer than anybody waits, and no time that a clock cannot tell.
-const FAR: Duration = Duration::from_secs(60 * 60 * 24 * 365);
+const MAX_REPLY_WAIT: Duration = Duration::from_secs(60 * 60 * 24 * 365);

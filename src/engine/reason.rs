@@ -12,7 +12,7 @@ pub(super) const INVALID: &str = "invalid-agent-response";
 pub(super) const TOO_LARGE: &str = "too-large";
 
 /// What is recorded of something that an agent says after the end of its turn.
-pub(super) fn late() -> Event {
+pub(super) fn late_event() -> Event {
     Event::Ignored {
         reason: "said after the end of its turn".to_owned(),
     }
@@ -24,12 +24,12 @@ pub(super) fn metadata(reason: &str) -> Object {
 }
 
 /// Whether a task failed because its agent broke a rule of the protocol.
-pub(super) fn is_invalid(task: &Task) -> bool {
-    task.status.state == TaskState::Failed && says(task.metadata.as_ref(), INVALID)
+pub(super) fn is_invalid_response(task: &Task) -> bool {
+    task.status.state == TaskState::Failed && has_reason(task.metadata.as_ref(), INVALID)
 }
 
 /// What stands in the place of an answer that did not come.
-pub(super) fn silence(id: MessageId) -> Message {
+pub(super) fn timeout_message(id: MessageId) -> Message {
     Message {
         message_id: id,
         metadata: Some(metadata(TIMED_OUT)),
@@ -38,18 +38,18 @@ pub(super) fn silence(id: MessageId) -> Message {
 }
 
 /// Whether a message stands for an answer that did not come.
-pub(super) fn is_silence(message: &Message) -> bool {
-    says(message.metadata.as_ref(), TIMED_OUT)
+pub(super) fn is_timeout_message(message: &Message) -> bool {
+    has_reason(message.metadata.as_ref(), TIMED_OUT)
 }
 
-fn says(metadata: Option<&Object>, reason: &str) -> bool {
+fn has_reason(metadata: Option<&Object>, reason: &str) -> bool {
     metadata
         .and_then(|metadata| metadata.get(REASON))
         .is_some_and(|known| known == Json::from(reason))
 }
 
 /// Makes a message what may come from outside: the word is ours alone.
-pub(super) fn strip(message: &mut Message) {
+pub(super) fn strip_reason(message: &mut Message) {
     if let Some(metadata) = &mut message.metadata
         && metadata.remove(REASON).is_some()
         && metadata.is_empty()
@@ -63,18 +63,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_outside_can_say_that_no_answer_came() {
-        let mut forged = silence("m".into());
-        assert!(is_silence(&forged));
-        strip(&mut forged);
-        assert!(!is_silence(&forged));
+    fn a_client_cannot_forge_the_timeout_reason() {
+        let mut forged = timeout_message("m".into());
+        assert!(is_timeout_message(&forged));
+        strip_reason(&mut forged);
+        assert!(!is_timeout_message(&forged));
         assert_eq!(forged.metadata, None);
         let mut other = Message {
             metadata: Some([("a", Json::from("b"))].into_iter().collect()),
             ..forged
         };
         let before = other.clone();
-        strip(&mut other);
+        strip_reason(&mut other);
         assert_eq!(other, before);
     }
 }

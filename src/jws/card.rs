@@ -12,36 +12,36 @@ const MAX_DEPTH: usize = 64;
 pub(super) fn payloads(card: &AgentCard, received: Option<&[u8]>) -> Vec<Vec<u8>> {
     let literal = received
         .and_then(|bytes| serde_json::from_slice(bytes).ok())
-        .map(unsigned);
-    let spelled = exact(card);
-    let terse = spelled
+        .map(without_signatures);
+    let protocol = protocol_form(card);
+    let terse = protocol
         .clone()
-        .and_then(|value| without_empty(value, MAX_DEPTH));
-    let mut payloads: Vec<Vec<u8>> = [spelled, terse, literal]
+        .and_then(|value| drop_empty(value, MAX_DEPTH));
+    let mut payloads: Vec<Vec<u8>> = [protocol, terse, literal]
         .into_iter()
         .flatten()
-        .filter_map(|value| canonical(&value))
+        .filter_map(|value| canonicalize(&value))
         .collect();
     payloads.dedup();
     payloads
 }
 
 /// RFC 8785. Nothing for what has no canonical form, such as a number out of range.
-pub(super) fn canonical(value: &Value) -> Option<Vec<u8>> {
+pub(super) fn canonicalize(value: &Value) -> Option<Vec<u8>> {
     serde_json_canonicalizer::to_vec(value).ok()
 }
 
 /// The protocol's form: what is required is there even if empty, what is optional if it was set, all else if it says
 /// anything.
-pub(super) fn exact(card: &AgentCard) -> Option<Value> {
-    let mut value = unsigned(serde_json::to_value(card).ok()?);
+pub(super) fn protocol_form(card: &AgentCard) -> Option<Value> {
+    let mut value = without_signatures(serde_json::to_value(card).ok()?);
     let card = value.as_object_mut()?;
-    requirements(card);
-    for skill in list(card, "skills") {
-        requirements(skill);
+    drop_empty_scopes(card);
+    for skill in objects_in(card, "skills") {
+        drop_empty_scopes(skill);
     }
     if let Some(capabilities) = card.get_mut("capabilities").and_then(Value::as_object_mut) {
-        for extension in list(capabilities, "extensions") {
+        for extension in objects_in(capabilities, "extensions") {
             extension
                 .retain(|name, value| name == "params" || !matches!(value, Value::Bool(false)));
             extension.retain(|_, value| value.as_str() != Some(""));
@@ -51,8 +51,8 @@ pub(super) fn exact(card: &AgentCard) -> Option<Value> {
 }
 
 /// An empty list of scopes says nothing.
-fn requirements(of: &mut Map<String, Value>) {
-    for requirement in list(of, "securityRequirements") {
+fn drop_empty_scopes(object: &mut Map<String, Value>) {
+    for requirement in objects_in(object, "securityRequirements") {
         let schemes = requirement
             .get_mut("schemes")
             .and_then(Value::as_object_mut);
@@ -64,15 +64,15 @@ fn requirements(of: &mut Map<String, Value>) {
     }
 }
 
-fn list<'a>(
-    of: &'a mut Map<String, Value>,
+fn objects_in<'a>(
+    object: &'a mut Map<String, Value>,
     name: &str,
 ) -> impl Iterator<Item = &'a mut Map<String, Value>> {
-    let items = of.get_mut(name).and_then(Value::as_array_mut);
+    let items = object.get_mut(name).and_then(Value::as_array_mut);
     items.into_iter().flatten().filter_map(Value::as_object_mut)
 }
 
-fn unsigned(mut card: Value) -> Value {
+fn without_signatures(mut card: Value) -> Value {
     if let Some(card) = card.as_object_mut() {
         card.remove("signatures");
     }
@@ -80,20 +80,20 @@ fn unsigned(mut card: Value) -> Value {
 }
 
 /// Without anything that is empty, or that is empty without what is.
-fn without_empty(value: Value, depth: usize) -> Option<Value> {
+fn drop_empty(value: Value, depth: usize) -> Option<Value> {
     let depth = depth.checked_sub(1)?;
     match value {
         Value::Object(members) => {
             let members: Map<_, _> = members
                 .into_iter()
-                .filter_map(|(name, value)| Some((name, without_empty(value, depth)?)))
+                .filter_map(|(name, value)| Some((name, drop_empty(value, depth)?)))
                 .collect();
             (!members.is_empty()).then_some(Value::Object(members))
         }
         Value::Array(items) => {
             let items: Vec<_> = items
                 .into_iter()
-                .filter_map(|item| without_empty(item, depth))
+                .filter_map(|item| drop_empty(item, depth))
                 .collect();
             (!items.is_empty()).then_some(Value::Array(items))
         }

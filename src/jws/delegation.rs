@@ -10,10 +10,10 @@ use crate::model::Result;
 /// What the token is for: one that was signed for something else is none.
 const AUDIENCE: &str = "urn:attache:delegation";
 /// The longest that one is good, in seconds.
-const MAX_AGE: i64 = 24 * 3600;
+const MAX_LIFETIME_SECONDS: i64 = 24 * 3600;
 /// How much clocks may differ, in seconds.
 #[cfg(feature = "server")]
-const LEEWAY: i64 = 60;
+const LEEWAY_SECONDS: i64 = 60;
 
 /// For whom a call is made, and whose work it is part of. It travels signed, in the header [`HEADER`](Self::HEADER), and is
 /// good for whoever makes the call and nobody else: [`Access::node`](crate::auth::Access::node) says who that is.
@@ -33,26 +33,29 @@ impl Delegation {
     ///
     /// # Errors
     /// Internal: the key cannot sign.
-    pub fn sign(&self, signer: &Signer, good_for: Duration) -> Result<String> {
+    pub fn sign(&self, signer: &Signer, lifetime: Duration) -> Result<String> {
         let now = jiff::Timestamp::now().as_second();
-        let most = i64::try_from(good_for.as_secs())
-            .unwrap_or(MAX_AGE)
-            .min(MAX_AGE);
+        let lifetime = i64::try_from(lifetime.as_secs())
+            .unwrap_or(MAX_LIFETIME_SECONDS)
+            .min(MAX_LIFETIME_SECONDS);
         let mut claims =
-            json!({"aud": AUDIENCE, "sub": self.caller, "iat": now, "exp": now + most});
+            json!({"aud": AUDIENCE, "sub": self.caller, "iat": now, "exp": now + lifetime});
         if let Some(lineage) = &self.lineage {
             claims["lineage"] = lineage.clone();
         }
-        signer.token(&claims)
+        signer.sign_token(&claims)
     }
 
     /// What claims say whose signature is good; `None` if they are no delegation, or not of now.
     #[cfg(feature = "server")]
-    pub(crate) fn read(mut claims: Value) -> Option<Self> {
+    pub(crate) fn from_claims(mut claims: Value) -> Option<Self> {
         let now = jiff::Timestamp::now().as_second();
         let (since, until) = (claims["iat"].as_i64()?, claims["exp"].as_i64()?);
-        let is_now = since <= now + LEEWAY && now < until.saturating_add(LEEWAY);
-        if claims["aud"] != AUDIENCE || !is_now || until.saturating_sub(since) > MAX_AGE {
+        let is_now = since <= now + LEEWAY_SECONDS && now < until.saturating_add(LEEWAY_SECONDS);
+        if claims["aud"] != AUDIENCE
+            || !is_now
+            || until.saturating_sub(since) > MAX_LIFETIME_SECONDS
+        {
             return None;
         }
         let caller = claims["sub"]
@@ -74,7 +77,7 @@ mod tests {
     fn s60_only_what_is_signed_for_this_and_of_now_is_a_delegation() {
         let now = jiff::Timestamp::now().as_second();
         let claims = |aud: &str, iat: i64, exp: i64, sub: &str| json!({"aud": aud, "iat": iat, "exp": exp, "sub": sub, "lineage": {"depth": 2}});
-        let good = Delegation::read(claims(AUDIENCE, now, now + 60, "key:ann")).unwrap();
+        let good = Delegation::from_claims(claims(AUDIENCE, now, now + 60, "key:ann")).unwrap();
         assert_eq!(
             good,
             Delegation {
@@ -89,13 +92,13 @@ mod tests {
                 now + 60,
                 "key:ann",
             ),
-            claims(AUDIENCE, now - 600, now - 2 * LEEWAY, "key:ann"),
-            claims(AUDIENCE, now + 2 * LEEWAY, now + 600, "key:ann"),
-            claims(AUDIENCE, now, now + 2 * MAX_AGE, "key:ann"),
+            claims(AUDIENCE, now - 600, now - 2 * LEEWAY_SECONDS, "key:ann"),
+            claims(AUDIENCE, now + 2 * LEEWAY_SECONDS, now + 600, "key:ann"),
+            claims(AUDIENCE, now, now + 2 * MAX_LIFETIME_SECONDS, "key:ann"),
             claims(AUDIENCE, now, now + 60, ""),
             json!({"aud": AUDIENCE, "sub": "key:ann"}),
         ] {
-            assert_eq!(Delegation::read(bad.clone()), None, "{bad}");
+            assert_eq!(Delegation::from_claims(bad.clone()), None, "{bad}");
         }
     }
 }

@@ -2,13 +2,13 @@
 //! what is signed.
 
 mod card;
-mod delegation;
 #[cfg(feature = "client")]
-mod fetch;
-mod key;
+mod card_verifier;
+mod delegation;
+mod key_set;
 mod pem;
 #[cfg(feature = "client")]
-mod published;
+mod published_keys;
 mod signer;
 mod token;
 
@@ -17,21 +17,21 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{AgentCard, AgentCardSignature, Error, ErrorKind, Result};
+#[cfg(feature = "client")]
+pub use card_verifier::CardVerifier;
 pub use delegation::Delegation;
+pub use key_set::KeySet;
 #[cfg(feature = "client")]
-pub use fetch::CardVerifier;
-pub use key::KeySet;
-#[cfg(feature = "client")]
-pub use published::PublishedKeys;
+pub use published_keys::PublishedKeys;
 pub use signer::Signer;
-pub use token::TokenVerdict;
+pub use token::TokenVerification;
 
 /// More signatures than a change of keys explains are not looked at.
 const MAX_SIGNATURES: usize = 16;
 
 /// What became of the signatures of a card.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum CardVerification {
     /// One of them is good.
     Verified {
         /// The key it was made with.
@@ -56,7 +56,7 @@ pub enum SignaturePolicy {
     Required,
 }
 
-impl Verdict {
+impl CardVerification {
     /// Whether a card with this verdict may be used.
     ///
     /// # Errors
@@ -76,7 +76,7 @@ impl Verdict {
 
 /// The part of a signature that says how it was made.
 #[derive(Serialize, Deserialize)]
-struct Header {
+struct JoseHeader {
     alg: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     jku: Option<String>,
@@ -89,7 +89,7 @@ struct Header {
     crit: Option<serde_json::Value>,
 }
 
-impl Header {
+impl JoseHeader {
     fn read(signature: &AgentCardSignature) -> Option<Self> {
         Self::decode(&signature.protected)
     }
@@ -105,14 +105,14 @@ impl Header {
 /// Looks for one good signature of a card by one of these keys. `received` is the document that the card was read from,
 /// where there is one: some sign it as it stands.
 #[must_use]
-pub fn verify_card(card: &AgentCard, received: Option<&[u8]>, keys: &KeySet) -> Verdict {
+pub fn verify_card(card: &AgentCard, received: Option<&[u8]>, keys: &KeySet) -> CardVerification {
     if card.signatures.is_empty() {
-        return Verdict::Absent;
+        return CardVerification::Absent;
     }
     let payloads = card::payloads(card, received);
     let mut reason = "the card is signed by keys that are not known".to_owned();
     for signature in card.signatures.iter().take(MAX_SIGNATURES) {
-        let Some(header) = Header::read(signature) else {
+        let Some(header) = JoseHeader::read(signature) else {
             reason = "the header of the signature makes no sense".to_owned();
             continue;
         };
@@ -135,18 +135,18 @@ pub fn verify_card(card: &AgentCard, received: Option<&[u8]>, keys: &KeySet) -> 
             .iter()
             .flat_map(|key| inputs.iter().map(move |input| (key, input)));
         if pairs.any(|(key, input)| key.verifies(&header.alg, input.as_bytes(), &bytes)) {
-            return Verdict::Verified { kid: header.kid };
+            return CardVerification::Verified { kid: header.kid };
         }
         reason = format!(
             "the signature by the key {:?} is not good",
-            shown(&header.kid)
+            truncate_name(&header.kid)
         );
     }
-    Verdict::Unverifiable { reason }
+    CardVerification::Unverifiable { reason }
 }
 
 /// Names come from strangers: no more of them than a line shows.
-fn shown(name: &str) -> String {
+fn truncate_name(name: &str) -> String {
     name.chars().take(64).collect()
 }
 

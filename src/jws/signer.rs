@@ -12,18 +12,18 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-use super::{Header, card, pem};
+use super::{JoseHeader, card, pem};
 use crate::model::{AgentCard, AgentCardSignature, Error, Result};
 
 /// A private key that signs cards and tokens: EC (P-256, P-384), Ed25519 or RSA.
 #[derive(Clone)]
 pub struct Signer {
-    pub(super) key: Arc<Private>,
+    pub(super) key: Arc<PrivateKey>,
     kid: String,
     jku: Option<String>,
 }
 
-pub(super) enum Private {
+pub(super) enum PrivateKey {
     P256(EcdsaKeyPair),
     P384(EcdsaKeyPair),
     Ed25519(Ed25519KeyPair),
@@ -43,7 +43,7 @@ impl Signer {
             )
         };
         let der = pem::private_key(pem).ok_or_else(wrong)?;
-        let key = Private::read(&der).ok_or_else(wrong)?;
+        let key = PrivateKey::parse(&der).ok_or_else(wrong)?;
         Ok(Self {
             key: Arc::new(key),
             kid: kid.into(),
@@ -55,7 +55,7 @@ impl Signer {
     ///
     /// # Errors
     /// As [`from_pem`](Self::from_pem).
-    pub fn named_by_its_key(pem: &str) -> Result<Self> {
+    pub fn from_pem_with_thumbprint(pem: &str) -> Result<Self> {
         let signer = Self::from_pem(pem, "")?;
         let key = signer.public_key();
         let members = ["crv", "e", "kty", "n", "x", "y"];
@@ -90,12 +90,12 @@ impl Signer {
             json!({"kty": "EC", "crv": curve, "x": text(x), "y": text(y)})
         };
         let mut key = match &*self.key {
-            Private::P256(pair) => point("P-256", pair),
-            Private::P384(pair) => point("P-384", pair),
-            Private::Ed25519(pair) => {
+            PrivateKey::P256(pair) => point("P-256", pair),
+            PrivateKey::P384(pair) => point("P-384", pair),
+            PrivateKey::Ed25519(pair) => {
                 json!({"kty": "OKP", "crv": "Ed25519", "x": text(pair.public_key().as_ref())})
             }
-            Private::Rsa(pair) => json!({
+            PrivateKey::Rsa(pair) => json!({
                 "kty": "RSA",
                 "n": text(pair.public_key().modulus().big_endian_without_leading_zero()),
                 "e": text(pair.public_key().exponent().big_endian_without_leading_zero()),
@@ -112,7 +112,7 @@ impl Signer {
     /// # Errors
     /// Invalid parameters: a member of the card that must be there is empty.
     pub fn sign(&self, card: &mut AgentCard) -> Result<()> {
-        complete(card)?;
+        check_required_fields(card)?;
         let payloads = card::payloads(card, None);
         if payloads.is_empty() {
             return Err(Error::invalid(
@@ -136,8 +136,8 @@ impl Signer {
 }
 
 impl Signer {
-    pub(super) fn header(&self) -> Header {
-        Header {
+    pub(super) fn header(&self) -> JoseHeader {
+        JoseHeader {
             alg: self.key.alg().to_owned(),
             jku: self.jku.clone(),
             kid: self.kid.clone(),
@@ -155,8 +155,8 @@ impl fmt::Debug for Signer {
     }
 }
 
-impl Private {
-    fn read(der: &[u8]) -> Option<Self> {
+impl PrivateKey {
+    fn parse(der: &[u8]) -> Option<Self> {
         let curve = |algorithm| EcdsaKeyPair::from_private_key_der(algorithm, der);
         if let Ok(pair) = curve(&ECDSA_P256_SHA256_FIXED_SIGNING) {
             return Some(Self::P256(pair));
@@ -187,21 +187,21 @@ impl Private {
         match self {
             Self::P256(pair) | Self::P384(pair) => pair
                 .sign(&random, input)
-                .map(|made| made.as_ref().to_vec())
+                .map(|signature| signature.as_ref().to_vec())
                 .map_err(Error::internal),
             Self::Ed25519(pair) => Ok(pair.sign(input).as_ref().to_vec()),
             Self::Rsa(pair) => {
-                let mut made = vec![0; pair.public_modulus_len()];
-                pair.sign(&RSA_PKCS1_SHA256, &random, input, &mut made)
+                let mut signature = vec![0; pair.public_modulus_len()];
+                pair.sign(&RSA_PKCS1_SHA256, &random, input, &mut signature)
                     .map_err(Error::internal)?;
-                Ok(made)
+                Ok(signature)
             }
         }
     }
 }
 
 /// Readers disagree about members that must be there and are empty: a signed card has none.
-fn complete(card: &AgentCard) -> Result<()> {
+fn check_required_fields(card: &AgentCard) -> Result<()> {
     let skills = card
         .skills
         .iter()

@@ -18,27 +18,28 @@ fn card() -> AgentCard {
 }
 
 fn keys(signer: &Signer) -> KeySet {
-    KeySet::read(signer.public_key().to_string().as_bytes()).unwrap()
+    KeySet::parse(signer.public_key().to_string().as_bytes()).unwrap()
 }
 
-fn verified(kid: &str) -> Verdict {
-    Verdict::Verified {
+fn verified(kid: &str) -> CardVerification {
+    CardVerification::Verified {
         kid: kid.to_owned(),
     }
 }
 
-fn is_refused(verdict: &Verdict) -> bool {
-    matches!(verdict, Verdict::Unverifiable { .. })
+fn is_unverifiable(verification: &CardVerification) -> bool {
+    matches!(verification, CardVerification::Unverifiable { .. })
 }
 
 #[test]
 fn s44_the_card_of_the_protocol_verifies_and_its_payload_is_exact() {
     let golden: Value = serde_json::from_str(GOLDEN).unwrap();
     let card: AgentCard = serde_json::from_value(golden["response"]["body"].clone()).unwrap();
-    let keys = KeySet::read(golden["signing"]["publicJwk"].to_string().as_bytes()).unwrap();
+    let keys = KeySet::parse(golden["signing"]["publicJwk"].to_string().as_bytes()).unwrap();
     assert_eq!(verify_card(&card, None, &keys), verified("tides-2026-01"));
     let payload =
-        String::from_utf8(card::canonical(&card::exact(&card).unwrap()).unwrap()).unwrap();
+        String::from_utf8(card::canonicalize(&card::protocol_form(&card).unwrap()).unwrap())
+            .unwrap();
     assert_eq!(
         payload,
         golden["signing"]["canonicalPayload"].as_str().unwrap()
@@ -48,7 +49,7 @@ fn s44_the_card_of_the_protocol_verifies_and_its_payload_is_exact() {
 #[test]
 fn s43_any_edit_of_a_signed_card_is_seen() {
     let golden: Value = serde_json::from_str(GOLDEN).unwrap();
-    let keys = KeySet::read(golden["signing"]["publicJwk"].to_string().as_bytes()).unwrap();
+    let keys = KeySet::parse(golden["signing"]["publicJwk"].to_string().as_bytes()).unwrap();
     let edits: [fn(&mut AgentCard); 5] = [
         |card| card.name.push('!'),
         |card| card.supported_interfaces[0].url = "https://evil.example/".to_owned(),
@@ -60,9 +61,9 @@ fn s43_any_edit_of_a_signed_card_is_seen() {
         let mut card: AgentCard =
             serde_json::from_value(golden["response"]["body"].clone()).unwrap();
         edit(&mut card);
-        let verdict = verify_card(&card, None, &keys);
-        assert!(is_refused(&verdict), "{at}: {verdict:?}");
-        assert!(verdict.check(SignaturePolicy::IfPresent).is_err());
+        let verification = verify_card(&card, None, &keys);
+        assert!(is_unverifiable(&verification), "{at}: {verification:?}");
+        assert!(verification.check(SignaturePolicy::IfPresent).is_err());
     }
 }
 
@@ -82,7 +83,7 @@ fn every_kind_of_key_signs_and_verifies() {
         );
         signed.version.push('1');
         assert!(
-            is_refused(&verify_card(&signed, None, &keys(&signer))),
+            is_unverifiable(&verify_card(&signed, None, &keys(&signer))),
             "{alg}"
         );
     }
@@ -93,7 +94,7 @@ fn s43_absent_unknown_and_senseless_signatures_are_told_apart() {
     let signer = Signer::from_pem(P256, "k1").unwrap();
     let known = keys(&signer);
     let absent = verify_card(&card(), None, &known);
-    assert_eq!(absent, Verdict::Absent);
+    assert_eq!(absent, CardVerification::Absent);
     assert_eq!(absent.check(SignaturePolicy::IfPresent), Ok(()));
     assert!(
         absent
@@ -107,7 +108,7 @@ fn s43_absent_unknown_and_senseless_signatures_are_told_apart() {
         .unwrap()
         .sign(&mut signed)
         .unwrap();
-    let Verdict::Unverifiable { reason } = verify_card(&signed, None, &known) else {
+    let CardVerification::Unverifiable { reason } = verify_card(&signed, None, &known) else {
         panic!("verified")
     };
     assert!(reason.contains("not known"), "{reason}");
@@ -138,7 +139,10 @@ fn s43_the_signer_cannot_choose_how_it_is_checked() {
         for signature in &mut signed.signatures {
             signature.protected = URL_SAFE_NO_PAD.encode(header.to_string());
         }
-        assert!(is_refused(&verify_card(&signed, None, &known)), "{header}");
+        assert!(
+            is_unverifiable(&verify_card(&signed, None, &known)),
+            "{header}"
+        );
     }
 }
 
@@ -155,8 +159,11 @@ fn keys_that_are_over_or_for_other_things_are_not_used() {
     ] {
         let mut key = signer.public_key();
         key[name] = value;
-        let known = KeySet::read(json!({"keys": [key]}).to_string().as_bytes()).unwrap();
-        assert!(is_refused(&verify_card(&signed, None, &known)), "{name}");
+        let known = KeySet::parse(json!({"keys": [key]}).to_string().as_bytes()).unwrap();
+        assert!(
+            is_unverifiable(&verify_card(&signed, None, &known)),
+            "{name}"
+        );
     }
 }
 
@@ -164,7 +171,7 @@ fn keys_that_are_over_or_for_other_things_are_not_used() {
 fn s44_what_readers_differ_about_is_signed_for_each_of_them() {
     let signer = Signer::from_pem(ED25519, "k1").unwrap();
     let mut signed = card();
-    signed.security_requirements = vec![SecurityRequirement::of("key", Vec::<String>::new())];
+    signed.security_requirements = vec![SecurityRequirement::new("key", Vec::<String>::new())];
     signed.capabilities.extensions = vec![AgentExtension {
         uri: "https://e".to_owned(),
         required: Some(false),
@@ -172,7 +179,7 @@ fn s44_what_readers_differ_about_is_signed_for_each_of_them() {
     }];
     signer.sign(&mut signed).unwrap();
     assert_eq!(signed.signatures.len(), 2);
-    let exact = card::exact(&signed).unwrap();
+    let exact = card::protocol_form(&signed).unwrap();
     assert_eq!(
         exact["securityRequirements"],
         json!([{"schemes": {"key": {}}}])
@@ -194,7 +201,7 @@ fn s44_what_readers_differ_about_is_signed_for_each_of_them() {
 fn s44_a_document_signed_as_it_stands_verifies() {
     let signer = Signer::from_pem(P256, "k1").unwrap();
     let document = json!({"name": "n", "url": "https://a.example/", "x-own": 1.0});
-    let payload = card::canonical(&document).unwrap();
+    let payload = card::canonicalize(&document).unwrap();
     let protected = URL_SAFE_NO_PAD.encode(json!({"alg": "ES256", "kid": "k1"}).to_string());
     let signature = signer
         .key
@@ -204,9 +211,9 @@ fn s44_a_document_signed_as_it_stands_verifies() {
     received["signatures"] =
         json!([{"protected": protected, "signature": URL_SAFE_NO_PAD.encode(signature)}]);
     let card: AgentCard = serde_json::from_value(received.clone()).unwrap();
-    let verdict = verify_card(&card, Some(received.to_string().as_bytes()), &keys(&signer));
-    assert_eq!(verdict, verified("k1"));
-    assert!(is_refused(&verify_card(&card, None, &keys(&signer))));
+    let verification = verify_card(&card, Some(received.to_string().as_bytes()), &keys(&signer));
+    assert_eq!(verification, verified("k1"));
+    assert!(is_unverifiable(&verify_card(&card, None, &keys(&signer))));
 }
 
 #[test]
@@ -229,7 +236,7 @@ fn s44_a_card_signed_by_the_python_sdk_verifies() {
     // Made by a2a-sdk 1.3.0, with scopes, lists and texts that it leaves out of what it signs.
     let made: Value = serde_json::from_str(include_str!("tests/sdk-1.3.0.json")).unwrap();
     let card: AgentCard = serde_json::from_value(made["card"].clone()).unwrap();
-    let keys = KeySet::read(made["key"].to_string().as_bytes()).unwrap();
+    let keys = KeySet::parse(made["key"].to_string().as_bytes()).unwrap();
     assert_eq!(verify_card(&card, None, &keys), verified("sdk"));
 }
 
@@ -252,7 +259,7 @@ fn s44_rfc_8785_vectors() {
     for (input, expected) in table {
         let value: Value = serde_json::from_str(input).unwrap();
         assert_eq!(
-            String::from_utf8(card::canonical(&value).unwrap()).unwrap(),
+            String::from_utf8(card::canonicalize(&value).unwrap()).unwrap(),
             expected
         );
     }

@@ -4,21 +4,21 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
 
-use super::{Header, KeySet, Signer};
+use super::{JoseHeader, KeySet, Signer};
 use crate::model::{Error, Result};
 
 /// The longest token that is looked at, in bytes.
-const MAX_BYTES: usize = 16 << 10;
+const MAX_TOKEN_BYTES: usize = 16 << 10;
 
 /// What a key set says of a token.
 #[derive(Debug, Clone, PartialEq)]
-pub enum TokenVerdict {
+pub enum TokenVerification {
     /// One of its keys signed it. What the claims say is for the caller to check.
-    Signed(Value),
+    Verified(Value),
     /// It is of a key that is not among them.
     UnknownKey,
     /// It is no token, or the signature is not good.
-    NotGood,
+    Invalid,
 }
 
 impl Signer {
@@ -26,8 +26,8 @@ impl Signer {
     ///
     /// # Errors
     /// Internal: the key cannot sign.
-    pub fn token(&self, claims: &Value) -> Result<String> {
-        let header = Header {
+    pub fn sign_token(&self, claims: &Value) -> Result<String> {
+        let header = JoseHeader {
             typ: Some("JWT".to_owned()),
             jku: None,
             ..self.header()
@@ -42,25 +42,25 @@ impl Signer {
 impl KeySet {
     /// Checks the signature of a token. A key says how it may be used, whatever the token says.
     #[must_use]
-    pub fn verify_token(&self, token: &str) -> TokenVerdict {
-        self.read_token(token).unwrap_or(TokenVerdict::NotGood)
+    pub fn verify_token(&self, token: &str) -> TokenVerification {
+        self.read_token(token).unwrap_or(TokenVerification::Invalid)
     }
 
-    fn read_token(&self, token: &str) -> Option<TokenVerdict> {
+    fn read_token(&self, token: &str) -> Option<TokenVerification> {
         let (input, signature) = token
             .rsplit_once('.')
-            .filter(|_| token.len() <= MAX_BYTES)?;
+            .filter(|_| token.len() <= MAX_TOKEN_BYTES)?;
         let (header, claims) = input.split_once('.')?;
-        let header = Header::decode(header)?;
+        let header = JoseHeader::decode(header)?;
         let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
         let mut known = self.find(&header.kid).peekable();
         if known.peek().is_none() {
-            return Some(TokenVerdict::UnknownKey);
+            return Some(TokenVerification::UnknownKey);
         }
         if !known.any(|key| key.verifies(&header.alg, input.as_bytes(), &signature)) {
             return None;
         }
         let claims = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).ok()?).ok()?;
-        Some(TokenVerdict::Signed(claims))
+        Some(TokenVerification::Verified(claims))
     }
 }

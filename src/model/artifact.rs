@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::message::text_of;
+use super::message::joined_text;
 use super::{ArtifactId, Object, Part, non_empty, or_default};
 
 /// A result of a task: a document, a file, an answer.
@@ -74,18 +74,22 @@ impl Artifact {
     /// Its text parts, a line each.
     #[must_use]
     pub fn as_text(&self) -> String {
-        text_of(&self.parts)
+        joined_text(&self.parts)
     }
 
     /// Adds a later chunk: parts behind ours, text to text; metadata by key; names where there were none.
     pub fn extend(&mut self, chunk: &Self) {
         for part in &chunk.parts {
-            if !self.parts.last_mut().is_some_and(|last| last.join(part)) {
+            if !self
+                .parts
+                .last_mut()
+                .is_some_and(|last| last.append_text(part))
+            {
                 self.parts.push(part.clone());
             }
         }
         match (&mut self.metadata, &chunk.metadata) {
-            (Some(ours), Some(more)) => ours.merge(more),
+            (Some(metadata), Some(more)) => metadata.merge(more),
             (None, Some(more)) => self.metadata = Some(more.clone()),
             (_, None) => {}
         }

@@ -15,49 +15,49 @@ use serde::ser::{Serialize, Serializer};
 ///
 /// A large file mostly passes through us, so it is kept as it came and decoded only for whoever asks.
 #[derive(Clone)]
-pub struct Base64(Kept);
+pub struct Base64(Base64Text);
 
 /// Where the text is.
 #[derive(Clone)]
-enum Kept {
-    Alone(Arc<str>),
+enum Base64Text {
+    Owned(Arc<str>),
     /// In a longer text that it came with.
-    Within(Arc<(String, Range<usize>)>),
+    Slice(Arc<(String, Range<usize>)>),
 }
 
 /// A text is kept alone where what it came with would take more than this part of its own length.
-const MOST: usize = 8;
+const MAX_OVERHEAD_DIVISOR: usize = 8;
 
 /// The text is not base64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NotBase64;
+pub struct InvalidBase64;
 
 /// Padding and unused bits are read as they come; what is written is exact.
-const LIBERAL: GeneralPurposeConfig = GeneralPurposeConfig::new()
+const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
     .with_decode_padding_mode(DecodePaddingMode::Indifferent)
     .with_decode_allow_trailing_bits(true);
-const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LIBERAL);
-const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LIBERAL);
+const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
+const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
 
 impl Base64 {
     /// Encodes bytes.
     #[must_use]
     pub fn encode(bytes: impl AsRef<[u8]>) -> Self {
-        Self(Kept::Alone(Arc::from(STANDARD.encode(bytes))))
+        Self(Base64Text::Owned(Arc::from(STANDARD.encode(bytes))))
     }
 
     /// Reads standard or URL-safe base64, padded or not.
     ///
     /// # Errors
     /// A character or a length that no bytes have.
-    pub fn parse(text: &str) -> Result<Self, NotBase64> {
-        if exact_length(text.as_bytes()) == Some(text.len()) {
-            return Ok(Self(Kept::Alone(Arc::from(text))));
+    pub fn parse(text: &str) -> Result<Self, InvalidBase64> {
+        if canonical_prefix_len(text.as_bytes()) == Some(text.len()) {
+            return Ok(Self(Base64Text::Owned(Arc::from(text))));
         }
         let bytes = STANDARD
             .decode(text)
             .or_else(|_| URL_SAFE.decode(text))
-            .map_err(|_| NotBase64)?;
+            .map_err(|_| InvalidBase64)?;
         Ok(Self::encode(bytes))
     }
 
@@ -72,8 +72,8 @@ impl Base64 {
     #[must_use]
     pub fn as_str(&self) -> &str {
         match &self.0 {
-            Kept::Alone(text) => text,
-            Kept::Within(whole) => &whole.0[whole.1.clone()],
+            Base64Text::Owned(text) => text,
+            Base64Text::Slice(whole) => &whole.0[whole.1.clone()],
         }
     }
 
@@ -86,28 +86,28 @@ impl Base64 {
     }
 
     /// Where base64 ends that begins at `from` and is written as we would write it, however long it is.
-    pub(crate) fn end_in(text: &[u8], from: usize) -> Option<usize> {
-        exact_length(text.get(from..)?).map(|length| from + length)
+    pub(crate) fn find_end(text: &[u8], from: usize) -> Option<usize> {
+        canonical_prefix_len(text.get(from..)?).map(|length| from + length)
     }
 
-    /// What lies between the two ends that [`end_in`](Self::end_in) has found in this text. It stays there, if it is
+    /// What lies between the two ends that [`find_end`](Self::find_end) has found in this text. It stays there, if it is
     /// nearly all that the text takes.
-    pub(crate) fn within(text: String, range: Range<usize>) -> Self {
+    pub(crate) fn from_slice(text: String, range: Range<usize>) -> Self {
         debug_assert!(
-            exact_length(&text.as_bytes()[range.clone()]) == Some(range.len()),
+            canonical_prefix_len(&text.as_bytes()[range.clone()]) == Some(range.len()),
             "looked for before"
         );
-        match text.capacity() - range.len() <= range.len() / MOST {
-            true => Self(Kept::Within(Arc::new((text, range)))),
-            false => Self(Kept::Alone(Arc::from(&text[range]))),
+        match text.capacity() - range.len() <= range.len() / MAX_OVERHEAD_DIVISOR {
+            true => Self(Base64Text::Slice(Arc::new((text, range)))),
+            false => Self(Base64Text::Owned(Arc::from(&text[range]))),
         }
     }
 
     /// How much memory it takes, in bytes, about.
-    pub(super) fn weight(&self) -> usize {
+    pub(super) fn memory_size(&self) -> usize {
         match &self.0 {
-            Kept::Alone(text) => text.len(),
-            Kept::Within(whole) => whole.0.capacity(),
+            Base64Text::Owned(text) => text.len(),
+            Base64Text::Slice(whole) => whole.0.capacity(),
         }
     }
 }
@@ -133,13 +133,13 @@ impl fmt::Debug for Base64 {
     }
 }
 
-impl fmt::Display for NotBase64 {
+impl fmt::Display for InvalidBase64 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("must be base64")
     }
 }
 
-impl std::error::Error for NotBase64 {}
+impl std::error::Error for InvalidBase64 {}
 
 impl Serialize for Base64 {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -149,13 +149,13 @@ impl Serialize for Base64 {
 
 impl<'de> Deserialize<'de> for Base64 {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(TextVisitor)
+        deserializer.deserialize_str(Base64Visitor)
     }
 }
 
-struct TextVisitor;
+struct Base64Visitor;
 
-impl Visitor<'_> for TextVisitor {
+impl Visitor<'_> for Base64Visitor {
     type Value = Base64;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -169,8 +169,8 @@ impl Visitor<'_> for TextVisitor {
 
 /// How long the text is that [`Base64::encode`] would write and this one begins with, up to what no such text can have;
 /// the last group settles it after the alphabet.
-fn exact_length(text: &[u8]) -> Option<usize> {
-    let standard = standard_length(text);
+fn canonical_prefix_len(text: &[u8]) -> Option<usize> {
+    let standard = alphabet_prefix_len(text);
     let padding = text[standard..]
         .iter()
         .take(2)
@@ -189,22 +189,22 @@ fn exact_length(text: &[u8]) -> Option<usize> {
 
 /// How many characters of the alphabet it begins with. Many are checked at once: their number is known to the compiler,
 /// and there are no branches.
-fn standard_length(text: &[u8]) -> usize {
+fn alphabet_prefix_len(text: &[u8]) -> usize {
     let (chunks, _) = text.as_chunks::<64>();
-    let is_good = |chunk: &&[u8; 64]| {
+    let is_all_alphabet = |chunk: &&[u8; 64]| {
         chunk
             .iter()
-            .fold(true, |good, &byte| good & is_standard(byte))
+            .fold(true, |good, &byte| good & is_alphabet_byte(byte))
     };
-    let many = 64 * chunks.iter().take_while(is_good).count();
+    let many = 64 * chunks.iter().take_while(is_all_alphabet).count();
     many + text[many..]
         .iter()
-        .take_while(|&&byte| is_standard(byte))
+        .take_while(|&&byte| is_alphabet_byte(byte))
         .count()
 }
 
 /// Cases differ in one bit, and the slash is before the digits.
-fn is_standard(byte: u8) -> bool {
+fn is_alphabet_byte(byte: u8) -> bool {
     ((byte | 0x20).wrapping_sub(b'a') < 26) | (byte.wrapping_sub(b'/') < 11) | (byte == b'+')
 }
 
@@ -233,13 +233,13 @@ mod tests {
     #[test]
     fn illegal_characters_are_refused_and_not_dropped() {
         for bad in ["A", "AQ D", "AQ\nID", "A===", "AQID=", "é", "AQ=D", "+_8="] {
-            assert_eq!(Base64::parse(bad), Err(NotBase64), "{bad}");
+            assert_eq!(Base64::parse(bad), Err(InvalidBase64), "{bad}");
         }
     }
     #[test]
     fn the_alphabet_is_the_standard_one() {
         let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-        assert!((0..=u8::MAX).all(|byte| is_standard(byte) == alphabet.contains(&byte)));
+        assert!((0..=u8::MAX).all(|byte| is_alphabet_byte(byte) == alphabet.contains(&byte)));
     }
 
     #[test]
@@ -248,7 +248,7 @@ mod tests {
             let text = STANDARD.encode(vec![0xfb; length]);
             let whole = format!("\"{text}\"");
             assert_eq!(
-                Base64::end_in(whole.as_bytes(), 1),
+                Base64::find_end(whole.as_bytes(), 1),
                 Some(1 + text.len()),
                 "{length}"
             );
@@ -261,9 +261,9 @@ mod tests {
             ("/x==", None),
             ("AQ===", Some(4)),
         ] {
-            assert_eq!(Base64::end_in(text.as_bytes(), 0), end, "{text}");
+            assert_eq!(Base64::find_end(text.as_bytes(), 0), end, "{text}");
         }
-        assert_eq!(Base64::end_in(b"AQID", 5), None);
+        assert_eq!(Base64::find_end(b"AQID", 5), None);
     }
 
     #[test]
@@ -278,9 +278,9 @@ mod tests {
         ] {
             let mut whole = String::with_capacity(text.len() + around + room);
             whole.extend([&*text, &" ".repeat(around)]);
-            let kept = Base64::within(whole, 0..text.len());
-            assert_eq!(kept.weight(), weight, "{around} and {room}");
-            assert_eq!(kept, Base64::parse(&text).unwrap());
+            let slice = Base64::from_slice(whole, 0..text.len());
+            assert_eq!(slice.memory_size(), weight, "{around} and {room}");
+            assert_eq!(slice, Base64::parse(&text).unwrap());
         }
     }
 }

@@ -135,7 +135,7 @@ impl AgentCard {
 
     /// The card as it is published: one without a skill gets one made of its name and description.
     #[must_use]
-    pub fn published(mut self) -> Self {
+    pub fn with_default_skill(mut self) -> Self {
         if self.skills.is_empty() {
             let id: String = self
                 .name
@@ -359,7 +359,7 @@ mod tests {
 
     #[test]
     fn a_card_without_a_skill_publishes_one_made_of_its_name_and_description() {
-        let card = AgentCard::new("Tide Table!", "Knows the tides").published();
+        let card = AgentCard::new("Tide Table!", "Knows the tides").with_default_skill();
         assert_eq!(
             card.skills,
             [AgentSkill::new(
@@ -370,8 +370,11 @@ mod tests {
         );
         let card = AgentCard::new("潮", "x")
             .skill(AgentSkill::new("a", "b", "c").tag("t"))
-            .published();
+            .with_default_skill();
         assert_eq!(card.skills.len(), 1);
-        assert_eq!(AgentCard::new("!", "x").published().skills[0].id, "agent");
+        assert_eq!(
+            AgentCard::new("!", "x").with_default_skill().skills[0].id,
+            "agent"
+        );
     }
 }

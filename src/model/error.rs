@@ -66,9 +66,9 @@ pub enum ErrorKind {
 }
 
 /// An error: what the caller reads, and apart from it what only the log may know.
-pub struct Error(Box<Inner>);
+pub struct Error(Box<ErrorData>);
 
-struct Inner {
+struct ErrorData {
     kind: ErrorKind,
     message: Cow<'static, str>,
     metadata: BTreeMap<Cow<'static, str>, String>,
@@ -110,7 +110,7 @@ impl Error {
     /// An error of this kind with the protocol's own words.
     #[must_use]
     pub fn new(kind: ErrorKind) -> Self {
-        Self(Box::new(Inner {
+        Self(Box::new(ErrorData {
             kind,
             message: Cow::Borrowed(kind.message()),
             metadata: BTreeMap::new(),
@@ -139,7 +139,11 @@ impl Error {
 
     /// Adds a detail that the caller will read, such as `taskId`.
     #[must_use]
-    pub fn with(mut self, key: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
+    pub fn with_detail(
+        mut self,
+        key: impl Into<Cow<'static, str>>,
+        value: impl Into<String>,
+    ) -> Self {
         self.0.metadata.insert(key.into(), value.into());
         self
     }

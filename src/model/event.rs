@@ -7,7 +7,8 @@ use serde::de::{self, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Artifact, ContextId, Message, Object, Task, TaskId, TaskStatus, Timestamp, Trace, or_default,
+    Artifact, ContextId, Message, Object, Task, TaskId, TaskStatus, Timestamp, TraceContext,
+    or_default,
 };
 
 /// A position in the log of a task; the first entry is 1.
@@ -40,7 +41,7 @@ pub enum Event {
     /// A message came in.
     Message(Arc<Message>),
     /// The trace that the message before this belongs to.
-    Traced(Trace),
+    TraceContext(TraceContext),
     /// An agent began to work on the messages so far.
     TurnStarted,
     /// The task has a new status.
@@ -107,7 +108,7 @@ impl Entry {
             })),
             Event::Created { .. }
             | Event::Message(_)
-            | Event::Traced(_)
+            | Event::TraceContext(_)
             | Event::TurnStarted
             | Event::CancelRequested { .. }
             | Event::Ignored { .. }
@@ -187,16 +188,16 @@ pub enum StreamResponse {
 
 impl<'de> Deserialize<'de> for StreamResponse {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(OneMember)
+        deserializer.deserialize_map(StreamResponseVisitor)
     }
 }
 
 /// Reads the one member straight into its place: four that could be there are four times as large.
-struct OneMember;
+struct StreamResponseVisitor;
 
 #[derive(Deserialize)]
 #[serde(field_identifier, rename_all = "camelCase")]
-enum Name {
+enum StreamResponseField {
     Task,
     Message,
     #[serde(alias = "status_update")]
@@ -207,7 +208,7 @@ enum Name {
     Other,
 }
 
-impl<'de> Visitor<'de> for OneMember {
+impl<'de> Visitor<'de> for StreamResponseVisitor {
     type Value = StreamResponse;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -218,25 +219,29 @@ impl<'de> Visitor<'de> for OneMember {
         let mut found = None;
         while let Some(name) = map.next_key()? {
             let member = match name {
-                Name::Task => map.next_value::<Option<_>>()?.map(StreamResponse::Task),
-                Name::Message => map.next_value::<Option<_>>()?.map(StreamResponse::Message),
-                Name::StatusUpdate => map
+                StreamResponseField::Task => {
+                    map.next_value::<Option<_>>()?.map(StreamResponse::Task)
+                }
+                StreamResponseField::Message => {
+                    map.next_value::<Option<_>>()?.map(StreamResponse::Message)
+                }
+                StreamResponseField::StatusUpdate => map
                     .next_value::<Option<_>>()?
                     .map(StreamResponse::StatusUpdate),
-                Name::ArtifactUpdate => map
+                StreamResponseField::ArtifactUpdate => map
                     .next_value::<Option<_>>()?
                     .map(StreamResponse::ArtifactUpdate),
-                Name::Other => map.next_value::<IgnoredAny>().map(|_| None)?,
+                StreamResponseField::Other => map.next_value::<IgnoredAny>().map(|_| None)?,
             };
             if found.is_some() && member.is_some() {
-                return Err(not_one());
+                return Err(not_exactly_one());
             }
             found = found.or(member);
         }
-        found.ok_or_else(not_one)
+        found.ok_or_else(not_exactly_one)
     }
 }
 
-fn not_one<E: de::Error>() -> E {
+fn not_exactly_one<E: de::Error>() -> E {
     E::custom("must have exactly one of task, message, statusUpdate, artifactUpdate")
 }

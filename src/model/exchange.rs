@@ -73,13 +73,13 @@ impl Request {
     }
 
     /// Drops from its metadata, and from that of its parts, what only we may say there: names that begin with `attache.`.
-    pub fn drop_reserved(&mut self) {
+    pub fn strip_reserved_metadata(&mut self) {
         const RESERVED: &str = "attache.";
         if let Self::SendMessage(request) | Self::SendStreamingMessage(request) = self {
             let parts = request.message.parts.iter_mut();
             parts
                 .filter_map(|part| part.metadata_mut())
-                .for_each(|object| object.remove_all(RESERVED));
+                .for_each(|object| object.remove_prefixed(RESERVED));
         }
         let metadata = match self {
             Self::SendMessage(request) | Self::SendStreamingMessage(request) => {
@@ -98,7 +98,7 @@ impl Request {
         metadata
             .into_iter()
             .flatten()
-            .for_each(|object| object.remove_all(RESERVED));
+            .for_each(|object| object.remove_prefixed(RESERVED));
     }
 
     /// Checks every rule that needs no task.

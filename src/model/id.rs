@@ -47,7 +47,7 @@ macro_rules! id {
             /// # Errors
             /// The violation that names `field`.
             pub fn check(&self, field: &str) -> Result<(), Violation> {
-                check(&self.0, field)
+                check_id(&self.0, field)
             }
         }
 
@@ -108,7 +108,7 @@ macro_rules! id {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                deserializer.deserialize_str(Shared).map(Self)
+                deserializer.deserialize_str(ArcStrVisitor).map(Self)
             }
         }
     };
@@ -136,9 +136,9 @@ id! {
 }
 
 /// Reads a string straight into its shared place, with one copy.
-struct Shared;
+struct ArcStrVisitor;
 
-impl Visitor<'_> for Shared {
+impl Visitor<'_> for ArcStrVisitor {
     type Value = Arc<str>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -150,7 +150,7 @@ impl Visitor<'_> for Shared {
     }
 }
 
-fn check(id: &str, field: &str) -> Result<(), Violation> {
+fn check_id(id: &str, field: &str) -> Result<(), Violation> {
     if id.is_empty() {
         return Err(Violation::new(field, "must not be empty"));
     }

@@ -16,7 +16,7 @@ pub struct Json(Box<RawValue>);
 
 /// The text is not JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NotJson(&'static str);
+pub struct InvalidJson(&'static str);
 
 impl Json {
     /// `null`.
@@ -29,8 +29,9 @@ impl Json {
     ///
     /// # Errors
     /// The text is not one JSON value.
-    pub fn parse(text: &str) -> Result<Self, NotJson> {
-        let raw: Box<RawValue> = serde_json::from_str(text).map_err(|_| NotJson("must be JSON"))?;
+    pub fn parse(text: &str) -> Result<Self, InvalidJson> {
+        let raw: Box<RawValue> =
+            serde_json::from_str(text).map_err(|_| InvalidJson("must be JSON"))?;
         Self::from_raw(raw)
     }
 
@@ -38,7 +39,7 @@ impl Json {
     ///
     /// # Errors
     /// The value cannot be written, for example a map whose keys are not strings.
-    pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
+    pub fn from_serialize<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
         // Through the same check as what peers send: a value may carry raw text of its own.
         Self::from_raw(serde_json::value::to_raw_value(value)?).map_err(serde::ser::Error::custom)
     }
@@ -70,23 +71,23 @@ impl Json {
     }
 
     /// Makes sure of what the JSON grammar leaves open: text on one line, and escapes that are characters.
-    fn from_raw(raw: Box<RawValue>) -> Result<Self, NotJson> {
+    fn from_raw(raw: Box<RawValue>) -> Result<Self, InvalidJson> {
         let text = raw.get();
         // Inside strings control characters are escaped, so a raw one is white space between tokens.
-        if !has(text, |byte| (byte < b' ') | (byte == b'\\')) {
+        if !contains_byte(text, |byte| (byte < b' ') | (byte == b'\\')) {
             return Ok(Self(raw));
         }
-        if !surrogates_pair_up(text.as_bytes()) {
-            return Err(NotJson(
+        if !has_paired_surrogates(text.as_bytes()) {
+            return Err(InvalidJson(
                 "must not contain half a character (a lone surrogate escape)",
             ));
         }
-        if !has(text, |byte| byte < b' ') {
+        if !contains_byte(text, |byte| byte < b' ') {
             return Ok(Self(raw));
         }
-        RawValue::from_string(without_white_space(text))
+        RawValue::from_string(strip_whitespace(text))
             .map(Self)
-            .map_err(|_| NotJson("must be JSON"))
+            .map_err(|_| InvalidJson("must be JSON"))
     }
 }
 
@@ -118,7 +119,7 @@ impl fmt::Display for Json {
 impl From<serde_json::Value> for Json {
     fn from(value: serde_json::Value) -> Self {
         // A `Value` has string keys and finite numbers, so writing it cannot fail.
-        Self::of(&value).unwrap_or_default()
+        Self::from_serialize(&value).unwrap_or_default()
     }
 }
 
@@ -146,13 +147,13 @@ impl<'de> Deserialize<'de> for Json {
     }
 }
 
-impl fmt::Display for NotJson {
+impl fmt::Display for InvalidJson {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0)
     }
 }
 
-impl std::error::Error for NotJson {}
+impl std::error::Error for InvalidJson {}
 
 /// A JSON object: metadata, parameters, headers. Members keep their order.
 #[derive(Clone, PartialEq)]
@@ -167,7 +168,7 @@ impl Object {
 
     /// The text.
     #[must_use]
-    pub fn get_text(&self) -> &str {
+    pub fn as_str(&self) -> &str {
         self.0.get()
     }
 
@@ -189,7 +190,7 @@ impl Object {
     /// Whether there is no member.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.get_text() == "{}" || self.members().is_empty()
+        self.as_str() == "{}" || self.members().is_empty()
     }
 
     /// Sets a member, in its old place if it had one.
@@ -211,7 +212,7 @@ impl Object {
     }
 
     /// Removes all members whose names begin so.
-    pub fn remove_all(&mut self, prefix: &str) {
+    pub fn remove_prefixed(&mut self, prefix: &str) {
         let members = self.members();
         let rest: Vec<_> = members
             .iter()
@@ -237,7 +238,7 @@ impl Object {
 
     fn members(&self) -> Members<'_> {
         // The text was checked when it was kept, and an object parses as members.
-        serde_json::from_str::<MembersOf<'_>>(self.get_text())
+        serde_json::from_str::<ObjectMembers<'_>>(self.as_str())
             .map(|members| members.0)
             .unwrap_or_default()
     }
@@ -245,11 +246,11 @@ impl Object {
     fn merged<'a>(&'a self, more: impl IntoIterator<Item = (Cow<'a, str>, &'a RawValue)>) -> Self {
         let mut members = self.members();
         members.extend(more);
-        Self::from_members(&unique(members))
+        Self::from_members(&dedup_members(members))
     }
 
     fn from_members(members: &[(Cow<'_, str>, &RawValue)]) -> Self {
-        Self(Json::of(&MembersRef(members)).unwrap_or_default())
+        Self(Json::from_serialize(&MembersWriter(members)).unwrap_or_default())
     }
 }
 
@@ -266,13 +267,13 @@ impl fmt::Debug for Object {
 }
 
 impl TryFrom<Json> for Object {
-    type Error = NotJson;
+    type Error = InvalidJson;
 
-    fn try_from(json: Json) -> Result<Self, NotJson> {
+    fn try_from(json: Json) -> Result<Self, InvalidJson> {
         if json.is_object() {
             Ok(Self(json))
         } else {
-            Err(NotJson("must be an object"))
+            Err(InvalidJson("must be an object"))
         }
     }
 }
@@ -283,7 +284,7 @@ impl<K: Into<String>, V: Into<Json>> FromIterator<(K, V)> for Object {
             .into_iter()
             .map(|(name, value)| (name.into(), value.into()))
             .collect();
-        Self::from_members(&unique(
+        Self::from_members(&dedup_members(
             members
                 .iter()
                 .map(|(name, value)| (Cow::Borrowed(&**name), &*value.0))
@@ -306,17 +307,17 @@ impl<'de> Deserialize<'de> for Object {
 
 type Members<'a> = Vec<(Cow<'a, str>, &'a RawValue)>;
 
-struct MembersOf<'a>(Members<'a>);
+struct ObjectMembers<'a>(Members<'a>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for MembersOf<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for ObjectMembers<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(MembersVisitor).map(Self)
+        deserializer.deserialize_map(ObjectVisitor).map(Self)
     }
 }
 
-struct MembersVisitor;
+struct ObjectVisitor;
 
-impl<'de> Visitor<'de> for MembersVisitor {
+impl<'de> Visitor<'de> for ObjectVisitor {
     type Value = Members<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -325,21 +326,21 @@ impl<'de> Visitor<'de> for MembersVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut members = Members::new();
-        while let Some((Name(name), value)) = map.next_entry()? {
+        while let Some((MemberName(name), value)) = map.next_entry()? {
             members.push((name, value));
         }
-        Ok(unique(members))
+        Ok(dedup_members(members))
     }
 }
 
 /// A member's name, borrowed where it has no escapes.
 #[derive(serde::Deserialize)]
 #[serde(transparent)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+struct MemberName<'a>(#[serde(borrow)] Cow<'a, str>);
 
-struct MembersRef<'a>(&'a [(Cow<'a, str>, &'a RawValue)]);
+struct MembersWriter<'a>(&'a [(Cow<'a, str>, &'a RawValue)]);
 
-impl Serialize for MembersRef<'_> {
+impl Serialize for MembersWriter<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
         for (name, value) in self.0 {
@@ -350,14 +351,14 @@ impl Serialize for MembersRef<'_> {
 }
 
 /// Of a name given twice the last value counts, in the first one's place.
-fn unique(members: Members<'_>) -> Members<'_> {
-    let mut places = HashMap::with_capacity(members.len());
+fn dedup_members(members: Members<'_>) -> Members<'_> {
+    let mut indices = HashMap::with_capacity(members.len());
     let mut unique = Members::with_capacity(members.len());
     for (name, value) in members {
-        match places.get(&name) {
-            Some(&place) => unique[place] = (name, value),
+        match indices.get(&name) {
+            Some(&index) => unique[index] = (name, value),
             None => {
-                places.insert(name.clone(), unique.len());
+                indices.insert(name.clone(), unique.len());
                 unique.push((name, value));
             }
         }
@@ -366,20 +367,22 @@ fn unique(members: Members<'_>) -> Members<'_> {
 }
 
 /// Whether there is such a byte; chunk by chunk without branches, so that the compiler checks many at once.
-fn has(text: &str, such: impl Fn(u8) -> bool) -> bool {
-    text.as_bytes()
-        .chunks(64)
-        .any(|chunk| chunk.iter().fold(false, |found, &byte| found | such(byte)))
+fn contains_byte(text: &str, matches: impl Fn(u8) -> bool) -> bool {
+    text.as_bytes().chunks(64).any(|chunk| {
+        chunk
+            .iter()
+            .fold(false, |found, &byte| found | matches(byte))
+    })
 }
 
 /// Whether every `\ud800`-style escape is one half of a pair; the rest of the grammar is checked elsewhere.
-fn surrogates_pair_up(text: &[u8]) -> bool {
+fn has_paired_surrogates(text: &[u8]) -> bool {
     let mut at = 0;
     while let Some(found) = text[at..].iter().position(|&byte| byte == b'\\') {
         at += found;
-        match escaped_unit(text, at) {
+        match parse_unicode_escape(text, at) {
             None => at += 2,
-            Some(0xD800..=0xDBFF) => match escaped_unit(text, at + 6) {
+            Some(0xD800..=0xDBFF) => match parse_unicode_escape(text, at + 6) {
                 Some(0xDC00..=0xDFFF) => at += 12,
                 _ => return false,
             },
@@ -393,12 +396,12 @@ fn surrogates_pair_up(text: &[u8]) -> bool {
     true
 }
 
-fn escaped_unit(text: &[u8], at: usize) -> Option<u16> {
+fn parse_unicode_escape(text: &[u8], at: usize) -> Option<u16> {
     let digits = text.get(at..at + 6)?.strip_prefix(b"\\u")?;
     u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
-fn without_white_space(text: &str) -> String {
+fn strip_whitespace(text: &str) -> String {
     let (mut in_string, mut escaped) = (false, false);
     text.chars()
         .filter(|&c| {
@@ -525,7 +528,7 @@ mod tests {
         assert_eq!(object.get("a").unwrap().get(), "2.50");
         object.insert("c", serde_json::json!("é\n"));
         object.merge(&[("b", serde_json::json!(null))].into_iter().collect());
-        assert_eq!(object.get_text(), r#"{"a":2.50,"b":null,"c":"é\n"}"#);
+        assert_eq!(object.as_str(), r#"{"a":2.50,"b":null,"c":"é\n"}"#);
         assert_eq!(object.remove("a").unwrap().get(), "2.50");
         assert_eq!(object.get("a"), None);
         assert!(!object.is_empty() && Object::new().is_empty());

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::measure::Size;
+use super::units::ByteSize;
 
 /// What a request may not exceed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,7 +14,7 @@ pub struct Limits {
     /// Webhooks of one task.
     pub max_push_configs: usize,
     /// What the tasks of one page may weigh, in bytes: a page ends early rather than grow beyond that.
-    #[serde(with = "Size")]
+    #[serde(with = "ByteSize")]
     pub max_page_bytes: usize,
     /// Messages of a task's history that go out with it, the newest ones; a caller may ask for fewer.
     pub max_history_length: usize,
@@ -37,8 +37,8 @@ impl Default for Limits {
 impl Limits {
     /// How many messages of a history go out where so many are asked for.
     #[must_use]
-    pub fn history(&self, asked: Option<i32>) -> Option<i32> {
-        let most = i32::try_from(self.max_history_length).unwrap_or(i32::MAX);
-        Some(asked.map_or(most, |asked| asked.min(most)))
+    pub fn clamp_history_length(&self, requested: Option<i32>) -> Option<i32> {
+        let limit = i32::try_from(self.max_history_length).unwrap_or(i32::MAX);
+        Some(requested.map_or(limit, |requested| requested.min(limit)))
     }
 }

@@ -138,27 +138,28 @@ impl Message {
     /// Its text parts, a line each.
     #[must_use]
     pub fn text(&self) -> String {
-        text_of(&self.parts)
+        joined_text(&self.parts)
     }
 
     /// Checks a message that a client sent; `field` names its place.
     pub(super) fn check(&self, field: &str, limits: &Limits) -> Result<(), Violation> {
         // Names are put together only for what is wrong.
-        let at = |name: &str| format!("{field}.{name}");
-        let named =
-            |name: &str, wrong: Violation| Violation::new(at(name), wrong.description().to_owned());
+        let field_path = |name: &str| format!("{field}.{name}");
+        let named = |name: &str, wrong: Violation| {
+            Violation::new(field_path(name), wrong.description().to_owned())
+        };
         self.message_id
             .check("")
             .map_err(|wrong| named("messageId", wrong))?;
         if self.role == Role::Unspecified {
             return Err(Violation::new(
-                at("role"),
+                field_path("role"),
                 "must be ROLE_USER or ROLE_AGENT",
             ));
         }
         if self.parts.is_empty() {
             return Err(Violation::new(
-                at("parts"),
+                field_path("parts"),
                 "must contain at least one element",
             ));
         }
@@ -167,7 +168,7 @@ impl Message {
                 "must contain at most {} elements (max_parts)",
                 limits.max_parts
             );
-            return Err(Violation::new(at("parts"), most));
+            return Err(Violation::new(field_path("parts"), most));
         }
         if let Some(id) = &self.context_id {
             id.check("").map_err(|wrong| named("contextId", wrong))?;
@@ -184,7 +185,7 @@ impl Message {
 }
 
 /// The text parts, a line each.
-pub(super) fn text_of(parts: &[Part]) -> String {
+pub(super) fn joined_text(parts: &[Part]) -> String {
     parts
         .iter()
         .filter_map(Part::as_text)
@@ -197,7 +198,7 @@ pub(super) fn text_of(parts: &[Part]) -> String {
 pub struct Part {
     /// What it holds.
     pub content: Content,
-    rare: Option<Box<Rare>>,
+    extras: Option<Box<PartExtras>>,
 }
 
 /// What a part holds.
@@ -215,7 +216,7 @@ pub enum Content {
 
 /// What few parts have, kept apart so that the many stay small.
 #[derive(Debug, Clone, PartialEq, Default)]
-struct Rare {
+struct PartExtras {
     metadata: Option<Object>,
     filename: Option<String>,
     media_type: Option<String>,
@@ -245,45 +246,45 @@ impl Part {
     /// Adds metadata; an empty object is kept as it is.
     #[must_use]
     pub fn with_metadata(mut self, metadata: Object) -> Self {
-        self.rare().metadata = Some(metadata);
+        self.extras().metadata = Some(metadata);
         self
     }
 
     /// Names the file.
     #[must_use]
     pub fn with_filename(mut self, name: impl Into<String>) -> Self {
-        self.rare().filename = Some(name.into());
+        self.extras().filename = Some(name.into());
         self
     }
 
     /// Says what the content is.
     #[must_use]
     pub fn with_media_type(mut self, media_type: impl Into<String>) -> Self {
-        self.rare().media_type = Some(media_type.into());
+        self.extras().media_type = Some(media_type.into());
         self
     }
 
     /// Metadata, if any.
     #[must_use]
     pub fn metadata(&self) -> Option<&Object> {
-        self.rare.as_ref()?.metadata.as_ref()
+        self.extras.as_ref()?.metadata.as_ref()
     }
 
     /// Its metadata, to change it.
     pub(super) fn metadata_mut(&mut self) -> Option<&mut Object> {
-        self.rare.as_mut()?.metadata.as_mut()
+        self.extras.as_mut()?.metadata.as_mut()
     }
 
     /// The name of the file, if any.
     #[must_use]
     pub fn filename(&self) -> Option<&str> {
-        self.rare.as_ref()?.filename.as_deref()
+        self.extras.as_ref()?.filename.as_deref()
     }
 
     /// The media type, if any.
     #[must_use]
     pub fn media_type(&self) -> Option<&str> {
-        self.rare.as_ref()?.media_type.as_deref()
+        self.extras.as_ref()?.media_type.as_deref()
     }
 
     /// The text of a text part.
@@ -298,15 +299,15 @@ impl Part {
     /// Whether it has nothing but its content.
     #[must_use]
     pub fn is_plain(&self) -> bool {
-        self.rare.is_none()
+        self.extras.is_none()
     }
 
-    fn rare(&mut self) -> &mut Rare {
-        self.rare.get_or_insert_default()
+    fn extras(&mut self) -> &mut PartExtras {
+        self.extras.get_or_insert_default()
     }
 
     /// Text that follows text in one artifact belongs together: takes `next` in and says whether it could.
-    pub(super) fn join(&mut self, next: &Self) -> bool {
+    pub(super) fn append_text(&mut self, next: &Self) -> bool {
         let plain = self.is_plain() && next.is_plain();
         match (&mut self.content, &next.content) {
             (Content::Text(text), Content::Text(more)) if plain => {
@@ -322,7 +323,7 @@ impl From<Content> for Part {
     fn from(content: Content) -> Self {
         Self {
             content,
-            rare: None,
+            extras: None,
         }
     }
 }
@@ -349,8 +350,8 @@ impl fmt::Debug for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_tuple("Part");
         debug.field(&self.content);
-        if let Some(rare) = &self.rare {
-            debug.field(rare);
+        if let Some(extras) = &self.extras {
+            debug.field(extras);
         }
         debug.finish()
     }
@@ -365,14 +366,14 @@ impl Serialize for Part {
             Content::Url(url) => map.serialize_entry("url", url)?,
             Content::Data(data) => map.serialize_entry("data", data)?,
         }
-        if let Some(rare) = &self.rare {
-            rare.serialize_into(&mut map)?;
+        if let Some(extras) = &self.extras {
+            extras.serialize_into(&mut map)?;
         }
         map.end()
     }
 }
 
-impl Rare {
+impl PartExtras {
     fn serialize_into<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         if let Some(name) = self.filename.as_ref().filter(|name| !name.is_empty()) {
             map.serialize_entry("filename", name)?;

@@ -12,7 +12,7 @@ mod exchange;
 mod id;
 mod json;
 mod limits;
-pub mod measure;
+mod memory_size;
 mod message;
 mod push;
 mod push_request;
@@ -25,11 +25,11 @@ mod security;
 mod task;
 mod time;
 mod trace;
+pub mod units;
 mod version;
-mod weight;
 
 pub use artifact::Artifact;
-pub use base64::{Base64, NotBase64};
+pub use base64::{Base64, InvalidBase64};
 pub use card::{
     AgentCapabilities, AgentCard, AgentCardSignature, AgentExtension, AgentInterface,
     AgentProvider, AgentSkill,
@@ -42,7 +42,7 @@ pub use exchange::{Request, Response};
 #[cfg(feature = "server")]
 pub(crate) use id::random_id;
 pub use id::{ArtifactId, ContextId, MessageId, PushConfigId, TaskId};
-pub use json::{Json, NotJson, Object};
+pub use json::{InvalidJson, Json, Object};
 pub(crate) use json::{int32, non_empty, or_default};
 pub use limits::Limits;
 pub use message::{Content, INPUT_REQUEST, LINEAGE, Message, Part, Role};
@@ -57,13 +57,13 @@ pub use request::{
 };
 pub use scope::{Call, Caller, Scope};
 pub use secret::Secret;
-pub(crate) use security::Flows;
+pub(crate) use security::OAuthFlowMembers;
 pub use security::{
     ApiKeySecurityScheme, AuthorizationCodeFlow, ClientCredentialsFlow, DeviceCodeFlow,
     HttpAuthSecurityScheme, ImplicitFlow, MutualTlsSecurityScheme, OAuth2SecurityScheme,
     OAuthFlows, OpenIdConnectSecurityScheme, PasswordFlow, SecurityRequirement, SecurityScheme,
 };
-pub use task::{Broken, Task, TaskState, TaskStatus};
-pub use time::{NotATime, Timestamp};
-pub use trace::Trace;
+pub use task::{FoldError, Task, TaskState, TaskStatus};
+pub use time::{InvalidTimestamp, Timestamp};
+pub use trace::TraceContext;
 pub use version::{Binding, Operation, Version};

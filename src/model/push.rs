@@ -61,7 +61,12 @@ impl PushConfig {
     }
 
     /// Gives a registration that has no id one of its own; `fresh` makes one that nobody has.
-    pub fn name(&mut self, task: &TaskId, version: Version, fresh: impl FnOnce() -> PushConfigId) {
+    pub fn assign_id(
+        &mut self,
+        task: &TaskId,
+        version: Version,
+        fresh: impl FnOnce() -> PushConfigId,
+    ) {
         self.id.get_or_insert_with(|| match version {
             // 0.3 says that a second registration without an id replaces the first.
             Version::V03 if !task.is_empty() => PushConfigId::from(task.as_str()),
@@ -71,7 +76,7 @@ impl PushConfig {
 
     /// Checks what can be checked without asking the network; `field` is the place, empty at the top.
     pub(super) fn check(&self, field: &str) -> Result<(), Violation> {
-        let at = |name: &str| {
+        let field_path = |name: &str| {
             if field.is_empty() {
                 name.to_owned()
             } else {
@@ -79,10 +84,10 @@ impl PushConfig {
             }
         };
         if let Some(id) = &self.id {
-            id.check(&at("id"))?;
+            id.check(&field_path("id"))?;
         }
         if self.url.is_empty() {
-            return Err(Violation::new(at("url"), "must not be empty"));
+            return Err(Violation::new(field_path("url"), "must not be empty"));
         }
         if self
             .authentication
@@ -90,7 +95,7 @@ impl PushConfig {
             .is_some_and(|info| info.scheme.is_empty())
         {
             return Err(Violation::new(
-                at("authentication.scheme"),
+                field_path("authentication.scheme"),
                 "must not be empty",
             ));
         }
@@ -101,7 +106,7 @@ impl PushConfig {
             .is_none_or(|token| header_safe(token.expose()))
         {
             return Err(Violation::new(
-                at("token"),
+                field_path("token"),
                 "must not contain control characters",
             ));
         }
@@ -115,7 +120,7 @@ impl PushConfig {
         });
         if !credentials.into_iter().all(header_safe) {
             return Err(Violation::new(
-                at("authentication"),
+                field_path("authentication"),
                 "must not contain control characters",
             ));
         }
@@ -125,7 +130,7 @@ impl PushConfig {
             .flat_map(|(name, value)| [name.as_str(), value.expose()]);
         if !headers.all(header_safe) {
             return Err(Violation::new(
-                at("headers"),
+                field_path("headers"),
                 "must not contain control characters",
             ));
         }

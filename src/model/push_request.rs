@@ -38,7 +38,7 @@ pub struct GetPushConfigRequest {
     pub id: Option<PushConfigId>,
     /// Whether the client may leave the id out: 0.3 has one registration by default.
     #[serde(skip)]
-    pub any: bool,
+    pub allow_missing_id: bool,
 }
 
 impl GetPushConfigRequest {
@@ -49,7 +49,7 @@ impl GetPushConfigRequest {
     pub fn validate(&self) -> Result<()> {
         self.task_id.check("taskId")?;
         match &self.id {
-            None if self.any => Ok(()),
+            None if self.allow_missing_id => Ok(()),
             id => Ok(id.clone().unwrap_or_default().check("id")?),
         }
     }

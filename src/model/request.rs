@@ -235,7 +235,7 @@ pub struct ListTasksRequest {
     /// Only in this state.
     #[serde(
         default,
-        deserialize_with = "stated",
+        deserialize_with = "specified_state",
         skip_serializing_if = "Option::is_none"
     )]
     pub status: Option<TaskState>,
@@ -267,7 +267,7 @@ pub struct ListTasksRequest {
     #[serde(
         default,
         alias = "status_timestamp_after",
-        deserialize_with = "exact_time",
+        deserialize_with = "zoned_timestamp",
         skip_serializing_if = "Option::is_none"
     )]
     pub status_timestamp_after: Option<Timestamp>,
@@ -411,14 +411,14 @@ pub(super) fn int32_or_zero<'de, D: Deserializer<'de>>(
 }
 
 /// An unspecified state in a filter is no filter.
-fn stated<'de, D: Deserializer<'de>>(
+fn specified_state<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> std::result::Result<Option<TaskState>, D::Error> {
     Ok(Option::deserialize(deserializer)?.filter(|state| *state != TaskState::Unspecified))
 }
 
 /// A filter must say exactly which time is meant; a guess at the zone would silently hide tasks.
-fn exact_time<'de, D: Deserializer<'de>>(
+fn zoned_timestamp<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> std::result::Result<Option<Timestamp>, D::Error> {
     let text = Option::<std::borrow::Cow<'de, str>>::deserialize(deserializer)?;

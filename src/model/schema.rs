@@ -5,12 +5,15 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::Secret;
-use super::measure::{Count, Size, SizeOrUnlimited, SomeTime, Time, TimeOrNever, Times};
+use super::units::{
+    ByteSize, ByteSizeOrUnlimited, CountOrUnlimited, HumanDuration, HumanDurationOrNever,
+    HumanDurations, OptionalHumanDuration,
+};
 
 const SIZE: &str = r"^\s*[0-9]+\s*([KkMmGg]?[Ii]?[Bb])?\s*$";
 const TIME: &str = r"^\s*([0-9]+(w|d|h|ms|m|s)\s*)+$";
 
-impl JsonSchema for Time {
+impl JsonSchema for HumanDuration {
     fn schema_name() -> Cow<'static, str> {
         "Time".into()
     }
@@ -20,27 +23,27 @@ impl JsonSchema for Time {
     }
 }
 
-impl JsonSchema for SomeTime {
+impl JsonSchema for OptionalHumanDuration {
     fn schema_name() -> Cow<'static, str> {
-        Time::schema_name()
+        HumanDuration::schema_name()
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        Time::json_schema(generator)
+        HumanDuration::json_schema(generator)
     }
 }
 
-impl JsonSchema for Times {
+impl JsonSchema for HumanDurations {
     fn schema_name() -> Cow<'static, str> {
         "Times".into()
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "array", "items": Time::json_schema(generator)})
+        json_schema!({"type": "array", "items": HumanDuration::json_schema(generator)})
     }
 }
 
-impl JsonSchema for TimeOrNever {
+impl JsonSchema for HumanDurationOrNever {
     fn schema_name() -> Cow<'static, str> {
         "TimeOrNever".into()
     }
@@ -53,7 +56,7 @@ impl JsonSchema for TimeOrNever {
     }
 }
 
-impl JsonSchema for Size {
+impl JsonSchema for ByteSize {
     fn schema_name() -> Cow<'static, str> {
         "Size".into()
     }
@@ -69,7 +72,7 @@ impl JsonSchema for Size {
     }
 }
 
-impl JsonSchema for SizeOrUnlimited {
+impl JsonSchema for ByteSizeOrUnlimited {
     fn schema_name() -> Cow<'static, str> {
         "SizeOrUnlimited".into()
     }
@@ -86,7 +89,7 @@ impl JsonSchema for SizeOrUnlimited {
     }
 }
 
-impl JsonSchema for Count {
+impl JsonSchema for CountOrUnlimited {
     fn schema_name() -> Cow<'static, str> {
         "Count".into()
     }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use super::{Seq, Trace, Version};
+use super::{Seq, TraceContext, Version};
 
 /// Somebody who calls us, by the name that authentication gave them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -13,13 +13,13 @@ impl Caller {
     #[must_use]
     pub fn anonymous() -> Self {
         // Where nobody has to say who they are this is every caller.
-        static ANONYMOUS: LazyLock<Caller> = LazyLock::new(|| Caller::named("anonymous"));
+        static ANONYMOUS: LazyLock<Caller> = LazyLock::new(|| Caller::new("anonymous"));
         ANONYMOUS.clone()
     }
 
     /// A caller that authentication knows.
     #[must_use]
-    pub fn named(name: &str) -> Self {
+    pub fn new(name: &str) -> Self {
         Self(Arc::from(name))
     }
 
@@ -51,11 +51,11 @@ pub struct Call {
     /// The extensions that are active, by URI.
     pub extensions: Vec<String>,
     /// The trace it belongs to. Within a turn it is that of the turn.
-    pub trace: Option<Trace>,
+    pub trace: Option<TraceContext>,
     /// The version of the protocol it is made in: its webhooks are called in the same.
     pub version: Version,
     /// The last position that the caller of a stream has seen.
-    pub last_seen: Option<Seq>,
+    pub resume_after: Option<Seq>,
 }
 
 impl Call {
@@ -68,7 +68,7 @@ impl Call {
             extensions: Vec::new(),
             trace: None,
             version: Version::V1,
-            last_seen: None,
+            resume_after: None,
         }
     }
 

@@ -31,8 +31,8 @@ pub enum SecurityScheme {
 
 impl<'de> Deserialize<'de> for SecurityScheme {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let read = Schemes::deserialize(deserializer)?;
-        read.one()
+        let read = SecuritySchemeMembers::deserialize(deserializer)?;
+        read.into_single()
             .ok_or_else(|| de::Error::custom("must have exactly one kind of security scheme"))
     }
 }
@@ -40,7 +40,7 @@ impl<'de> Deserialize<'de> for SecurityScheme {
 /// The members of a scheme object, of which one is there.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Schemes {
+struct SecuritySchemeMembers {
     #[serde(alias = "api_key_security_scheme")]
     api_key_security_scheme: Option<ApiKeySecurityScheme>,
     #[serde(alias = "http_auth_security_scheme")]
@@ -53,9 +53,9 @@ struct Schemes {
     mtls_security_scheme: Option<MutualTlsSecurityScheme>,
 }
 
-impl Schemes {
+impl SecuritySchemeMembers {
     /// The one that is there; `None` for none or several.
-    fn one(self) -> Option<SecurityScheme> {
+    fn into_single(self) -> Option<SecurityScheme> {
         let mut found = [
             self.api_key_security_scheme.map(SecurityScheme::ApiKey),
             self.http_auth_security_scheme.map(SecurityScheme::HttpAuth),
@@ -144,13 +144,13 @@ pub struct OAuth2SecurityScheme {
 fn flow_or_none<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<OAuthFlows>, D::Error> {
-    let flows = Option::<Flows>::deserialize(deserializer)?
-        .map(Flows::all)
+    let flows = Option::<OAuthFlowMembers>::deserialize(deserializer)?
+        .map(OAuthFlowMembers::into_vec)
         .unwrap_or_default();
     if flows.is_empty() {
         Ok(None)
     } else {
-        one_flow(flows).map(Some)
+        single_flow(flows).map(Some)
     }
 }
 
@@ -215,11 +215,11 @@ pub enum OAuthFlows {
 
 impl<'de> Deserialize<'de> for OAuthFlows {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        one_flow(Flows::deserialize(deserializer)?.all())
+        single_flow(OAuthFlowMembers::deserialize(deserializer)?.into_vec())
     }
 }
 
-fn one_flow<E: de::Error>(flows: Vec<OAuthFlows>) -> Result<OAuthFlows, E> {
+fn single_flow<E: de::Error>(flows: Vec<OAuthFlows>) -> Result<OAuthFlows, E> {
     match <[OAuthFlows; 1]>::try_from(flows) {
         Ok([flow]) => Ok(flow),
         Err(_) => Err(E::custom("must have exactly one flow")),
@@ -229,7 +229,7 @@ fn one_flow<E: de::Error>(flows: Vec<OAuthFlows>) -> Result<OAuthFlows, E> {
 /// The members of a flows object: 1.0 has one of them, 0.3 may have several.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Flows {
+pub(crate) struct OAuthFlowMembers {
     #[serde(alias = "authorization_code")]
     authorization_code: Option<AuthorizationCodeFlow>,
     #[serde(alias = "client_credentials")]
@@ -240,9 +240,9 @@ pub(crate) struct Flows {
     device_code: Option<DeviceCodeFlow>,
 }
 
-impl Flows {
+impl OAuthFlowMembers {
     /// All that are there, in a fixed order.
-    pub(crate) fn all(self) -> Vec<OAuthFlows> {
+    pub(crate) fn into_vec(self) -> Vec<OAuthFlows> {
         [
             self.authorization_code.map(OAuthFlows::AuthorizationCode),
             self.client_credentials.map(OAuthFlows::ClientCredentials),
@@ -322,7 +322,7 @@ pub struct SecurityRequirement {
 
 impl SecurityRequirement {
     /// One scheme with these scopes.
-    pub fn of<S: Into<String>>(
+    pub fn new<S: Into<String>>(
         scheme: impl Into<String>,
         scopes: impl IntoIterator<Item = S>,
     ) -> Self {
@@ -338,7 +338,7 @@ impl Serialize for SecurityRequirement {
         let schemes: BTreeMap<_, _> = self
             .schemes
             .iter()
-            .map(|(name, list)| (name, List { list }))
+            .map(|(name, list)| (name, ScopeList { list }))
             .collect();
         let mut requirement = serializer.serialize_struct("SecurityRequirement", 1)?;
         requirement.serialize_field("schemes", &schemes)?;
@@ -347,7 +347,7 @@ impl Serialize for SecurityRequirement {
 }
 
 #[derive(Serialize)]
-struct List<'a> {
+struct ScopeList<'a> {
     list: &'a [String],
 }
 
@@ -356,7 +356,7 @@ impl<'de> Deserialize<'de> for SecurityRequirement {
         #[derive(Deserialize)]
         struct Members {
             #[serde(default, deserialize_with = "or_default")]
-            schemes: BTreeMap<String, Scopes>,
+            schemes: BTreeMap<String, AnyScopes>,
         }
         let schemes = Members::deserialize(deserializer)?.schemes;
         Ok(Self {
@@ -369,9 +369,9 @@ impl<'de> Deserialize<'de> for SecurityRequirement {
 }
 
 /// Scopes as `{"list": […]}`, as `{}` from printers that drop what is empty, or as a bare array.
-struct Scopes(Vec<String>);
+struct AnyScopes(Vec<String>);
 
-impl<'de> Deserialize<'de> for Scopes {
+impl<'de> Deserialize<'de> for AnyScopes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(ScopesVisitor).map(Self)
     }

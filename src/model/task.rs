@@ -82,7 +82,7 @@ impl TaskState {
 
     /// Whether a task in this state may take the next one.
     #[must_use]
-    pub fn may_become(self, next: Self) -> bool {
+    pub fn can_become(self, next: Self) -> bool {
         if self.is_terminal() || next == Self::Unspecified {
             return false;
         }
@@ -146,7 +146,7 @@ impl TaskStatus {
 
     /// Says when it was recorded.
     #[must_use]
-    pub fn at(mut self, time: Timestamp) -> Self {
+    pub fn with_timestamp(mut self, time: Timestamp) -> Self {
         self.timestamp = Some(time);
         self
     }
@@ -191,19 +191,19 @@ pub struct Task {
 
 /// An event that a task cannot take: a fault of the agent that made it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Broken {
+pub enum FoldError {
     /// The task had ended.
-    Ended(TaskState),
+    TaskEnded(TaskState),
     /// No task goes from this state to that.
-    Move(TaskState, TaskState),
+    InvalidTransition(TaskState, TaskState),
     /// A chunk for an artifact that is not there.
     UnknownArtifact(ArtifactId),
     /// An artifact without parts.
     EmptyArtifact(ArtifactId),
     /// An event of another task.
-    OtherTask(TaskId),
+    WrongTask(TaskId),
     /// A plain message where a task is.
-    MessageInTask,
+    UnexpectedMessage,
 }
 
 impl Task {
@@ -213,7 +213,7 @@ impl Task {
         Self {
             id,
             context_id,
-            status: TaskStatus::new(TaskState::Submitted).at(time),
+            status: TaskStatus::new(TaskState::Submitted).with_timestamp(time),
             ..Self::default()
         }
     }
@@ -222,7 +222,9 @@ impl Task {
     ///
     /// # Errors
     /// An entry does not fit the ones before it.
-    pub fn fold<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Result<Option<Self>, Broken> {
+    pub fn fold<'a>(
+        entries: impl IntoIterator<Item = &'a Entry>,
+    ) -> Result<Option<Self>, FoldError> {
         let mut entries = entries.into_iter();
         let Some(Entry {
             time,
@@ -249,14 +251,14 @@ impl Task {
     ///
     /// # Errors
     /// The entry does not fit.
-    pub fn apply(&mut self, entry: &Entry) -> Result<(), Broken> {
+    pub fn apply(&mut self, entry: &Entry) -> Result<(), FoldError> {
         self.apply_event(entry.time, &entry.event)
     }
 
     /// The same for an event that was recorded at this time.
-    pub(crate) fn apply_event(&mut self, time: Timestamp, event: &Event) -> Result<(), Broken> {
+    pub(crate) fn apply_event(&mut self, time: Timestamp, event: &Event) -> Result<(), FoldError> {
         match event {
-            Event::Created { id, .. } => Err(Broken::OtherTask(id.clone())),
+            Event::Created { id, .. } => Err(FoldError::WrongTask(id.clone())),
             Event::Message(message) => self.apply_message(message),
             Event::Status { status, metadata } => {
                 self.apply_status(status, metadata.as_ref(), Some(time))
@@ -264,7 +266,7 @@ impl Task {
             Event::Artifact {
                 artifact, append, ..
             } => self.apply_artifact(artifact, *append),
-            Event::Traced(_)
+            Event::TraceContext(_)
             | Event::TurnStarted
             | Event::CancelRequested { .. }
             | Event::Ignored { .. }
@@ -276,11 +278,11 @@ impl Task {
     ///
     /// # Errors
     /// The update does not fit, or is of another task.
-    pub fn apply_update(&mut self, update: &StreamResponse) -> Result<(), Broken> {
+    pub fn apply_update(&mut self, update: &StreamResponse) -> Result<(), FoldError> {
         match update {
             StreamResponse::Task(task) => self.apply_task(task),
-            StreamResponse::Message(_) => Err(Broken::MessageInTask),
-            StreamResponse::StatusUpdate(event) if self.says_nothing(event.status.state) => {
+            StreamResponse::Message(_) => Err(FoldError::UnexpectedMessage),
+            StreamResponse::StatusUpdate(event) if self.is_ignored_state(event.status.state) => {
                 self.check_id(&event.task_id)
             }
             StreamResponse::StatusUpdate(event) => {
@@ -296,37 +298,37 @@ impl Task {
 
     /// A task seen again replaces status and metadata, and each artifact by its id; also one that has ended, since a
     /// server may close a stream with it (05 §1).
-    fn apply_task(&mut self, seen: &Self) -> Result<(), Broken> {
-        self.check_id(&seen.id)?;
-        if !self.says_nothing(seen.status.state) {
-            if seen.status.state != self.status.state {
-                self.check_move(seen.status.state)?;
+    fn apply_task(&mut self, update: &Self) -> Result<(), FoldError> {
+        self.check_id(&update.id)?;
+        if !self.is_ignored_state(update.status.state) {
+            if update.status.state != self.status.state {
+                self.check_transition(update.status.state)?;
             }
-            self.status.clone_from(&seen.status);
+            self.status.clone_from(&update.status);
         }
-        self.metadata.clone_from(&seen.metadata);
-        if !seen.history.is_empty() {
-            self.history.clone_from(&seen.history);
+        self.metadata.clone_from(&update.metadata);
+        if !update.history.is_empty() {
+            self.history.clone_from(&update.history);
         }
-        self.put_artifacts(&seen.artifacts);
+        self.replace_artifacts(&update.artifacts);
         Ok(())
     }
 
     /// Whether a state that a peer names tells us nothing: it is unknown to us, or goes back to the beginning
     /// (07 §2: ignored rather than failing).
-    fn says_nothing(&self, state: TaskState) -> bool {
+    fn is_ignored_state(&self, state: TaskState) -> bool {
         let back = state == TaskState::Submitted && self.status.state != state;
         !self.is_ended() && (back || state == TaskState::Unspecified)
     }
 
     /// Each in the place of the one with its id; a map finds it, since a peer may send any number.
-    fn put_artifacts(&mut self, seen: &[Artifact]) {
+    fn replace_artifacts(&mut self, update: &[Artifact]) {
         let ids = self
             .artifacts
             .iter()
             .map(|artifact| artifact.artifact_id.clone());
         let mut places: HashMap<ArtifactId, usize> = ids.zip(0..).collect();
-        for artifact in seen {
+        for artifact in update {
             match places.get(&artifact.artifact_id) {
                 Some(&place) => self.artifacts[place].clone_from(artifact),
                 None => {
@@ -337,11 +339,11 @@ impl Task {
         }
     }
 
-    fn apply_message(&mut self, message: &Arc<Message>) -> Result<(), Broken> {
+    fn apply_message(&mut self, message: &Arc<Message>) -> Result<(), FoldError> {
         if self.status.state.is_terminal() {
-            return Err(Broken::Ended(self.status.state));
+            return Err(FoldError::TaskEnded(self.status.state));
         }
-        self.retire_status_message();
+        self.archive_status_message();
         let stamped = message.task_id.as_ref() == Some(&self.id)
             && message.context_id.as_ref().map_or("", ContextId::as_str)
                 == self.context_id.as_str();
@@ -367,7 +369,7 @@ impl Task {
         status: &TaskStatus,
         metadata: Option<&Object>,
         recorded: Option<Timestamp>,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), FoldError> {
         // 07 §2: the move back to submitted is ignored rather than failing.
         if status.state == TaskState::Submitted
             && self.status.state != status.state
@@ -375,8 +377,8 @@ impl Task {
         {
             return Ok(());
         }
-        self.check_move(status.state)?;
-        self.retire_status_message();
+        self.check_transition(status.state)?;
+        self.archive_status_message();
         // Within a task time does not go back, whatever the clocks say; a status without a time has none.
         let timestamp = status
             .timestamp
@@ -387,19 +389,19 @@ impl Task {
             ..status.clone()
         };
         match (&mut self.metadata, metadata) {
-            (Some(ours), Some(more)) => ours.merge(more),
+            (Some(merged), Some(more)) => merged.merge(more),
             (None, Some(more)) => self.metadata = Some(more.clone()),
             (_, None) => {}
         }
         Ok(())
     }
 
-    fn apply_artifact(&mut self, artifact: &Artifact, append: bool) -> Result<(), Broken> {
+    fn apply_artifact(&mut self, artifact: &Artifact, append: bool) -> Result<(), FoldError> {
         if self.is_ended() {
-            return Err(Broken::Ended(self.status.state));
+            return Err(FoldError::TaskEnded(self.status.state));
         }
         if artifact.parts.is_empty() {
-            return Err(Broken::EmptyArtifact(artifact.artifact_id.clone()));
+            return Err(FoldError::EmptyArtifact(artifact.artifact_id.clone()));
         }
         if !append {
             self.put_artifact(artifact);
@@ -410,7 +412,7 @@ impl Task {
             .iter_mut()
             .find(|known| known.artifact_id == artifact.artifact_id);
         known
-            .ok_or_else(|| Broken::UnknownArtifact(artifact.artifact_id.clone()))?
+            .ok_or_else(|| FoldError::UnknownArtifact(artifact.artifact_id.clone()))?
             .extend(artifact);
         Ok(())
     }
@@ -433,26 +435,26 @@ impl Task {
     }
 
     /// The message of a status moves to the history when the next status or message arrives.
-    fn retire_status_message(&mut self) {
+    fn archive_status_message(&mut self) {
         self.history.extend(self.status.message.take());
     }
 
-    fn check_id(&self, id: &TaskId) -> Result<(), Broken> {
+    fn check_id(&self, id: &TaskId) -> Result<(), FoldError> {
         if *id == self.id {
             Ok(())
         } else {
-            Err(Broken::OtherTask(id.clone()))
+            Err(FoldError::WrongTask(id.clone()))
         }
     }
 
-    fn check_move(&self, next: TaskState) -> Result<(), Broken> {
+    fn check_transition(&self, next: TaskState) -> Result<(), FoldError> {
         if self.is_ended() {
-            return Err(Broken::Ended(self.status.state));
+            return Err(FoldError::TaskEnded(self.status.state));
         }
-        if self.status.state.may_become(next) {
+        if self.status.state.can_become(next) {
             Ok(())
         } else {
-            Err(Broken::Move(self.status.state, next))
+            Err(FoldError::InvalidTransition(self.status.state, next))
         }
     }
 
@@ -474,7 +476,7 @@ impl Task {
         if !artifacts.is_empty() {
             return artifacts.join("\n");
         }
-        let said = self
+        let agent_messages = self
             .history
             .iter()
             .rev()
@@ -483,7 +485,7 @@ impl Task {
             .status
             .message
             .iter()
-            .chain(said)
+            .chain(agent_messages)
             .map(|message| message.text());
         texts.find(|text| !text.is_empty()).unwrap_or_default()
     }
@@ -526,17 +528,19 @@ impl Task {
     }
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for FoldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Ended(state) => write!(f, "the task has ended as {state}"),
-            Self::Move(from, to) => write!(f, "a task does not go from {from} to {to}"),
+            Self::TaskEnded(state) => write!(f, "the task has ended as {state}"),
+            Self::InvalidTransition(from, to) => {
+                write!(f, "a task does not go from {from} to {to}")
+            }
             Self::UnknownArtifact(id) => write!(f, "append to an artifact that is not there: {id}"),
             Self::EmptyArtifact(id) => write!(f, "an artifact without parts: {id}"),
-            Self::OtherTask(id) => write!(f, "an event of another task: {id}"),
-            Self::MessageInTask => f.write_str("a plain message where a task is"),
+            Self::WrongTask(id) => write!(f, "an event of another task: {id}"),
+            Self::UnexpectedMessage => f.write_str("a plain message where a task is"),
         }
     }
 }
 
-impl std::error::Error for Broken {}
+impl std::error::Error for FoldError {}

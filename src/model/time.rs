@@ -13,20 +13,20 @@ pub struct Timestamp(i64);
 
 /// The text is no point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NotATime;
+pub struct InvalidTimestamp;
 
 /// From the first day of year 1, as protobuf has it, to the day before the last of 9999, whose last hours would
 /// leave the year in some zone.
-const RANGE: std::ops::RangeInclusive<i64> = -62_135_596_800_000..=253_402_207_200_999;
+const MILLIS_RANGE: std::ops::RangeInclusive<i64> = -62_135_596_800_000..=253_402_207_200_999;
 
 impl Timestamp {
     /// The last time there is.
-    pub const MAX: Self = Self(*RANGE.end());
+    pub const MAX: Self = Self(*MILLIS_RANGE.end());
 
     /// The time `millis` milliseconds after 1970; `None` outside the years 1 to 9999.
     #[must_use]
     pub fn from_millis(millis: i64) -> Option<Self> {
-        RANGE.contains(&millis).then_some(Self(millis))
+        MILLIS_RANGE.contains(&millis).then_some(Self(millis))
     }
 
     /// Milliseconds since 1970.
@@ -39,45 +39,45 @@ impl Timestamp {
     ///
     /// # Errors
     /// The text is not a date with a time.
-    pub fn parse_liberal(text: &str) -> Result<Self, NotATime> {
-        text.parse().or_else(|NotATime| {
-            let civil: DateTime = text.trim().parse().map_err(|_| NotATime)?;
+    pub fn parse_lenient(text: &str) -> Result<Self, InvalidTimestamp> {
+        text.parse().or_else(|InvalidTimestamp| {
+            let civil: DateTime = text.trim().parse().map_err(|_| InvalidTimestamp)?;
             // A bare date parses as midnight; as a time it is too vague to guess at.
             let time = civil
                 .to_zoned(TimeZone::UTC)
-                .map_err(|_| NotATime)?
+                .map_err(|_| InvalidTimestamp)?
                 .timestamp();
             if text.len() <= 10 {
-                Err(NotATime)
+                Err(InvalidTimestamp)
             } else {
                 Self::from_jiff(time)
             }
         })
     }
 
-    fn from_jiff(time: jiff::Timestamp) -> Result<Self, NotATime> {
+    fn from_jiff(time: jiff::Timestamp) -> Result<Self, InvalidTimestamp> {
         // Rounds towards the past, as the order of events must not change.
         let millis = time.as_nanosecond().div_euclid(1_000_000);
         i64::try_from(millis)
             .ok()
             .and_then(Self::from_millis)
-            .ok_or(NotATime)
+            .ok_or(InvalidTimestamp)
     }
 
     /// Writes `YYYY-MM-DDTHH:MM:SS.sssZ` into its place, with less ado than a general printer.
-    fn print(self, text: &mut [u8; 24]) -> &str {
+    fn format_into(self, text: &mut [u8; 24]) -> &str {
         // Milliseconds apart: as a whole, jiff takes one second less of them than of seconds.
         let time = jiff::Timestamp::from_second(self.0.div_euclid(1000))
             .expect("our range is that of jiff");
         let (time, millis) = (Offset::UTC.to_datetime(time), self.0.rem_euclid(1000));
         *text = *b"0000-00-00T00:00:00.000Z";
-        digits(&mut text[0..4], time.year());
-        digits(&mut text[5..7], time.month().into());
-        digits(&mut text[8..10], time.day().into());
-        digits(&mut text[11..13], time.hour().into());
-        digits(&mut text[14..16], time.minute().into());
-        digits(&mut text[17..19], time.second().into());
-        digits(
+        write_digits(&mut text[0..4], time.year());
+        write_digits(&mut text[5..7], time.month().into());
+        write_digits(&mut text[8..10], time.day().into());
+        write_digits(&mut text[11..13], time.hour().into());
+        write_digits(&mut text[14..16], time.minute().into());
+        write_digits(&mut text[17..19], time.second().into());
+        write_digits(
             &mut text[20..23],
             i16::try_from(millis).expect("less than 1000"),
         );
@@ -86,7 +86,7 @@ impl Timestamp {
 }
 
 /// Fills a field with the digits of a number that is not negative.
-fn digits(field: &mut [u8], number: i16) {
+fn write_digits(field: &mut [u8], number: i16) {
     let mut rest = number.unsigned_abs();
     for digit in field.iter_mut().rev() {
         *digit = b"0123456789"[usize::from(rest % 10)];
@@ -95,18 +95,18 @@ fn digits(field: &mut [u8], number: i16) {
 }
 
 impl FromStr for Timestamp {
-    type Err = NotATime;
+    type Err = InvalidTimestamp;
 
     /// Reads RFC 3339: an offset or `Z` is required.
-    fn from_str(text: &str) -> Result<Self, NotATime> {
-        Self::from_jiff(text.parse().map_err(|_| NotATime)?)
+    fn from_str(text: &str) -> Result<Self, InvalidTimestamp> {
+        Self::from_jiff(text.parse().map_err(|_| InvalidTimestamp)?)
     }
 }
 
 impl fmt::Display for Timestamp {
     /// `YYYY-MM-DDTHH:MM:SS.sssZ`, always.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.print(&mut [0; 24]))
+        f.write_str(self.format_into(&mut [0; 24]))
     }
 }
 
@@ -118,17 +118,17 @@ impl fmt::Debug for Timestamp {
 
 impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.print(&mut [0; 24]))
+        serializer.serialize_str(self.format_into(&mut [0; 24]))
     }
 }
 
-impl fmt::Display for NotATime {
+impl fmt::Display for InvalidTimestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("must be an RFC 3339 time such as 2026-03-14T09:26:53.589Z")
     }
 }
 
-impl std::error::Error for NotATime {}
+impl std::error::Error for InvalidTimestamp {}
 
 #[cfg(test)]
 mod tests {
@@ -151,13 +151,13 @@ mod tests {
     #[test]
     fn r33_a_time_without_a_zone_is_utc_but_only_for_the_liberal_reader() {
         let text = "2026-03-14T09:26:53.5";
-        assert_eq!(text.parse::<Timestamp>(), Err(NotATime));
+        assert_eq!(text.parse::<Timestamp>(), Err(InvalidTimestamp));
         assert_eq!(
-            Timestamp::parse_liberal(text).unwrap().to_string(),
+            Timestamp::parse_lenient(text).unwrap().to_string(),
             "2026-03-14T09:26:53.500Z"
         );
         assert_eq!(
-            Timestamp::parse_liberal("2026-03-14 09:26:53")
+            Timestamp::parse_lenient("2026-03-14 09:26:53")
                 .unwrap()
                 .to_string(),
             "2026-03-14T09:26:53.000Z"
@@ -169,7 +169,11 @@ mod tests {
             "2026-13-14T09:26:53",
             "0000-01-01T00:00:00Z",
         ] {
-            assert_eq!(Timestamp::parse_liberal(bad), Err(NotATime), "{bad}");
+            assert_eq!(
+                Timestamp::parse_lenient(bad),
+                Err(InvalidTimestamp),
+                "{bad}"
+            );
         }
     }
 }

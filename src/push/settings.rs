@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::egress::Reach;
-use crate::model::measure::{Time, Times};
+use crate::egress::EgressPolicy;
+use crate::model::units::{HumanDuration, HumanDurations};
 
 /// How webhooks are called.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,19 +15,19 @@ use crate::model::measure::{Time, Times};
 pub struct PushSettings {
     /// Where callers may have us post.
     #[serde(skip)]
-    pub reach: Reach,
+    pub egress: EgressPolicy,
     /// How long a webhook may take to answer.
-    #[serde(with = "Time")]
+    #[serde(with = "HumanDuration")]
     pub timeout: Duration,
     /// How long to wait before each of the first attempts to deliver again; a little is added, so that webhooks which
     /// fail together are not called together.
-    #[serde(with = "Times")]
+    #[serde(with = "HumanDurations")]
     pub first_retries: Vec<Duration>,
     /// How long to wait between all later attempts.
-    #[serde(with = "Time")]
+    #[serde(with = "HumanDuration")]
     pub retry_every: Duration,
     /// For how long there are later attempts; then the webhook is given up.
-    #[serde(with = "Time")]
+    #[serde(with = "HumanDuration")]
     pub retry_for: Duration,
     /// Deliveries at the same time to webhooks that answer, and as many again to those that did not.
     pub max_deliveries: usize,
@@ -42,7 +42,7 @@ pub struct PushSettings {
 impl Default for PushSettings {
     fn default() -> Self {
         Self {
-            reach: Reach::default(),
+            egress: EgressPolicy::default(),
             timeout: Duration::from_secs(15),
             first_retries: [1, 2, 4, 8, 16].map(Duration::from_secs).to_vec(),
             retry_every: Duration::from_secs(5 * 60),
@@ -56,26 +56,26 @@ impl Default for PushSettings {
 }
 
 impl PushSettings {
-    /// How long to wait after so many attempts in vain; `None` when that were enough. `chance` is below one.
-    pub(super) fn pause(&self, attempts: u32, chance: f64) -> Option<Duration> {
+    /// How long to wait after so many attempts in vain; `None` when that were enough. `jitter` is below one.
+    pub(super) fn backoff(&self, attempts: u32, jitter: f64) -> Option<Duration> {
         let attempts = attempts.max(1) as usize;
         let later = attempts.saturating_sub(self.first_retries.len());
         let most = self.retry_for.as_nanos() / self.retry_every.as_nanos().max(1);
         match self.first_retries.get(attempts - 1) {
-            Some(pause) => Some(pause.mul_f64(1.0 + chance / 4.0)),
-            None if later as u128 <= most => Some(self.retry_every.mul_f64(1.0 + chance / 10.0)),
+            Some(pause) => Some(pause.mul_f64(1.0 + jitter / 4.0)),
+            None if later as u128 <= most => Some(self.retry_every.mul_f64(1.0 + jitter / 10.0)),
             None => None,
         }
     }
 
     /// The longest that anybody is waited for.
-    pub(super) fn longest(&self) -> Duration {
-        self.retry_every.max(LONGEST_ASKED).mul_f64(1.25)
+    pub(super) fn max_delay(&self) -> Duration {
+        self.retry_every.max(MAX_RETRY_AFTER).mul_f64(1.25)
     }
 }
 
 /// The longest `Retry-After` that is heeded.
-pub(super) const LONGEST_ASKED: Duration = Duration::from_secs(60 * 60);
+pub(super) const MAX_RETRY_AFTER: Duration = Duration::from_secs(60 * 60);
 
 #[cfg(test)]
 mod tests {
@@ -85,11 +85,11 @@ mod tests {
     fn r28_five_quick_attempts_then_every_five_minutes_for_a_day() {
         let settings = PushSettings::default();
         let pauses: Vec<_> = (1..)
-            .map_while(|attempts| settings.pause(attempts, 0.0))
+            .map_while(|attempts| settings.backoff(attempts, 0.0))
             .collect();
         let seconds: Vec<_> = pauses.iter().take(7).map(Duration::as_secs).collect();
         assert_eq!(seconds, [1, 2, 4, 8, 16, 300, 300]);
         assert_eq!(pauses.len(), 5 + 24 * 12);
-        assert_eq!(settings.pause(1, 0.5), Some(Duration::from_millis(1125)));
+        assert_eq!(settings.backoff(1, 0.5), Some(Duration::from_millis(1125)));
     }
 }

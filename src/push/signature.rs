@@ -3,23 +3,23 @@
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::notice::EventId;
+use super::notification::EventId;
 use crate::model::{Result, TaskId, Timestamp};
 
 /// How long a token is good, in seconds.
-const GOOD_FOR: i64 = 300;
+const TOKEN_LIFETIME_SECONDS: i64 = 300;
 
 /// Signs claims.
-pub(crate) type Sign = Box<dyn Fn(&serde_json::Value) -> Result<String> + Send + Sync>;
+pub(crate) type SignFn = Box<dyn Fn(&serde_json::Value) -> Result<String> + Send + Sync>;
 
 /// The one who signs notifications, and under which name.
-pub(crate) struct Signature {
+pub(crate) struct NotificationSigner {
     issuer: String,
-    sign: Sign,
+    sign: SignFn,
 }
 
-impl Signature {
-    pub(crate) fn new(issuer: String, sign: Sign) -> Self {
+impl NotificationSigner {
+    pub(crate) fn new(issuer: String, sign: SignFn) -> Self {
         Self { issuer, sign }
     }
 
@@ -41,7 +41,7 @@ impl Signature {
             "iss": self.issuer,
             "aud": url,
             "iat": now,
-            "exp": now + GOOD_FOR,
+            "exp": now + TOKEN_LIFETIME_SECONDS,
             "jti": id,
             "request_body_sha256": digest,
             "taskId": task,

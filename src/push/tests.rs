@@ -1,17 +1,17 @@
 //! Webhooks that fail in every way, and processes that end in the middle of it: everything arrives, in order.
 
-mod world;
+mod harness;
 
 use std::collections::HashSet;
 
 use tokio::time::Instant;
 
-use self::world::{Log, Process, Received, Reply, Webhooks, open, registered};
+use self::harness::{Log, Received, Reply, TestProcess, Webhooks, open, registered};
 use super::*;
-use crate::egress::Reach;
-use crate::engine::tests::world::{Faulty, Obeys};
+use crate::egress::EgressPolicy;
+use crate::engine::tests::harness::{FaultyStore, ScriptedAgent};
 use crate::model::{Seq, Version};
-use crate::store::{Key, Memory, Standing, Store};
+use crate::store::{DeliveryState, IdempotencyKey, Memory, Store};
 
 const URL: &str = "http://a.example/hook?x=1";
 const HOST: &str = "a.example";
@@ -30,7 +30,7 @@ fn positions(received: &[Received]) -> Vec<u64> {
 }
 
 /// Everything that is told of a task was taken once, and in order.
-fn complete(received: &[Received]) {
+fn assert_complete(received: &[Received]) {
     let kinds: Vec<_> = received
         .iter()
         .map(|one| one.body.as_object().unwrap().keys().next().unwrap())
@@ -52,11 +52,11 @@ fn complete(received: &[Received]) {
 
 #[tokio::test(start_paused = true)]
 async fn r51_a_webhook_of_1_0_gets_what_a_stream_gets() {
-    let (store, webhooks, agent) = (store(), Webhooks::default(), Obeys::default());
-    let process = Process::start(&store, &webhooks, &agent);
+    let (store, webhooks, agent) = (store(), Webhooks::default(), ScriptedAgent::default());
+    let process = TestProcess::start(&store, &webhooks, &agent);
     let head = process.send(WORK, URL, Version::V1).await;
     let got = webhooks.got(HOST, 5).await;
-    complete(&got);
+    assert_complete(&got);
     for one in &got {
         assert_eq!(one.header("content-type"), "application/a2a+json");
         assert_eq!(one.header("a2a-version"), "1.0");
@@ -67,17 +67,17 @@ async fn r51_a_webhook_of_1_0_gets_what_a_stream_gets() {
     }
     assert_eq!(got[0].body["statusUpdate"]["taskId"], head.id.as_str());
     process.idle().await;
-    assert_eq!(process.standing(&head).await, Standing::Over);
+    assert_eq!(process.delivery_state(&head).await, DeliveryState::Finished);
 }
 
 #[tokio::test(start_paused = true)]
 async fn r51_a_webhook_of_0_3_gets_the_task_whenever_its_state_changes() {
-    let (store, webhooks, agent) = (store(), Webhooks::default(), Obeys::default());
-    let process = Process::start(&store, &webhooks, &agent);
+    let (store, webhooks, agent) = (store(), Webhooks::default(), ScriptedAgent::default());
+    let process = TestProcess::start(&store, &webhooks, &agent);
     let head = process.send(WORK, URL, Version::V03).await;
     process.idle().await;
     let got = webhooks.all();
-    let told: Vec<_> = got
+    let states: Vec<_> = got
         .iter()
         .map(|one| {
             (
@@ -87,7 +87,7 @@ async fn r51_a_webhook_of_0_3_gets_the_task_whenever_its_state_changes() {
         })
         .collect();
     assert_eq!(
-        told,
+        states,
         [("working", 0), ("completed", 2)],
         "each as the task was then"
     );
@@ -103,8 +103,8 @@ async fn r51_a_webhook_of_0_3_gets_the_task_whenever_its_state_changes() {
 
 #[tokio::test(start_paused = true)]
 async fn r28_a_webhook_that_was_down_for_an_hour_gets_everything_in_order() {
-    let (store, webhooks, agent) = (store(), Webhooks::default(), Obeys::default());
-    let process = Process::start(&store, &webhooks, &agent);
+    let (store, webhooks, agent) = (store(), Webhooks::default(), ScriptedAgent::default());
+    let process = TestProcess::start(&store, &webhooks, &agent);
     webhooks.always(HOST, Some(Reply::Status(500)));
     let head = process.send(WORK, URL, Version::V1).await;
     tokio::time::sleep(Duration::from_secs(60 * 60)).await;
@@ -121,21 +121,21 @@ async fn r28_a_webhook_that_was_down_for_an_hour_gets_everything_in_order() {
     );
     webhooks.always(HOST, None);
     process.idle().await;
-    complete(&webhooks.taken(HOST));
-    assert_eq!(process.standing(&head).await, Standing::Over);
+    assert_complete(&webhooks.taken(HOST));
+    assert_eq!(process.delivery_state(&head).await, DeliveryState::Finished);
 }
 
 #[tokio::test(start_paused = true)]
 async fn r28_after_a_day_it_is_given_up_and_can_be_tried_again() {
-    let (store, webhooks, agent) = (store(), Webhooks::default(), Obeys::default());
-    let process = Process::start(&store, &webhooks, &agent);
+    let (store, webhooks, agent) = (store(), Webhooks::default(), ScriptedAgent::default());
+    let process = TestProcess::start(&store, &webhooks, &agent);
     webhooks.always(HOST, Some(Reply::Refuse));
     let (head, began) = (process.send(WORK, URL, Version::V1).await, Instant::now());
     process.idle().await;
     let hours = began.elapsed().as_secs() / 3600;
     assert!((24..27).contains(&hours), "{hours} hours");
-    let deliveries = process.pushes.deliveries();
-    let stopped = deliveries.stopped(None, 10).await.unwrap();
+    let dead_letters = process.push.dead_letters();
+    let stopped = dead_letters.failed_webhooks(None, 10).await.unwrap();
     let [one] = &stopped[..] else {
         panic!("{stopped:?}")
     };
@@ -143,30 +143,40 @@ async fn r28_after_a_day_it_is_given_up_and_can_be_tried_again() {
         (&one.task, &*one.origin, one.delivered),
         (&head.id, "http://a.example", Seq(3))
     );
-    assert_eq!(deliveries.letters(one.number, 100).await.unwrap().len(), 5);
-    assert_eq!(deliveries.letters(one.number, 2).await.unwrap().len(), 2);
-    assert!(deliveries.retry(one.number + 1).await.is_err());
+    assert_eq!(
+        dead_letters
+            .undelivered(one.number, 100)
+            .await
+            .unwrap()
+            .len(),
+        5
+    );
+    assert_eq!(
+        dead_letters.undelivered(one.number, 2).await.unwrap().len(),
+        2
+    );
+    assert!(dead_letters.retry(one.number + 1).await.is_err());
     webhooks.always(HOST, None);
-    let letters = deliveries.letters(one.number, 100).await.unwrap();
-    deliveries.retry(one.number).await.unwrap();
+    let undelivered = dead_letters.undelivered(one.number, 100).await.unwrap();
+    dead_letters.retry(one.number).await.unwrap();
     process.idle().await;
     let taken = webhooks.taken(HOST);
-    complete(&taken);
+    assert_complete(&taken);
     let ids: Vec<_> = taken.iter().map(|one| one.header("a2a-event-id")).collect();
     assert_eq!(
         ids,
-        letters
+        undelivered
             .iter()
-            .map(|letter| letter.event_id.as_str())
+            .map(|notification| notification.event_id.as_str())
             .collect::<Vec<_>>()
     );
-    assert_eq!(deliveries.stopped(None, 10).await.unwrap(), []);
+    assert_eq!(dead_letters.failed_webhooks(None, 10).await.unwrap(), []);
 }
 
 #[tokio::test(start_paused = true)]
 async fn r29_answers_that_pass_are_waited_out() {
-    let (store, webhooks, agent) = (store(), Webhooks::default(), Obeys::default());
-    let process = Process::start(&store, &webhooks, &agent);
+    let (store, webhooks, agent) = (store(), Webhooks::default(), ScriptedAgent::default());
+    let process = TestProcess::start(&store, &webhooks, &agent);
     let replies = [
         Reply::RetryAfter(429, "120"),
         Reply::Status(503),
@@ -177,7 +187,7 @@ async fn r29_answers_that_pass_are_waited_out() {
     webhooks.next(HOST, &replies);
     process.send(WORK, URL, Version::V1).await;
     process.idle().await;
-    complete(&webhooks.taken(HOST));
+    assert_complete(&webhooks.taken(HOST));
     let got = webhooks.all();
     let waited: Vec<_> = got
         .windows(2)
@@ -195,13 +205,13 @@ async fn r29_answers_that_pass_are_waited_out() {
 #[tokio::test(start_paused = true)]
 async fn r29_answers_that_do_not_pass_end_it() {
     for status in [410, 401, 403, 404, 301, 302, 307, 308] {
-        let (store, webhooks, agent) = (store(), Webhooks::default(), Obeys::default());
-        let process = Process::start(&store, &webhooks, &agent);
+        let (store, webhooks, agent) = (store(), Webhooks::default(), ScriptedAgent::default());
+        let process = TestProcess::start(&store, &webhooks, &agent);
         webhooks.next(HOST, &[Reply::Status(204), Reply::Status(status)]);
         let head = process.send(WORK, URL, Version::V1).await;
         process.idle().await;
         assert_eq!(webhooks.all().len(), 2, "{status}");
-        let Standing::Stopped(why) = process.standing(&head).await else {
+        let DeliveryState::Failed(why) = process.delivery_state(&head).await else {
             panic!("{status}")
         };
         assert!(why.contains(&status.to_string()), "{why}");
@@ -211,34 +221,34 @@ async fn r29_answers_that_do_not_pass_end_it() {
             .put_config(&head, &registered(URL, Version::V1))
             .await
             .unwrap();
-        process.pushes.registered(&head, &"hook".into());
+        process.push.start_delivery(&head, &"hook".into());
         process.idle().await;
         let taken = webhooks.taken(HOST);
-        complete(&taken);
+        assert_complete(&taken);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn r13_an_end_that_is_stored_and_not_yet_seen_is_waited_for() {
-    let store = Arc::new(Faulty::default());
-    store.lag();
+    let store = Arc::new(FaultyStore::default());
+    store.delay_acknowledgements();
     let (store, webhooks, agent): (Arc<dyn Store>, _, _) =
-        (store, Webhooks::default(), Obeys::default());
-    let process = Process::start(&store, &webhooks, &agent);
-    let key = Key {
+        (store, Webhooks::default(), ScriptedAgent::default());
+    let process = TestProcess::start(&store, &webhooks, &agent);
+    let key = IdempotencyKey {
         text: "once".to_owned(),
         body: [0; 32],
     };
     let head = process.send_with(Some(key), WORK, URL, Version::V1).await;
     process.idle().await;
-    complete(&webhooks.taken(HOST));
-    assert_eq!(process.standing(&head).await, Standing::Over);
+    assert_complete(&webhooks.taken(HOST));
+    assert_eq!(process.delivery_state(&head).await, DeliveryState::Finished);
 }
 
 #[tokio::test(start_paused = true)]
 async fn r30_a_lost_answer_repeats_the_event_under_its_id() {
-    let (store, webhooks, agent) = (store(), Webhooks::default(), Obeys::default());
-    let process = Process::start(&store, &webhooks, &agent);
+    let (store, webhooks, agent) = (store(), Webhooks::default(), ScriptedAgent::default());
+    let process = TestProcess::start(&store, &webhooks, &agent);
     webhooks.next(HOST, &[Reply::Status(204), Reply::Hang]);
     process.send(WORK, URL, Version::V1).await;
     process.idle().await;
@@ -248,7 +258,7 @@ async fn r30_a_lost_answer_repeats_the_event_under_its_id() {
         assert_eq!(got[1].header(name), got[2].header(name));
     }
     assert_eq!(got[1].body, got[2].body);
-    complete(&webhooks.taken(HOST));
+    assert_complete(&webhooks.taken(HOST));
 }
 
 /// At every request, and between any two.
@@ -262,20 +272,21 @@ async fn r13_a_process_that_ends_in_the_middle_loses_nothing() {
                 Reply::Status(500),
                 Reply::Refuse,
             ] {
-                let (store, webhooks, agent) = (store(), Webhooks::default(), Obeys::default());
-                let process = Process::start(&store, &webhooks, &agent);
+                let (store, webhooks, agent) =
+                    (store(), Webhooks::default(), ScriptedAgent::default());
+                let process = TestProcess::start(&store, &webhooks, &agent);
                 webhooks.next(HOST, &vec![Reply::Status(204); stop_after]);
                 webhooks.always(HOST, Some(reply));
                 process.send(WORK, URL, version).await;
                 tokio::time::sleep(Duration::from_secs(5)).await;
                 process.kill().await;
                 webhooks.always(HOST, None);
-                let process = Process::start(&store, &webhooks, &agent);
+                let process = TestProcess::start(&store, &webhooks, &agent);
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 process.idle().await;
                 let taken = webhooks.taken(HOST);
                 if version == Version::V1 {
-                    complete(&taken);
+                    assert_complete(&taken);
                 } else {
                     assert_eq!(taken.last().unwrap().body["status"]["state"], "completed");
                 }
@@ -286,9 +297,9 @@ async fn r13_a_process_that_ends_in_the_middle_loses_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn r13_what_ends_while_nobody_runs_is_delivered_later() {
-    let (store, webhooks, agent) = (store(), Webhooks::default(), Obeys::default());
+    let (store, webhooks, agent) = (store(), Webhooks::default(), ScriptedAgent::default());
     webhooks.always(HOST, Some(Reply::Status(503)));
-    let process = Process::start(&store, &webhooks, &agent);
+    let process = TestProcess::start(&store, &webhooks, &agent);
     let head = process
         .send("gate say write chunk chunk", URL, Version::V1)
         .await;
@@ -306,11 +317,11 @@ async fn r13_what_ends_while_nobody_runs_is_delivered_later() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     webhooks.always(HOST, None);
-    let process = Process::start(&store, &webhooks, &agent);
+    let process = TestProcess::start(&store, &webhooks, &agent);
     tokio::time::sleep(Duration::from_secs(1)).await;
     process.idle().await;
     // That it works was said before it waited.
-    complete(&webhooks.taken(HOST)[1..]);
+    assert_complete(&webhooks.taken(HOST)[1..]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -318,8 +329,8 @@ async fn r31_what_was_removed_is_not_called_and_the_log_says_so() {
     for remove_task in [false, true] {
         let log = Log::default();
         let _logs = tracing::subscriber::set_default(log.subscriber());
-        let (store, webhooks, agent) = (store(), Webhooks::default(), Obeys::default());
-        let process = Process::start(&store, &webhooks, &agent);
+        let (store, webhooks, agent) = (store(), Webhooks::default(), ScriptedAgent::default());
+        let process = TestProcess::start(&store, &webhooks, &agent);
         webhooks.always(HOST, Some(Reply::Status(500)));
         let head = process.send(WORK, URL, Version::V1).await;
         webhooks.got(HOST, 2).await;
@@ -331,7 +342,7 @@ async fn r31_what_was_removed_is_not_called_and_the_log_says_so() {
                 .delete_config(&head, &"hook".into())
                 .await
                 .unwrap();
-            process.pushes.removed(&head.id, &"hook".into());
+            process.push.stop_delivery(&head.id, &"hook".into());
         }
         let before = webhooks.all().len();
         process.idle().await;
@@ -352,8 +363,8 @@ async fn r31_what_was_removed_is_not_called_and_the_log_says_so() {
 
 #[tokio::test(start_paused = true)]
 async fn r28_a_dead_webhook_slows_nobody() {
-    let (store, webhooks, agent) = (store(), Webhooks::default(), Obeys::default());
-    let process = Process::start(&store, &webhooks, &agent);
+    let (store, webhooks, agent) = (store(), Webhooks::default(), ScriptedAgent::default());
+    let process = TestProcess::start(&store, &webhooks, &agent);
     webhooks.always("dead.example", Some(Reply::Hang));
     for _ in 0..40 {
         process
@@ -370,18 +381,18 @@ async fn r28_a_dead_webhook_slows_nobody() {
     process.send(WORK, URL, Version::V1).await;
     webhooks.got(HOST, 5).await;
     assert!(began.elapsed() < Duration::from_secs(1));
-    complete(&webhooks.taken(HOST));
+    assert_complete(&webhooks.taken(HOST));
 }
 
 #[tokio::test(start_paused = true)]
 async fn more_webhooks_than_places_take_turns() {
-    let (store, webhooks, agent) = (store(), Webhooks::default(), Obeys::default());
+    let (store, webhooks, agent) = (store(), Webhooks::default(), ScriptedAgent::default());
     let settings = PushSettings {
-        reach: open(),
+        egress: open(),
         max_webhooks: 2,
         ..PushSettings::default()
     };
-    let process = Process::start_with(&store, &webhooks, &agent, settings);
+    let process = TestProcess::start_with(&store, &webhooks, &agent, settings);
     // Two that wait for somebody outside hold both places.
     for host in ["p", "q"] {
         process
@@ -396,36 +407,36 @@ async fn more_webhooks_than_places_take_turns() {
     for host in ["r", "s", "t"] {
         let host = format!("{host}.example");
         webhooks.got(&host, 5).await;
-        complete(&webhooks.taken(&host));
+        assert_complete(&webhooks.taken(&host));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn s23_a_webhook_that_is_not_allowed_any_more_is_given_up() {
-    let (store, webhooks, agent) = (store(), Webhooks::default(), Obeys::default());
+    let (store, webhooks, agent) = (store(), Webhooks::default(), ScriptedAgent::default());
     webhooks.always("inside.example", Some(Reply::Status(503)));
     let allow = vec!["inside.example".parse().unwrap()];
-    let reach = Reach {
+    let egress = EgressPolicy {
         allow,
-        ..Reach::default()
+        ..EgressPolicy::default()
     };
     let settings = PushSettings {
-        reach,
+        egress,
         ..PushSettings::default()
     };
-    let process = Process::start_with(&store, &webhooks, &agent, settings);
+    let process = TestProcess::start_with(&store, &webhooks, &agent, settings);
     assert!(
         process
-            .pushes
-            .check("http://inside.example/", "url")
+            .push
+            .check_url("http://inside.example/", "url")
             .await
             .is_ok()
     );
     process.kill().await;
-    let process = Process::start(&store, &webhooks, &agent);
+    let process = TestProcess::start(&store, &webhooks, &agent);
     let error = process
-        .pushes
-        .check("http://inside.example/", "url")
+        .push
+        .check_url("http://inside.example/", "url")
         .await
         .unwrap_err();
     assert!(error.message().contains("public address"), "{error}");
@@ -434,7 +445,7 @@ async fn s23_a_webhook_that_is_not_allowed_any_more_is_given_up() {
         .await;
     process.idle().await;
     assert_eq!(webhooks.all().len(), 0);
-    let Standing::Stopped(why) = process.standing(&head).await else {
+    let DeliveryState::Failed(why) = process.delivery_state(&head).await else {
         panic!("it is not called")
     };
     assert_eq!(why, "its url must lead to a public address");

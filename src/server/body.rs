@@ -18,24 +18,24 @@ use crate::model::{Error, ErrorKind, Result};
 
 /// What the types of documents that are JSON end with.
 const JSON_SUFFIX: &str = "+json";
-/// How many times of what has come there is room for, if so much was announced: whoever takes room has to send a part of it.
-const AHEAD: usize = 4;
+/// How many times of what has received there is room for, if so much was announced: whoever takes room has to send a part of it.
+const MAX_OVERALLOCATION: usize = 4;
 /// How much more is read and thrown away, so that a caller who is still sending gets to see the refusal.
-const MAX_DISCARDED: usize = 64 << 20;
+const MAX_DISCARDED_BYTES: usize = 64 << 20;
 /// What of a body is not counted.
-const FREE: usize = 64 << 10;
+const UNCOUNTED_BYTES: usize = 64 << 10;
 /// How long a caller for whose body there is no room is told to wait.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Refuses what does not say that it is JSON; saying nothing is fine. A browser cannot send these types to another
 /// site without asking first. Nothing is ever unpacked, so what is packed is refused by name.
-pub(super) fn check_type(headers: &HeaderMap) -> Result<()> {
+pub(super) fn check_content_type(headers: &HeaderMap) -> Result<()> {
     // Nearly all of them say just that.
-    let all_json =
+    let is_json_type =
         |value: &HeaderValue| value == "application/json" || value.to_str().is_ok_and(is_json);
-    let is_plain = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
-    let is_unpacked = headers.get_all(CONTENT_ENCODING).iter().all(is_plain);
-    match is_unpacked && headers.get_all(CONTENT_TYPE).iter().all(all_json) {
+    let is_identity = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
+    let is_uncompressed = headers.get_all(CONTENT_ENCODING).iter().all(is_identity);
+    match is_uncompressed && headers.get_all(CONTENT_TYPE).iter().all(is_json_type) {
         true => Ok(()),
         false => Err(ErrorKind::UnsupportedMediaType.into()),
     }
@@ -54,32 +54,32 @@ fn is_json(media_type: &str) -> bool {
 
 /// How much of all bodies is being read. Those who take their time must not fill the memory together.
 #[derive(Debug, Default)]
-pub(super) struct Reading(AtomicUsize);
+pub(super) struct BodyBudget(AtomicUsize);
 
 /// So much of it is one body's; given back when dropped.
-struct Share<'a> {
-    reading: &'a Reading,
-    taken: usize,
-    most: usize,
+struct BodyReservation<'a> {
+    budget: &'a BodyBudget,
+    reserved: usize,
+    limit: usize,
 }
 
-impl Share<'_> {
+impl BodyReservation<'_> {
     /// Takes as much as there is room for. What nearly every body is within is not counted.
     fn grow(&mut self, length: usize) -> Result<()> {
-        let more = length.saturating_sub(self.taken + FREE);
-        self.taken += more;
-        if more > 0 && self.reading.0.fetch_add(more, Ordering::Relaxed) + more > self.most {
+        let more = length.saturating_sub(self.reserved + UNCOUNTED_BYTES);
+        self.reserved += more;
+        if more > 0 && self.budget.0.fetch_add(more, Ordering::Relaxed) + more > self.limit {
             return Err(Error::new(ErrorKind::Unavailable)
-                .with_message("as much is being read as max_reading_bytes allows")
+                .with_message("as much is being read as max_buffered_body_bytes allows")
                 .with_retry_after(RETRY_AFTER));
         }
         Ok(())
     }
 }
 
-impl Drop for Share<'_> {
+impl Drop for BodyReservation<'_> {
     fn drop(&mut self) {
-        self.reading.0.fetch_sub(self.taken, Ordering::Relaxed);
+        self.budget.0.fetch_sub(self.reserved, Ordering::Relaxed);
     }
 }
 
@@ -87,87 +87,99 @@ impl Drop for Share<'_> {
 pub(super) async fn read(
     body: Incoming,
     settings: &ServerSettings,
-    reading: &Reading,
+    budget: &BodyBudget,
 ) -> Result<Bytes> {
-    let share = Share {
-        reading,
-        taken: 0,
-        most: settings.max_reading_bytes,
+    let reservation = BodyReservation {
+        budget,
+        reserved: 0,
+        limit: settings.max_buffered_body_bytes,
     };
-    let mut read = pin!(read_at_most(body, settings.max_body_bytes, share));
-    // Most often it has come with the head, and needs no timer.
-    let at_once = poll_fn(|context| Poll::Ready(read.as_mut().poll(context)));
-    if let Poll::Ready(read) = at_once.await {
+    let mut read = pin!(read_at_most(body, settings.max_body_bytes, reservation));
+    // Most often it has received with the head, and needs no timer.
+    let first_poll = poll_fn(|context| Poll::Ready(read.as_mut().poll(context)));
+    if let Poll::Ready(read) = first_poll.await {
         return read;
     }
     match timeout(settings.body_timeout, read).await {
         Ok(read) => read,
-        Err(_) => Err(late()),
+        Err(_) => Err(body_timeout()),
     }
 }
 
-fn late() -> Error {
+fn body_timeout() -> Error {
     Error::new(ErrorKind::RequestTimeout)
         .with_message("the body did not arrive in time (body_timeout)")
 }
 
 /// What has come of a body. One that comes in a piece, as most do, is not copied.
-enum Gathered {
-    Nothing,
-    Piece(Bytes),
-    Pieces(Vec<u8>),
+enum BodyBuffer {
+    Empty,
+    Single(Bytes),
+    Joined(Vec<u8>),
 }
 
-impl Gathered {
-    /// How much room there has to be with so much more; so much was announced, if that is known, and so much may come.
-    fn room(&self, more: usize, (announced, most): (usize, usize)) -> usize {
-        let (length, room) = match self {
-            Self::Nothing => return more,
-            Self::Piece(first) => (first.len(), 0),
-            Self::Pieces(all) => (all.len(), all.capacity()),
+impl BodyBuffer {
+    /// How much room there has to be with so much more; so much was announced, if that is known, and so much may received.
+    fn capacity_for(&self, more: usize, (announced, most): (usize, usize)) -> usize {
+        let (length, capacity) = match self {
+            Self::Empty => return more,
+            Self::Single(first) => (first.len(), 0),
+            Self::Joined(all) => (all.len(), all.capacity()),
         };
-        let come = length + more;
-        if come <= room {
-            return room;
+        let received = length + more;
+        if received <= capacity {
+            return capacity;
         }
-        let expected = if announced >= come {
+        let expected = if announced >= received {
             announced
         } else {
-            2 * come
+            2 * received
         };
-        expected.min(most).min(AHEAD * come).max(come)
+        expected
+            .min(most)
+            .min(MAX_OVERALLOCATION * received)
+            .max(received)
     }
 
-    /// The same with another piece behind it. The room that is made for it is part of the share, before it is made.
-    fn and(self, data: Bytes, expected: (usize, usize), share: &mut Share<'_>) -> Result<Self> {
-        let room = self.room(data.len(), expected);
-        share.grow(room)?;
+    /// The same with another piece behind it. The room that is made for it is part of the reservation, before it is made.
+    fn push(
+        self,
+        data: Bytes,
+        expected: (usize, usize),
+        reservation: &mut BodyReservation<'_>,
+    ) -> Result<Self> {
+        let capacity = self.capacity_for(data.len(), expected);
+        reservation.grow(capacity)?;
         let mut all = match self {
-            Self::Nothing => return Ok(Self::Piece(data)),
-            Self::Piece(first) => {
-                let mut all = Vec::with_capacity(room);
+            Self::Empty => return Ok(Self::Single(data)),
+            Self::Single(first) => {
+                let mut all = Vec::with_capacity(capacity);
                 all.extend_from_slice(&first);
                 all
             }
-            Self::Pieces(all) => all,
+            Self::Joined(all) => all,
         };
-        all.reserve_exact(room.saturating_sub(all.len()));
+        all.reserve_exact(capacity.saturating_sub(all.len()));
         all.extend_from_slice(&data);
-        Ok(Self::Pieces(all))
+        Ok(Self::Joined(all))
     }
 
-    fn whole(self) -> Bytes {
+    fn into_bytes(self) -> Bytes {
         match self {
-            Self::Nothing => Bytes::new(),
-            Self::Piece(piece) => piece,
-            Self::Pieces(all) => all.into(),
+            Self::Empty => Bytes::new(),
+            Self::Single(piece) => piece,
+            Self::Joined(all) => all.into(),
         }
     }
 }
 
-async fn read_at_most(mut body: Incoming, limit: usize, mut share: Share<'_>) -> Result<Bytes> {
+async fn read_at_most(
+    mut body: Incoming,
+    limit: usize,
+    mut reservation: BodyReservation<'_>,
+) -> Result<Bytes> {
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-    let (mut bytes, mut length) = (Gathered::Nothing, 0);
+    let (mut bytes, mut length) = (BodyBuffer::Empty, 0);
     while let Some(frame) = body.frame().await {
         // The caller left, or spoke no HTTP; nobody will read what we say to that.
         let frame = frame.map_err(|cause| Error::new(ErrorKind::Canceled).with_source(cause))?;
@@ -176,13 +188,13 @@ async fn read_at_most(mut body: Incoming, limit: usize, mut share: Share<'_>) ->
         };
         length += data.len();
         if length <= limit {
-            bytes = bytes.and(data, (announced, limit), &mut share)?;
-        } else if length > limit.saturating_add(MAX_DISCARDED) {
+            bytes = bytes.push(data, (announced, limit), &mut reservation)?;
+        } else if length > limit.saturating_add(MAX_DISCARDED_BYTES) {
             break;
         }
     }
     if length <= limit {
-        return Ok(bytes.whole());
+        return Ok(bytes.into_bytes());
     }
     let message = format!("Payload too large: more than {limit} bytes (max_body_bytes)");
     Err(Error::new(ErrorKind::PayloadTooLarge).with_message(message))
@@ -193,101 +205,121 @@ mod tests {
     use super::*;
 
     #[test]
-    fn s62_bodies_are_bounded_together() {
-        let reading = Reading::default();
-        let share = || Share {
-            reading: &reading,
-            taken: 0,
-            most: 1_000,
+    fn s62_concurrent_bodies_share_one_budget() {
+        let budget = BodyBudget::default();
+        let reservation = || BodyReservation {
+            budget: &budget,
+            reserved: 0,
+            limit: 1_000,
         };
-        let (mut one, mut two) = (share(), share());
-        one.grow(FREE).unwrap();
-        one.grow(FREE + 900).unwrap();
-        let refused = two.grow(FREE + 200).unwrap_err();
+        let (mut one, mut two) = (reservation(), reservation());
+        one.grow(UNCOUNTED_BYTES).unwrap();
+        one.grow(UNCOUNTED_BYTES + 900).unwrap();
+        let refused = two.grow(UNCOUNTED_BYTES + 200).unwrap_err();
         assert_eq!(
             (refused.kind(), refused.retry_after()),
             (ErrorKind::Unavailable, Some(RETRY_AFTER))
         );
         drop((one, two));
-        share().grow(FREE + 1_000).unwrap();
-        assert_eq!(reading.0.load(Ordering::Relaxed), 0);
+        reservation().grow(UNCOUNTED_BYTES + 1_000).unwrap();
+        assert_eq!(budget.0.load(Ordering::Relaxed), 0);
     }
 
     #[test]
-    fn s62_room_is_made_for_what_comes_and_counts_before_it_is_made() {
+    fn s62_allocation_follows_received_bytes_and_is_reserved_first() {
         let piece = |length| Bytes::from(vec![b' '; length]);
         let limit = 8 << 20;
         for (announced, lengths, most) in [
-            (8 << 20, &[1, FREE][..], 4 * (FREE + 1)),
-            (8 << 20, &[1, FREE, 4 * FREE], 4 * (5 * FREE + 1)),
-            (8 << 20, &[1, FREE, 63 * FREE], 8 << 20),
-            (9 << 20, &[1, FREE, 63 * FREE], 8 << 20),
+            (
+                8 << 20,
+                &[1, UNCOUNTED_BYTES][..],
+                4 * (UNCOUNTED_BYTES + 1),
+            ),
+            (
+                8 << 20,
+                &[1, UNCOUNTED_BYTES, 4 * UNCOUNTED_BYTES],
+                4 * (5 * UNCOUNTED_BYTES + 1),
+            ),
+            (
+                8 << 20,
+                &[1, UNCOUNTED_BYTES, 63 * UNCOUNTED_BYTES],
+                8 << 20,
+            ),
+            (
+                9 << 20,
+                &[1, UNCOUNTED_BYTES, 63 * UNCOUNTED_BYTES],
+                8 << 20,
+            ),
             (0, &[1, 1_000, 5_000, 20_000, 70_000, 70_000], 2 * 166_001),
             (0, &[1, 5 << 20, 2 << 20], 8 << 20),
             (100_000, &[60_000, 40_000], 100_000),
-            (8 << 20, &[FREE / 8, FREE / 8], FREE),
+            (
+                8 << 20,
+                &[UNCOUNTED_BYTES / 8, UNCOUNTED_BYTES / 8],
+                UNCOUNTED_BYTES,
+            ),
         ] {
-            let reading = Reading::default();
-            let mut share = Share {
-                reading: &reading,
-                taken: 0,
-                most: usize::MAX,
+            let budget = BodyBudget::default();
+            let mut reservation = BodyReservation {
+                budget: &budget,
+                reserved: 0,
+                limit: usize::MAX,
             };
-            let mut gathered = Gathered::Nothing;
+            let mut buffer = BodyBuffer::Empty;
             for length in lengths {
-                gathered = gathered
-                    .and(piece(*length), (announced, limit), &mut share)
+                buffer = buffer
+                    .push(piece(*length), (announced, limit), &mut reservation)
                     .unwrap();
             }
-            let Gathered::Pieces(all) = &gathered else {
+            let BodyBuffer::Joined(all) = &buffer else {
                 panic!("there are several")
             };
             assert!(all.capacity() <= most, "{} of {announced}", all.capacity());
             assert_eq!(
-                reading.0.load(Ordering::Relaxed),
-                all.capacity().saturating_sub(FREE)
+                budget.0.load(Ordering::Relaxed),
+                all.capacity().saturating_sub(UNCOUNTED_BYTES)
             );
-            assert_eq!(gathered.whole().len(), lengths.iter().sum::<usize>());
+            assert_eq!(buffer.into_bytes().len(), lengths.iter().sum::<usize>());
         }
-        let reading = Reading::default();
-        let mut share = Share {
-            reading: &reading,
-            taken: 0,
-            most: 2 * FREE,
+        let budget = BodyBudget::default();
+        let mut reservation = BodyReservation {
+            budget: &budget,
+            reserved: 0,
+            limit: 2 * UNCOUNTED_BYTES,
         };
-        let gathered = Gathered::Nothing
-            .and(piece(1), (limit, limit), &mut share)
+        let buffer = BodyBuffer::Empty
+            .push(piece(1), (limit, limit), &mut reservation)
             .unwrap();
-        let refused = gathered
-            .and(piece(FREE), (limit, limit), &mut share)
+        let refused = buffer
+            .push(piece(UNCOUNTED_BYTES), (limit, limit), &mut reservation)
             .err()
             .unwrap();
         assert_eq!(refused.kind(), ErrorKind::Unavailable);
     }
 
     #[test]
-    fn room_is_made_once_for_what_comes_in_large_pieces() {
-        let (reading, announced) = (Reading::default(), 1_000_000);
-        let mut share = Share {
-            reading: &reading,
-            taken: 0,
-            most: usize::MAX,
+    fn announced_length_is_allocated_once() {
+        let (budget, announced) = (BodyBudget::default(), 1_000_000);
+        let mut reservation = BodyReservation {
+            budget: &budget,
+            reserved: 0,
+            limit: usize::MAX,
         };
-        let mut gathered = Gathered::Nothing;
+        let mut buffer = BodyBuffer::Empty;
         for length in [100_000, 400_000] {
-            gathered = gathered
-                .and(
+            buffer = buffer
+                .push(
                     Bytes::from(vec![b' '; length]),
                     (announced, announced),
-                    &mut share,
+                    &mut reservation,
                 )
                 .unwrap();
         }
-        assert!(matches!(gathered, Gathered::Pieces(all) if all.capacity() == announced));
+        assert!(matches!(buffer, BodyBuffer::Joined(all) if all.capacity() == announced));
     }
 
     #[test]
-    fn s79_only_json_gets_in() {
+    fn s79_only_json_content_types_are_accepted() {
         for (media_type, accepted) in [
             ("application/json", true),
             ("Application/JSON; charset=utf-8", true),
@@ -300,8 +332,12 @@ mod tests {
             ("", false),
         ] {
             let headers = HeaderMap::from_iter([(CONTENT_TYPE, media_type.parse().unwrap())]);
-            assert_eq!(check_type(&headers).is_ok(), accepted, "{media_type}");
+            assert_eq!(
+                check_content_type(&headers).is_ok(),
+                accepted,
+                "{media_type}"
+            );
         }
-        assert!(check_type(&HeaderMap::new()).is_ok());
+        assert!(check_content_type(&HeaderMap::new()).is_ok());
     }
 }

@@ -1,41 +1,32 @@
 //! The server: puts the rooms together, listens, serves, drains.
 
+mod active_streams;
 #[cfg(unix)]
 mod admin;
+mod admission;
+mod base_url;
+mod bindings;
 mod body;
-mod browser;
+mod call_headers;
 mod card;
-mod chat;
+mod chunked_stream;
+mod connection_io;
 mod connections;
-#[cfg(unix)]
-mod desk;
-mod door;
-mod events;
-mod forms;
-#[cfg(feature = "grpc")]
-mod grpc;
-#[cfg(not(feature = "grpc"))]
-#[path = "no_grpc.rs"]
-mod grpc;
-mod guest;
-mod idle;
-mod incoming;
-mod io;
-mod jsonrpc;
+mod cors;
+mod encodings;
+mod h2_stall;
+mod handle;
+mod hosted_agent;
 #[cfg(feature = "client")]
-mod local;
-mod outgoing;
-mod place;
-mod plan;
+mod in_process;
+mod listener;
+mod reloadable_config;
 mod reply;
-mod rest;
 mod routes;
-mod running;
-#[cfg(feature = "jws")]
-mod seal;
-mod served;
 mod settings;
-mod taken;
+#[cfg(feature = "jws")]
+mod signing;
+mod sse_body;
 mod timer;
 #[cfg(feature = "tls")]
 mod tls;
@@ -48,25 +39,25 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::agent::Agent;
-use crate::auth::{Access, Allowance};
+use crate::auth::{Access, CallerLimits};
 use crate::bus;
-use crate::engine::{Engine, Settings, Staff, System};
+use crate::engine::{AgentRegistry, Engine, Settings, SystemClock};
 use crate::model::{AgentCard, Error, ErrorKind, Limits, Result};
-use crate::push::{Deliveries, PushSettings, Pushes, Signature};
+use crate::push::{DeadLetters, NotificationSigner, PushDispatcher, PushSettings};
 use crate::store::{self, Store};
-use connections::Handshake;
 #[cfg(unix)]
-use desk::Desk;
-use place::Place;
-use plan::{Ground, Plan};
-use running::Current;
+use admin::AdminRoutes;
+use base_url::BaseUrl;
+use connections::TlsHandshake;
+use handle::CurrentRoutes;
+use reloadable_config::{ReloadableConfig, ServerRuntime};
 
 #[cfg(unix)]
 pub use admin::Admin;
+pub use handle::ServerHandle;
+pub use hosted_agent::HostedAgent;
 #[cfg(feature = "client")]
-pub use local::Local;
-pub use running::Running;
-pub use served::Served;
+pub use in_process::InProcessServer;
 pub use settings::ServerSettings;
 #[cfg(feature = "tls")]
 pub use tls::Tls;
@@ -84,41 +75,41 @@ pub use tls::Tls;
 /// # }
 /// ```
 pub struct Server {
-    first: Served,
-    others: Vec<Served>,
+    root_agent: HostedAgent,
+    other_agents: Vec<HostedAgent>,
     store: Arc<dyn Store>,
     settings: Settings,
-    serving: ServerSettings,
+    server_settings: ServerSettings,
     limits: Limits,
     push: PushSettings,
     access: Option<Access>,
-    allowance: Option<Allowance>,
+    caller_limits: Option<CallerLimits>,
     #[cfg(unix)]
     admin: Option<Admin>,
     public_url: Option<String>,
     #[cfg(feature = "jws")]
     signers: Vec<crate::jws::Signer>,
     #[cfg(feature = "jws")]
-    shown: Vec<crate::jws::Signer>,
+    published_keys: Vec<crate::jws::Signer>,
     #[cfg(feature = "jws")]
     push_signer: Option<crate::jws::Signer>,
-    handshake: Option<Arc<dyn Handshake>>,
+    handshake: Option<Arc<dyn TlsHandshake>>,
 }
 
 /// A server that has its address and takes connections; they are answered once it serves.
-pub struct Bound {
+pub struct BoundServer {
     listener: TcpListener,
     #[cfg(unix)]
-    doors: Option<admin::Doors>,
+    admin_listeners: Option<admin::AdminListeners>,
     address: SocketAddr,
-    built: Built,
+    server: AssembledServer,
 }
 
 /// A server put together, before anybody can reach it.
-struct Built {
-    root: Place,
-    running: Running,
-    handshake: Option<Arc<dyn Handshake>>,
+struct AssembledServer {
+    base_url: BaseUrl,
+    handle: ServerHandle,
+    handshake: Option<Arc<dyn TlsHandshake>>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -127,29 +118,29 @@ impl Server {
     /// A server for one agent. It keeps tasks in memory unless given a store.
     pub fn new(card: AgentCard, agent: impl Agent) -> Self {
         let name = card.name.clone();
-        Self::of(Served::new(name, card, agent))
+        Self::from_agent(HostedAgent::new(name, card, agent))
     }
 
     /// A server with this agent at the root, which is reached by its name too.
     #[must_use]
-    pub fn of(first: Served) -> Self {
+    pub fn from_agent(root_agent: HostedAgent) -> Self {
         Self {
-            first,
-            others: Vec::new(),
+            root_agent,
+            other_agents: Vec::new(),
             store: Arc::new(store::Memory::new()),
             settings: Settings::default(),
-            serving: ServerSettings::default(),
+            server_settings: ServerSettings::default(),
             limits: Limits::default(),
             push: PushSettings::default(),
             access: None,
-            allowance: None,
+            caller_limits: None,
             #[cfg(unix)]
             admin: None,
             public_url: None,
             #[cfg(feature = "jws")]
             signers: Vec::new(),
             #[cfg(feature = "jws")]
-            shown: Vec::new(),
+            published_keys: Vec::new(),
             #[cfg(feature = "jws")]
             push_signer: None,
             handshake: None,
@@ -158,15 +149,15 @@ impl Server {
 
     /// Serves another agent beside the first.
     #[must_use]
-    pub fn agent(mut self, agent: Served) -> Self {
-        self.others.push(agent);
+    pub fn agent(mut self, agent: HostedAgent) -> Self {
+        self.other_agents.push(agent);
         self
     }
 
     /// Sets how requests are served.
     #[must_use]
-    pub fn serving(mut self, settings: ServerSettings) -> Self {
-        self.serving = settings;
+    pub fn server_settings(mut self, settings: ServerSettings) -> Self {
+        self.server_settings = settings;
         self
     }
 
@@ -192,10 +183,10 @@ impl Server {
     }
 
     /// Sets how much each caller may do, also where nobody is asked who they are: then callers are told apart by their address.
-    /// It goes before what [`Access::allowance`] says.
+    /// It goes before what [`Access::limits`] says.
     #[must_use]
-    pub fn allowance(mut self, allowance: Allowance) -> Self {
-        self.allowance = Some(allowance);
+    pub fn caller_limits(mut self, caller_limits: CallerLimits) -> Self {
+        self.caller_limits = Some(caller_limits);
         self
     }
 
@@ -207,17 +198,17 @@ impl Server {
     }
 
     /// Shows another card to callers who have authenticated, without the skills that rules keep from them; the public card
-    /// says that there is one. It needs [`access`](Self::access): a server that asks nobody who they are is not built with it.
+    /// says that there is one. It needs [`access`](Self::access): a server that asks nobody who they are is not server with it.
     #[must_use]
     pub fn extended_card(mut self, card: AgentCard) -> Self {
-        self.first = self.first.extended_card(card);
+        self.root_agent = self.root_agent.extended_card(card);
         self
     }
 
     /// Keeps the tasks of these tenants apart from each other's, and from those of nobody in particular.
     #[must_use]
     pub fn tenants<'a>(mut self, tenants: impl IntoIterator<Item = &'a str>) -> Self {
-        self.first = self.first.tenants(tenants);
+        self.root_agent = self.root_agent.tenants(tenants);
         self
     }
 
@@ -247,28 +238,28 @@ impl Server {
     ///
     /// # Errors
     /// Something that cannot be so; or the address cannot be listened on, and the source says why.
-    pub async fn bind(self, address: impl ToSocketAddrs) -> Result<Bound> {
+    pub async fn bind(self, address: impl ToSocketAddrs) -> Result<BoundServer> {
         #[cfg(unix)]
         let admin = self.admin.clone();
-        let (plan, rest) = self.parts()?;
+        let (config, static_config) = self.into_configs()?;
         let listener = TcpListener::bind(address).await.map_err(cannot_listen)?;
         let address = listener.local_addr().map_err(cannot_listen)?;
         #[cfg(unix)]
-        let doors = match admin {
+        let admin_listeners = match admin {
             Some(admin) => Some(
                 admin
-                    .bind(rest.handshake.clone())
+                    .bind(static_config.handshake.clone())
                     .await
                     .map_err(cannot_listen)?,
             ),
             None => None,
         };
-        Ok(Bound {
+        Ok(BoundServer {
             listener,
             #[cfg(unix)]
-            doors,
+            admin_listeners,
             address,
-            built: rest.build(plan, address).await?,
+            server: static_config.assemble(config, address).await?,
         })
     }
 
@@ -276,20 +267,23 @@ impl Server {
     ///
     /// # Errors
     /// Invalid: agents whose names cannot be, or a public url that is none.
-    fn parts(self) -> Result<(Plan, Rest)> {
-        let plan = Plan {
-            agents: [self.first].into_iter().chain(self.others).collect(),
-            serving: Arc::new(self.serving),
+    fn into_configs(self) -> Result<(ReloadableConfig, StaticConfig)> {
+        let config = ReloadableConfig {
+            agents: [self.root_agent]
+                .into_iter()
+                .chain(self.other_agents)
+                .collect(),
+            settings: Arc::new(self.server_settings),
             limits: self.limits,
             access: self.access,
-            allowance: self.allowance,
+            caller_limits: self.caller_limits,
             public_url: self.public_url,
             #[cfg(feature = "jws")]
             signers: self.signers,
             #[cfg(feature = "jws")]
-            shown: self.shown,
+            published_keys: self.published_keys,
         };
-        let rest = Rest {
+        let static_config = StaticConfig {
             store: self.store,
             settings: self.settings,
             push: self.push,
@@ -297,24 +291,28 @@ impl Server {
             push_signer: self.push_signer,
             handshake: self.handshake,
         };
-        plan.check()?;
-        Ok((plan, rest))
+        config.validate()?;
+        Ok((config, static_config))
     }
 }
 
 /// What a server has as long as it runs.
-struct Rest {
+struct StaticConfig {
     store: Arc<dyn Store>,
     settings: Settings,
     push: PushSettings,
     #[cfg(feature = "jws")]
     push_signer: Option<crate::jws::Signer>,
-    handshake: Option<Arc<dyn Handshake>>,
+    handshake: Option<Arc<dyn TlsHandshake>>,
 }
 
-impl Rest {
+impl StaticConfig {
     /// Puts everything together for callers who come to this address.
-    async fn build(self, plan: Plan, address: SocketAddr) -> Result<Built> {
+    async fn assemble(
+        self,
+        config: ReloadableConfig,
+        address: SocketAddr,
+    ) -> Result<AssembledServer> {
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let Self {
             store,
@@ -325,41 +323,41 @@ impl Rest {
         } = self;
         #[cfg(feature = "jws")]
         let push_signer = self.push_signer;
-        let root = plan.root(address, handshake.is_some())?;
+        let base_url = config.base_url(address, handshake.is_some())?;
         let engine = Engine::new(
             store,
-            Arc::new(bus::Local::default()),
-            Staff::new(plan.hires()),
-            Arc::new(System),
+            Arc::new(bus::LocalBus::default()),
+            AgentRegistry::new(config.agent_configs()),
+            Arc::new(SystemClock),
             settings,
             (tasks.clone(), stop.clone()),
         );
         engine.recover().await?;
         #[cfg(feature = "jws")]
-        let signature = push_signer
+        let signer = push_signer
             .clone()
-            .map(|signer| seal::signature(signer, &root));
+            .map(|signer| signing::notification_signer(signer, &base_url));
         #[cfg(not(feature = "jws"))]
-        let signature = None;
-        let pushes = pushes(&engine, push, signature, &stop);
-        let ground = Ground {
+        let signer = None;
+        let push_dispatcher = start_push_dispatcher(&engine, push, signer, &stop);
+        let runtime = ServerRuntime {
             address,
-            is_secure: handshake.is_some(),
-            places: plan.places(),
-            reading: Arc::default(),
+            uses_tls: handshake.is_some(),
+            stream_limiter: config.stream_limiter(),
+            body_budget: Arc::default(),
             #[cfg(feature = "jws")]
             push_signer,
-            leaving: CancellationToken::new(),
+            shutting_down: CancellationToken::new(),
             drain: CancellationToken::new(),
             engine,
-            pushes,
+            push_dispatcher,
         };
-        let team = ground.engine.team();
-        let routes = plan.routes(&ground, &team, None)?;
-        let current = Arc::new(Current::new(routes));
-        Ok(Built {
-            root,
-            running: Running::new(ground, current),
+        let agents = runtime.engine.agents();
+        let routes = config.build_routes(&runtime, &agents, None)?;
+        let current = Arc::new(CurrentRoutes::new(routes));
+        Ok(AssembledServer {
+            base_url,
+            handle: ServerHandle::new(runtime, current),
             handshake,
             tasks,
             stop,
@@ -368,24 +366,24 @@ impl Rest {
 }
 
 /// Who calls webhooks, beside what the server waits for when it is to stop.
-fn pushes(
+fn start_push_dispatcher(
     engine: &Engine,
     settings: PushSettings,
-    signature: Option<Signature>,
+    signer: Option<NotificationSigner>,
     stop: &CancellationToken,
-) -> Pushes {
-    if settings.reach.loopback {
+) -> PushDispatcher {
+    if settings.egress.loopback {
         tracing::warn!("webhooks on this machine are called: for development only");
     }
-    Pushes::new(
+    PushDispatcher::new(
         engine.clone(),
         settings,
-        signature,
+        signer,
         (TaskTracker::new(), stop.child_token()),
     )
 }
 
-impl Bound {
+impl BoundServer {
     /// The address it listens on.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
@@ -395,32 +393,34 @@ impl Bound {
     /// Where clients reach the agent.
     #[must_use]
     pub fn url(&self) -> String {
-        self.built.root.url()
+        self.server.base_url.url()
     }
 
     /// Where programs of this machine reach it.
     #[must_use]
     pub fn local_url(&self) -> String {
-        Place::listening(self.address, self.built.handshake.is_some()).url()
+        BaseUrl::from_address(self.address, self.server.handshake.is_some()).url()
     }
 
     /// Where operators reach it who have a key, if it listens for them.
     #[cfg(unix)]
     #[must_use]
     pub fn admin_addr(&self) -> Option<SocketAddr> {
-        self.doors.as_ref().and_then(admin::Doors::address)
+        self.admin_listeners
+            .as_ref()
+            .and_then(admin::AdminListeners::address)
     }
 
     /// The way to change what it serves while it runs.
     #[must_use]
-    pub fn running(&self) -> Running {
-        self.built.running.clone()
+    pub fn handle(&self) -> ServerHandle {
+        self.server.handle.clone()
     }
 
     /// What became of deliveries to webhooks, for operators.
     #[must_use]
-    pub fn deliveries(&self) -> Deliveries {
-        self.built.running.pushes().deliveries()
+    pub fn dead_letters(&self) -> DeadLetters {
+        self.server.handle.push_dispatcher().dead_letters()
     }
 
     /// Serves until the process ends.
@@ -438,40 +438,46 @@ impl Bound {
     /// None today: what goes wrong with one connection ends that connection.
     pub async fn serve_until(self, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
         tracing::info!(address = %self.address, "server started");
-        let Built {
-            running,
+        let AssembledServer {
+            handle,
             handshake,
             tasks,
             stop,
             ..
-        } = self.built;
-        let (engine, pushes) = (running.engine().clone(), running.pushes().clone());
-        let stopped = stop.clone();
+        } = self.server;
+        let (engine, push_dispatcher) = (handle.engine().clone(), handle.push_dispatcher().clone());
+        let stop_token = stop.clone();
         #[cfg(unix)]
-        let reload = self.doors.as_ref().map(|doors| doors.reload.clone());
+        let reload = self
+            .admin_listeners
+            .as_ref()
+            .map(|listeners| listeners.reload.clone());
         #[cfg(unix)]
-        let desk = Arc::new(Desk::new(reload.unwrap_or_default(), &pushes.deliveries()));
+        let admin_routes = Arc::new(AdminRoutes::new(
+            reload.unwrap_or_default(),
+            &push_dispatcher.dead_letters(),
+        ));
         #[cfg(unix)]
-        let operator = async {
-            match &self.doors {
-                Some(doors) => doors.serve(desk).await,
+        let admin = async {
+            match &self.admin_listeners {
+                Some(listeners) => listeners.serve(admin_routes).await,
                 None => std::future::pending::<std::convert::Infallible>().await,
             }
         };
         #[cfg(not(unix))]
-        let operator = std::future::pending::<std::convert::Infallible>();
+        let admin = std::future::pending::<std::convert::Infallible>();
         tokio::select! {
-            () = connections::serve(self.listener, running.current(), handshake, (tasks, stop), shutdown) => {}
-            never = engine.keep_house() => match never {},
-            never = pushes.keep_delivering() => match never {},
-            never = operator => match never {},
+            () = connections::serve(self.listener, handle.current(), handshake, (tasks, stop), shutdown) => {}
+            never = engine.run_maintenance() => match never {},
+            never = push_dispatcher.run() => match never {},
+            never = admin => match never {},
         }
-        stopped.cancel();
+        stop_token.cancel();
         #[cfg(unix)]
-        if let Some(doors) = &self.doors {
-            doors.ended().await;
+        if let Some(listeners) = &self.admin_listeners {
+            listeners.wait_closed().await;
         }
-        pushes.ended().await;
+        push_dispatcher.wait_stopped().await;
         tracing::info!(address = %self.address, "server stopped");
         Ok(())
     }

@@ -10,63 +10,63 @@ use http::header::{
 use http::{HeaderMap, Response, StatusCode};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
-use super::taken;
+use super::h2_stall;
 use crate::model::{Error, ErrorKind};
 
-pub(super) type Reply = Response<Body>;
+pub(super) type Reply = Response<ReplyBody>;
 
 /// Why a body ends before its time.
-pub(super) type Fault = Box<dyn std::error::Error + Send + Sync>;
+pub(super) type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A body in pieces.
-pub(super) type Frames = Box<dyn HttpBody<Data = Bytes, Error = Fault> + Send + Unpin>;
+pub(super) type BoxedFrames = Box<dyn HttpBody<Data = Bytes, Error = BodyError> + Send + Unpin>;
 
 /// The body of an answer.
-pub(super) enum Body {
+pub(super) enum ReplyBody {
     /// Known from the start.
-    Whole(Bytes),
+    Full(Bytes),
     /// Written while a task goes on, or with something behind it.
-    Frames(Frames),
+    Stream(BoxedFrames),
 }
 
-impl HttpBody for Body {
+impl HttpBody for ReplyBody {
     type Data = Bytes;
-    type Error = Fault;
+    type Error = BodyError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        taken::asked(match self.get_mut() {
-            Self::Whole(rest) => {
-                Poll::Ready(taken::piece(rest).map(|piece| Ok(Frame::data(piece))))
+        h2_stall::record_poll(match self.get_mut() {
+            Self::Full(rest) => {
+                Poll::Ready(h2_stall::next_chunk(rest).map(|piece| Ok(Frame::data(piece))))
             }
-            Self::Frames(body) => Pin::new(body).poll_frame(context),
+            Self::Stream(body) => Pin::new(body).poll_frame(context),
         })
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Whole(rest) => rest.is_empty(),
-            Self::Frames(body) => body.is_end_stream(),
+            Self::Full(rest) => rest.is_empty(),
+            Self::Stream(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Whole(rest) => SizeHint::with_exact(rest.len() as u64),
-            Self::Frames(body) => body.size_hint(),
+            Self::Full(rest) => SizeHint::with_exact(rest.len() as u64),
+            Self::Stream(body) => body.size_hint(),
         }
     }
 }
 
 /// An answer in JSON.
 pub(super) fn json(status: StatusCode, body: impl Into<Bytes>) -> Reply {
-    whole(status, "application/json", body.into())
+    full(status, "application/json", body.into())
 }
 
 /// An answer as it happens. No cache keeps it, and no proxy holds it back.
-pub(super) fn events(body: Body) -> Reply {
+pub(super) fn event_stream(body: ReplyBody) -> Reply {
     let mut reply = Response::new(body);
     let headers = reply.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -79,27 +79,27 @@ pub(super) fn events(body: Body) -> Reply {
 }
 
 /// An answer for people.
-pub(super) fn plain(status: StatusCode, text: impl Into<Bytes>) -> Reply {
-    whole(status, "text/plain; charset=utf-8", text.into())
+pub(super) fn text(status: StatusCode, text: impl Into<Bytes>) -> Reply {
+    full(status, "text/plain; charset=utf-8", text.into())
 }
 
 /// An answer without a body.
 pub(super) fn empty(status: StatusCode) -> Reply {
-    let mut reply = Response::new(Body::Whole(Bytes::new()));
+    let mut reply = Response::new(ReplyBody::Full(Bytes::new()));
     *reply.status_mut() = status;
     reply
 }
 
-pub(super) fn not_allowed(methods: &'static str) -> Reply {
-    let mut reply = plain(StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n");
+pub(super) fn method_not_allowed(methods: &'static str) -> Reply {
+    let mut reply = text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n");
     reply
         .headers_mut()
         .insert(ALLOW, HeaderValue::from_static(methods));
     reply
 }
 
-pub(super) fn whole(status: StatusCode, media_type: &'static str, body: Bytes) -> Reply {
-    let mut reply = Response::new(Body::Whole(body));
+pub(super) fn full(status: StatusCode, media_type: &'static str, body: Bytes) -> Reply {
+    let mut reply = Response::new(ReplyBody::Full(body));
     *reply.status_mut() = status;
     reply
         .headers_mut()
@@ -108,7 +108,7 @@ pub(super) fn whole(status: StatusCode, media_type: &'static str, body: Bytes) -
 }
 
 /// Tells when to come again.
-pub(super) fn retry_after(reply: &mut Reply, error: &Error) {
+pub(super) fn set_retry_after(reply: &mut Reply, error: &Error) {
     if let Some(after) = error.retry_after() {
         let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
         reply.headers_mut().insert(RETRY_AFTER, seconds.into());
@@ -117,13 +117,13 @@ pub(super) fn retry_after(reply: &mut Reply, error: &Error) {
             .find(|(key, _)| *key == "limit")
             .and_then(|(_, limit)| limit.parse().ok());
         if let Some(limit) = limit {
-            rate_limit(reply.headers_mut(), limit, 0, seconds);
+            set_rate_limit(reply.headers_mut(), limit, 0, seconds);
         }
     }
 }
 
 /// Tells which scopes were missing, as RFC 6750 has it.
-pub(super) fn scopes_needed(reply: &mut Reply, error: &Error) {
+pub(super) fn set_missing_scopes(reply: &mut Reply, error: &Error) {
     let scopes = error
         .metadata()
         .find(|(key, _)| *key == "scope")
@@ -142,7 +142,7 @@ pub(super) fn scopes_needed(reply: &mut Reply, error: &Error) {
 }
 
 /// Tells how many calls there may be, how many are left, and in how many seconds all of them will be.
-pub(super) fn rate_limit(headers: &mut HeaderMap, limit: u32, remaining: u32, reset: u64) {
+pub(super) fn set_rate_limit(headers: &mut HeaderMap, limit: u32, remaining: u32, reset: u64) {
     headers.insert(HeaderName::from_static("x-ratelimit-limit"), limit.into());
     headers.insert(
         HeaderName::from_static("x-ratelimit-remaining"),
@@ -153,7 +153,7 @@ pub(super) fn rate_limit(headers: &mut HeaderMap, limit: u32, remaining: u32, re
 
 /// What is wrong with us and not with the caller goes to the log, and nothing of it to the caller but the id under which
 /// it is found there.
-pub(super) fn logged(error: Error) -> Error {
+pub(super) fn log_failure(error: Error) -> Error {
     let cause = std::error::Error::source(&error);
     match (error.kind(), cause) {
         // A limit does its work; nobody has to come and see.
@@ -164,7 +164,7 @@ pub(super) fn logged(error: Error) -> Error {
         (ErrorKind::Internal | ErrorKind::Unavailable, cause) => {
             let id = uuid::Uuid::new_v4().to_string();
             tracing::error!(kind = ?error.kind(), error_id = id, cause, "call failed");
-            error.with("errorId", id)
+            error.with_detail("errorId", id)
         }
         _ => error,
     }
@@ -208,12 +208,12 @@ mod tests {
     }
 
     #[test]
-    fn s81_the_caller_gets_an_id_and_the_log_gets_the_cause_under_it() {
+    fn s81_caller_gets_an_error_id_and_the_log_gets_the_cause() {
         let log = Log::default();
         let cause = || "postgres://root:hunter2@10.0.0.7";
         let down = Error::new(ErrorKind::Unavailable).with_source(cause());
         for error in [Error::internal(cause()), down] {
-            let told = tracing::subscriber::with_default(log.clone(), || logged(error));
+            let told = tracing::subscriber::with_default(log.clone(), || log_failure(error));
             let (key, id) = told.metadata().next().expect("an id");
             assert_eq!((key, id.len()), ("errorId", 36));
             let lines = std::mem::take(&mut *log.0.lock().unwrap()).join("\n");
@@ -221,7 +221,7 @@ mod tests {
             assert!(!told.to_string().contains("hunter2"), "{told}");
         }
         for fine in [ErrorKind::TaskNotFound, ErrorKind::Unavailable] {
-            assert_eq!(logged(fine.into()).metadata().len(), 0, "{fine:?}");
+            assert_eq!(log_failure(fine.into()).metadata().len(), 0, "{fine:?}");
         }
     }
 }

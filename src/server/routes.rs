@@ -8,168 +8,186 @@ use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;
 use tokio_util::sync::CancellationToken;
 
-use super::body::Reading;
-use super::browser::{Browsers, Visit, allow};
-use super::card::{self, CATALOG, Card, Document, KEY_SET};
-use super::connections::Peer;
-use super::guest::Guest;
-use super::incoming::is_grpc;
-use super::place::Place;
-use super::reply::{self, Reply, not_allowed, plain};
+use super::admission::RequestContext;
+use super::base_url::BaseUrl;
+use super::bindings::{grpc, jsonrpc, openai, rest};
+use super::body::BodyBudget;
+use super::call_headers::is_grpc;
+use super::card::{self, CATALOG_PATH, Document, KEY_SET_PATH, PublishedCard};
+use super::connections::ConnectionPeer;
+use super::cors::{OriginCheck, OriginPolicy, add_cors_headers};
+use super::reply::{self, Reply, method_not_allowed, text};
 use super::settings::ServerSettings;
-use super::{chat, grpc, jsonrpc, rest};
-use crate::auth::{Access, Allowance, Meter};
+use crate::auth::{Access, CallLimiter, CallerLimits};
 use crate::model::{Error, Result};
-use crate::service::{Directory, Resident};
+use crate::service::{AgentEntry, Directory};
 use crate::wire::card::WELL_KNOWN;
 
 /// What is served.
 pub(super) struct Routes {
     pub(super) directory: Directory,
     /// In the order of the directory; those that are to go have none.
-    pub(super) cards: Vec<Card>,
+    pub(super) cards: Vec<PublishedCard>,
     /// The keys that cards are signed with, if they are.
     pub(super) key_set: Option<Document>,
     /// Where the server knows itself to be.
-    pub(super) root: Place,
+    pub(super) base_url: BaseUrl,
     /// Whether the operator has said so: then no proxy knows better.
-    pub(super) is_public: bool,
-    pub(super) browsers: Browsers,
+    pub(super) has_public_url: bool,
+    pub(super) origin_policy: OriginPolicy,
     /// Who may call; `None`: nobody is asked.
     pub(super) access: Option<Access>,
     /// What callers may do, and what they have done of it.
-    pub(super) allowed: Option<Allowance>,
-    pub(super) meter: Option<Arc<Meter>>,
+    pub(super) caller_limits: Option<CallerLimits>,
+    pub(super) call_limiter: Option<Arc<CallLimiter>>,
     pub(super) settings: Arc<ServerSettings>,
-    pub(super) reading: Arc<Reading>,
+    pub(super) body_budget: Arc<BodyBudget>,
     /// Cancelled when the server is to stop: others should have the calls.
-    pub(super) leaving: CancellationToken,
+    pub(super) shutting_down: CancellationToken,
     /// Cancelled when it takes no more of them: streams end, and whoever reads them comes again.
     pub(super) drain: CancellationToken,
 }
 
 impl Routes {
-    pub(super) async fn answer(&self, peer: &Peer, request: Box<Request<Incoming>>) -> Reply {
-        let origin = match self.browsers.visit(
+    pub(super) async fn handle(
+        &self,
+        peer: &ConnectionPeer,
+        request: Box<Request<Incoming>>,
+    ) -> Reply {
+        let origin = match self.origin_policy.check(
             request.method(),
             request.uri().authority().map(Authority::as_str),
             request.headers(),
-            self.trusts(peer),
+            self.is_trusted_proxy(peer),
         ) {
-            Visit::Own => None,
-            Visit::From(origin) => Some(origin),
-            Visit::Answered(reply) => return reply,
+            OriginCheck::SameOrigin => None,
+            OriginCheck::Allowed(origin) => Some(origin),
+            OriginCheck::Answered(reply) => return reply,
         };
-        let mut reply = self.route(peer, request).await;
-        self.challenge(&mut reply);
+        let mut reply = self.dispatch(peer, request).await;
+        self.add_challenges(&mut reply);
         if let Some(origin) = origin {
-            allow(reply.headers_mut(), origin);
+            add_cors_headers(reply.headers_mut(), origin);
         }
         reply
     }
 
-    async fn route(&self, peer: &Peer, request: Box<Request<Incoming>>) -> Reply {
+    async fn dispatch(&self, peer: &ConnectionPeer, request: Box<Request<Incoming>>) -> Reply {
         if is_grpc(&request) {
             // Apart, so that connections of the other bindings keep no room for it.
             return Box::pin(self.grpc(peer, request)).await;
         }
-        // Before anything else of the path is looked at: most requests are this.
+        // Before anything else of the path is looked index: most requests are this.
         if request.uri().path() == "/" && request.method() == Method::POST {
-            return self.json_rpc(self.directory.first(), peer, request).await;
+            return self.json_rpc(self.directory.root(), peer, request).await;
         }
         let path = request.uri().path().to_owned();
-        let Some((at, path)) = self.agent(&path) else {
-            return rest::unknown();
+        let Some((index, path)) = self.split_agent_path(&path) else {
+            return rest::not_found();
         };
-        let Some(resident) = self.directory.at(at) else {
-            return rest::unknown();
+        let Some(agent) = self.directory.get(index) else {
+            return rest::not_found();
         };
-        let short = path.strip_suffix('/').unwrap_or(path);
-        match short {
-            _ if jsonrpc::PATHS.contains(&short) => self.json_rpc(resident, peer, request).await,
-            _ if WELL_KNOWN.contains(&short) => match self.cards.get(at) {
-                Some(card) => read(&request, |headers| {
-                    card.answer(
+        let route_path = path.strip_suffix('/').unwrap_or(path);
+        match route_path {
+            _ if jsonrpc::PATHS.contains(&route_path) => self.json_rpc(agent, peer, request).await,
+            _ if WELL_KNOWN.contains(&route_path) => match self.cards.get(index) {
+                Some(card) => reply_to_get(&request, |headers| {
+                    card.reply(
                         headers,
-                        self.forwarded(peer, headers).as_ref(),
+                        self.forwarded_base_url(peer, headers).as_ref(),
                         &self.settings,
                     )
                 }),
-                None => rest::unknown(),
+                None => rest::not_found(),
             },
-            CATALOG => read(&request, |headers| {
-                let root = self
-                    .forwarded(peer, headers)
-                    .unwrap_or_else(|| self.root.clone());
-                card::catalog(&self.cards, headers, &root, &self.settings)
+            CATALOG_PATH => reply_to_get(&request, |headers| {
+                let base_url = self
+                    .forwarded_base_url(peer, headers)
+                    .unwrap_or_else(|| self.base_url.clone());
+                card::catalog(&self.cards, headers, &base_url, &self.settings)
             }),
-            KEY_SET if self.key_set.is_some() => read(&request, |headers| match &self.key_set {
-                Some(keys) => Ok(keys.answer(headers)),
-                None => Ok(rest::unknown()),
-            }),
+            KEY_SET_PATH if self.key_set.is_some() => {
+                reply_to_get(&request, |headers| match &self.key_set {
+                    Some(keys) => Ok(keys.reply(headers)),
+                    None => Ok(rest::not_found()),
+                })
+            }
             // Not among the paths of 0.3, which begin so too.
-            chat::COMPLETIONS | chat::MODELS => self.chat(at, short, peer, request).await,
-            "/healthz" => read(&request, |_| Ok(plain(StatusCode::OK, "ok\n"))),
-            "/readyz" => self.ready(&request).await,
-            _ => match self.admit(peer, &request).await {
-                Ok(guest) => rest::answer(self, resident, guest, path, request).await,
-                Err(error) => rest::turned_away(path, &request, error),
+            openai::COMPLETIONS_PATH | openai::MODELS_PATH => {
+                self.openai(index, route_path, peer, request).await
+            }
+            "/healthz" => reply_to_get(&request, |_| Ok(text(StatusCode::OK, "ok\n"))),
+            "/readyz" => self.readiness(&request).await,
+            _ => match self.authenticate(peer, &request).await {
+                Ok(context) => rest::handle(self, agent, context, path, request).await,
+                Err(error) => rest::unauthenticated(path, &request, error),
             },
         }
     }
 
     async fn json_rpc(
         &self,
-        resident: &Resident,
-        peer: &Peer,
+        agent: &AgentEntry,
+        peer: &ConnectionPeer,
         request: Box<Request<Incoming>>,
     ) -> Reply {
         if *request.method() != Method::POST {
-            return not_allowed("POST");
+            return method_not_allowed("POST");
         }
         // Not in the match, which would have room for it until its end.
-        let admitted = self.admit(peer, &request).await;
-        let mut guest = match admitted {
-            Ok(guest) => guest,
-            Err(error) => return jsonrpc::turned_away(&request, error),
+        let authenticated = self.authenticate(peer, &request).await;
+        let mut context = match authenticated {
+            Ok(context) => context,
+            Err(error) => return jsonrpc::unauthenticated(&request, error),
         };
-        jsonrpc::answer(self, resident, &mut guest, request).await
+        jsonrpc::handle(self, agent, &mut context, request).await
     }
 
-    async fn chat(
+    async fn openai(
         &self,
-        at: usize,
+        index: usize,
         path: &str,
-        peer: &Peer,
+        peer: &ConnectionPeer,
         request: Box<Request<Incoming>>,
     ) -> Reply {
-        let wanted = if path == chat::MODELS {
+        let expected = if path == openai::MODELS_PATH {
             Method::GET
         } else {
             Method::POST
         };
-        if *request.method() != wanted {
-            return not_allowed(if path == chat::MODELS { "GET" } else { "POST" });
+        if *request.method() != expected {
+            return method_not_allowed(if path == openai::MODELS_PATH {
+                "GET"
+            } else {
+                "POST"
+            });
         }
-        match self.admit(peer, &request).await {
-            Ok(guest) if path == chat::MODELS => chat::models(self, at, guest),
-            Ok(guest) => Box::pin(chat::answer(self, at, guest, request)).await,
-            Err(error) => chat::refused(error),
+        match self.authenticate(peer, &request).await {
+            Ok(context) if path == openai::MODELS_PATH => openai::list_models(self, index, context),
+            Ok(context) => Box::pin(openai::handle(self, index, context, request)).await,
+            Err(error) => openai::error_reply(error),
         }
     }
 
-    async fn grpc(&self, peer: &Peer, request: Box<Request<Incoming>>) -> Reply {
+    async fn grpc(&self, peer: &ConnectionPeer, request: Box<Request<Incoming>>) -> Reply {
         if grpc::is_public(request.uri().path()) {
-            return grpc::answer(self, self.directory.first(), Guest::unasked(peer), request).await;
+            return grpc::handle(
+                self,
+                self.directory.root(),
+                RequestContext::anonymous(peer),
+                request,
+            )
+            .await;
         }
-        match self.admit(peer, &request).await {
-            Ok(guest) => grpc::answer(self, self.directory.first(), guest, request).await,
-            Err(error) => grpc::turned_away(&request, error),
+        match self.authenticate(peer, &request).await {
+            Ok(context) => grpc::handle(self, self.directory.root(), context, request).await,
+            Err(error) => grpc::unauthenticated(&request, error),
         }
     }
 
     /// The agent that a path leads to, and the path below it.
-    fn agent<'a>(&self, path: &'a str) -> Option<(usize, &'a str)> {
+    fn split_agent_path<'a>(&self, path: &'a str) -> Option<(usize, &'a str)> {
         let Some(rest) = path.strip_prefix("/agents/") else {
             return Some((0, path));
         };
@@ -179,45 +197,50 @@ impl Routes {
     }
 
     /// Where a proxy that we believe says that the client is.
-    fn forwarded(&self, peer: &Peer, headers: &HeaderMap) -> Option<Place> {
-        let believed = !self.is_public && self.trusts(peer);
-        believed.then(|| Place::forwarded(headers)).flatten()
+    fn forwarded_base_url(&self, peer: &ConnectionPeer, headers: &HeaderMap) -> Option<BaseUrl> {
+        let is_trusted = !self.has_public_url && self.is_trusted_proxy(peer);
+        is_trusted
+            .then(|| BaseUrl::from_forwarded(headers))
+            .flatten()
     }
 
-    pub(super) fn trusts(&self, peer: &Peer) -> bool {
+    pub(super) fn is_trusted_proxy(&self, peer: &ConnectionPeer) -> bool {
         self.settings
             .trusted_proxies
             .contains(&peer.address.ip().to_canonical())
     }
 
     /// Whether new calls should come here.
-    async fn ready(&self, request: &Request<Incoming>) -> Reply {
-        match self.unready().await {
-            None => read(request, |_| Ok(plain(StatusCode::OK, "ok\n"))),
-            Some(why) => plain(
+    async fn readiness(&self, request: &Request<Incoming>) -> Reply {
+        match self.unready_reason().await {
+            None => reply_to_get(request, |_| Ok(text(StatusCode::OK, "ok\n"))),
+            Some(reason) => text(
                 StatusCode::SERVICE_UNAVAILABLE,
-                format!("not ready: {why}\n"),
+                format!("not ready: {reason}\n"),
             ),
         }
     }
 
     /// Why they should not, if so.
-    pub(super) async fn unready(&self) -> Option<String> {
-        if self.leaving.is_cancelled() {
+    pub(super) async fn unready_reason(&self) -> Option<String> {
+        if self.shutting_down.is_cancelled() {
             return Some("the server is about to stop".to_owned());
         }
-        let error = self.directory.first().service.check().await.err()?;
-        Some(reply::logged(error).message().to_owned())
+        let error = self.directory.root().service.check_store().await.err()?;
+        Some(reply::log_failure(error).message().to_owned())
     }
 }
 
 /// Answers what can only be read.
-fn read(request: &Request<Incoming>, answer: impl FnOnce(&HeaderMap) -> Result<Reply>) -> Reply {
+fn reply_to_get(
+    request: &Request<Incoming>,
+    reply: impl FnOnce(&HeaderMap) -> Result<Reply>,
+) -> Reply {
     match *request.method() {
-        Method::GET | Method::HEAD => answer(request.headers()).unwrap_or_else(|error: Error| {
-            reply::logged(error);
-            plain(StatusCode::INTERNAL_SERVER_ERROR, "internal error\n")
+        Method::GET | Method::HEAD => reply(request.headers()).unwrap_or_else(|error: Error| {
+            reply::log_failure(error);
+            text(StatusCode::INTERNAL_SERVER_ERROR, "internal error\n")
         }),
-        _ => not_allowed("GET, HEAD"),
+        _ => method_not_allowed("GET, HEAD"),
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::measure::{Size, Time, TimeOrNever};
-use crate::service::{Enforced, Most};
+use crate::model::units::{ByteSize, HumanDuration, HumanDurationOrNever};
+use crate::service::{EnforcedModes, StreamLimits};
 use crate::wire::card::CardForm;
 
 /// How a server serves.
@@ -16,25 +16,25 @@ use crate::wire::card::CardForm;
 #[non_exhaustive]
 pub struct ServerSettings {
     /// The largest body that is read, in bytes.
-    #[serde(with = "Size")]
+    #[serde(with = "ByteSize")]
     pub max_body_bytes: usize,
     /// How much room all bodies together may take that wait for the rest of them, in bytes.
-    #[serde(with = "Size")]
-    pub max_reading_bytes: usize,
+    #[serde(with = "ByteSize")]
+    pub max_buffered_body_bytes: usize,
     /// The largest head of a request, in bytes.
-    #[serde(with = "Size")]
+    #[serde(with = "ByteSize")]
     pub max_header_bytes: usize,
     /// How long a caller may take to send the head of a request; an idle connection is closed after this too.
-    #[serde(with = "Time")]
+    #[serde(with = "HumanDuration")]
     pub header_timeout: Duration,
     /// How long a connection of HTTP/2 may be without a call, even if its peer answers pings.
-    #[serde(with = "Time")]
+    #[serde(with = "HumanDuration")]
     pub idle_timeout: Duration,
     /// How long a caller may take to send the body.
-    #[serde(with = "Time")]
+    #[serde(with = "HumanDuration")]
     pub body_timeout: Duration,
     /// How long a caller may leave what we send unread.
-    #[serde(with = "Time")]
+    #[serde(with = "HumanDuration")]
     pub write_timeout: Duration,
     /// Connections at the same time; more wait to be accepted. Kept below the number of files that the process may
     /// have open.
@@ -48,19 +48,19 @@ pub struct ServerSettings {
     /// Streams at the same time of one caller, if we know who that is.
     pub max_streams_per_caller: usize,
     /// How long a stream may be silent before a comment keeps it open; `None`: for ever.
-    #[serde(with = "TimeOrNever")]
+    #[serde(with = "HumanDurationOrNever")]
     pub heartbeat: Option<Duration>,
     /// How long a subscription stays with a task that waits for somebody outside; `None`: until it ends.
-    #[serde(with = "TimeOrNever")]
-    pub parked_stream_timeout: Option<Duration>,
+    #[serde(with = "HumanDurationOrNever")]
+    pub waiting_stream_timeout: Option<Duration>,
     /// How long a call waits for the end of a turn before it gets the task as it is; `None`: until the end.
-    #[serde(with = "TimeOrNever")]
-    pub max_blocking: Option<Duration>,
+    #[serde(with = "HumanDurationOrNever")]
+    pub max_blocking_wait: Option<Duration>,
     /// How long a server that is to stop still takes calls, while `/readyz` says that others should have them.
-    #[serde(with = "Time")]
+    #[serde(with = "HumanDuration")]
     pub shutdown_delay: Duration,
     /// How long calls and turns may take to end when the server is to stop.
-    #[serde(with = "Time")]
+    #[serde(with = "HumanDuration")]
     pub shutdown_grace: Duration,
     /// Whether callers of 1.0 must say so in `A2A-Version`.
     pub strict_version: bool,
@@ -73,7 +73,7 @@ pub struct ServerSettings {
     /// How the card is written: for readers of every version, or of one.
     pub card_form: CardForm,
     /// How long clients may keep the card.
-    #[serde(with = "Time")]
+    #[serde(with = "HumanDuration")]
     pub card_max_age: Duration,
     /// Proxies that are believed when they say where clients reach us (`X-Forwarded-Host`, `-Proto`, `-Prefix`).
     pub trusted_proxies: Vec<IpAddr>,
@@ -82,9 +82,9 @@ pub struct ServerSettings {
 }
 
 impl ServerSettings {
-    pub(super) fn most(&self) -> Most {
-        Most {
-            in_all: self.max_streams,
+    pub(super) fn stream_limits(&self) -> StreamLimits {
+        StreamLimits {
+            total: self.max_streams,
             per_task: self.max_streams_per_task,
             per_caller: self.max_streams_per_caller,
         }
@@ -92,8 +92,8 @@ impl ServerSettings {
 }
 
 impl ServerSettings {
-    pub(super) fn modes(&self) -> Enforced {
-        Enforced {
+    pub(super) fn enforced_modes(&self) -> EnforcedModes {
+        EnforcedModes {
             input: self.enforce_input_modes,
             output: self.enforce_output_modes,
         }
@@ -104,7 +104,7 @@ impl Default for ServerSettings {
     fn default() -> Self {
         Self {
             max_body_bytes: 8 << 20,
-            max_reading_bytes: 256 << 20,
+            max_buffered_body_bytes: 256 << 20,
             max_header_bytes: 64 << 10,
             header_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(300),
@@ -116,8 +116,8 @@ impl Default for ServerSettings {
             max_streams_per_task: 1024,
             max_streams_per_caller: 10_000,
             heartbeat: Some(Duration::from_secs(15)),
-            parked_stream_timeout: Some(Duration::from_secs(300)),
-            max_blocking: None,
+            waiting_stream_timeout: Some(Duration::from_secs(300)),
+            max_blocking_wait: None,
             shutdown_delay: Duration::ZERO,
             shutdown_grace: Duration::from_secs(10),
             strict_version: false,

@@ -11,45 +11,45 @@ use tokio::time::{Instant, sleep_until};
 /// Times what one connection waits for, one thing after the other. What the runtime was told for one of them stays there for
 /// those behind it: it goes off too early for them, once in a while, and is set anew only then.
 #[derive(Clone, Default)]
-pub(super) struct Lazy(Arc<Mutex<Option<Alarm>>>);
+pub(super) struct ReusableTimer(Arc<Mutex<Option<SharedSleep>>>);
 
-type Alarm = Pin<Box<tokio::time::Sleep>>;
+type SharedSleep = Pin<Box<tokio::time::Sleep>>;
 
 /// One thing that is waited for.
-struct Until {
-    timer: Lazy,
+struct ReusableSleep {
+    timer: ReusableTimer,
     deadline: Instant,
 }
 
-impl Future for Until {
+impl Future for ReusableSleep {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let deadline = self.deadline;
         // Set or not, whatever panics elsewhere.
-        let mut alarm = self.timer.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let alarm = alarm.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
-        if alarm.deadline() > deadline {
-            alarm.as_mut().reset(deadline);
+        let mut sleep = self.timer.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let sleep = sleep.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+        if sleep.deadline() > deadline {
+            sleep.as_mut().reset(deadline);
         }
-        ready!(alarm.as_mut().poll(context));
-        if alarm.deadline() < deadline {
-            alarm.as_mut().reset(deadline);
-            return alarm.as_mut().poll(context);
+        ready!(sleep.as_mut().poll(context));
+        if sleep.deadline() < deadline {
+            sleep.as_mut().reset(deadline);
+            return sleep.as_mut().poll(context);
         }
         Poll::Ready(())
     }
 }
 
-impl Sleep for Until {}
+impl Sleep for ReusableSleep {}
 
-impl Timer for Lazy {
+impl Timer for ReusableTimer {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
         self.sleep_until(self.now() + duration)
     }
 
     fn sleep_until(&self, deadline: std::time::Instant) -> Pin<Box<dyn Sleep>> {
-        Box::pin(Until {
+        Box::pin(ReusableSleep {
             timer: self.clone(),
             deadline: deadline.into(),
         })
@@ -69,8 +69,8 @@ mod tests {
     const SOON: Duration = Duration::from_secs(30);
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_waits_is_woken_in_time_whatever_was_waited_for_before() {
-        let timer = Lazy::default();
+    async fn sleeps_end_on_time_after_other_sleeps() {
+        let timer = ReusableTimer::default();
         for _ in 0..5 {
             // Not waited for to its end, as with a request that comes.
             assert!(timeout(SOON / 3, timer.sleep(SOON)).await.is_err());

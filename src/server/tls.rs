@@ -15,22 +15,22 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
 use super::Server;
-use super::connections::{Certificate, Connection, Handshake};
+use super::connections::{BoxedByteStream, Certificate, TlsHandshake};
 use crate::model::{Error, Result};
 
 /// A certificate with its key: what a server proves its name with. Clones are the same one: what [`renew`](Self::renew) gives
 /// to one, all have, also while a server runs.
 #[derive(Clone)]
 pub struct Tls {
-    shown: Arc<Shown>,
+    resolver: Arc<CertificateResolver>,
     acceptor: TlsAcceptor,
 }
 
 /// The certificate that is shown now.
 #[derive(Debug)]
-struct Shown(RwLock<Arc<CertifiedKey>>);
+struct CertificateResolver(RwLock<Arc<CertifiedKey>>);
 
-impl ResolvesServerCert for Shown {
+impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(
             self.0
@@ -48,9 +48,11 @@ impl Tls {
     /// # Errors
     /// One of them is not what it should be, or they do not belong together.
     pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Self> {
-        let shown = Arc::new(Shown(RwLock::new(Arc::new(certified(certificates, key)?))));
-        let acceptor = acceptor(&shown, None)?;
-        Ok(Self { shown, acceptor })
+        let resolver = Arc::new(CertificateResolver(RwLock::new(Arc::new(
+            load_certified_key(certificates, key)?,
+        ))));
+        let acceptor = build_acceptor(&resolver, None)?;
+        Ok(Self { resolver, acceptor })
     }
 
     /// Verifies the certificates that callers show against these authorities, in PEM: who shows one that is not good gets no
@@ -59,9 +61,9 @@ impl Tls {
     ///
     /// # Errors
     /// There is no authority in it.
-    pub fn clients(self, authorities: &[u8], required: bool) -> Result<Self> {
+    pub fn verify_clients(self, authorities: &[u8], required: bool) -> Result<Self> {
         Ok(Self {
-            acceptor: acceptor(&self.shown, Some((authorities, required)))?,
+            acceptor: build_acceptor(&self.resolver, Some((authorities, required)))?,
             ..self
         })
     }
@@ -71,30 +73,37 @@ impl Tls {
     /// # Errors
     /// As [`from_pem`](Self::from_pem); then the old one stays.
     pub fn renew(&self, certificates: &[u8], key: &[u8]) -> Result<()> {
-        let fresh = Arc::new(certified(certificates, key)?);
-        *self.shown.0.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+        let fresh = Arc::new(load_certified_key(certificates, key)?);
+        *self
+            .resolver
+            .0
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = fresh;
         Ok(())
     }
 }
 
-fn acceptor(shown: &Arc<Shown>, clients: Option<(&[u8], bool)>) -> Result<TlsAcceptor> {
+fn build_acceptor(
+    resolver: &Arc<CertificateResolver>,
+    clients: Option<(&[u8], bool)>,
+) -> Result<TlsAcceptor> {
     let builder = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(Error::internal)?;
     let builder = match clients {
         None => builder.with_no_client_auth(),
         Some((authorities, required)) => {
-            let wrong = || {
+            let invalid = || {
                 Error::invalid(
                     "client_ca",
                     "must be a PEM file with at least one certificate",
                 )
             };
             let mut roots = RootCertStore::empty();
-            for authority in chain(authorities) {
+            for authority in parse_certificates(authorities) {
                 roots
                     .add(authority)
-                    .map_err(|cause| wrong().with_source(cause))?;
+                    .map_err(|cause| invalid().with_source(cause))?;
             }
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
             let verifier = if required {
@@ -105,17 +114,17 @@ fn acceptor(shown: &Arc<Shown>, clients: Option<(&[u8], bool)>) -> Result<TlsAcc
             builder.with_client_cert_verifier(
                 verifier
                     .build()
-                    .map_err(|cause| wrong().with_source(cause))?,
+                    .map_err(|cause| invalid().with_source(cause))?,
             )
         }
     };
-    let mut config = builder.with_cert_resolver(shown.clone());
+    let mut config = builder.with_cert_resolver(resolver.clone());
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-fn certified(certificates: &[u8], key: &[u8]) -> Result<CertifiedKey> {
-    let chain = chain(certificates);
+fn load_certified_key(certificates: &[u8], key: &[u8]) -> Result<CertifiedKey> {
+    let chain = parse_certificates(certificates);
     if chain.is_empty() {
         return Err(Error::invalid(
             "certificate",
@@ -129,7 +138,7 @@ fn certified(certificates: &[u8], key: &[u8]) -> Result<CertifiedKey> {
     })
 }
 
-fn chain(pem: &[u8]) -> Vec<CertificateDer<'static>> {
+fn parse_certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
     CertificateDer::pem_slice_iter(pem)
         .collect::<std::result::Result<_, _>>()
         .unwrap_or_default()
@@ -155,8 +164,11 @@ impl Server {
 }
 
 #[async_trait]
-impl Handshake for Tls {
-    async fn shake(&self, stream: TcpStream) -> io::Result<(Connection, Option<Certificate>)> {
+impl TlsHandshake for Tls {
+    async fn perform(
+        &self,
+        stream: TcpStream,
+    ) -> io::Result<(BoxedByteStream, Option<Certificate>)> {
         let stream = self.acceptor.accept(stream).await?;
         let (_, session) = stream.get_ref();
         let certificate = session

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::model::{Error, Json, ListTasksRequest, Result, TaskId, Timestamp};
-use crate::store::{Head, Query};
+use crate::store::{Head, TaskQuery};
 
 /// A place in the order. It survives inserts and deletes: the next page begins strictly behind it.
 #[derive(Serialize, Deserialize)]
@@ -23,39 +23,39 @@ struct Cursor {
 ///
 /// # Errors
 /// The page token is none of ours, or was made with other filters.
-pub(super) fn query(request: &ListTasksRequest) -> Result<Query> {
-    Ok(Query {
+pub(super) fn store_query(request: &ListTasksRequest) -> Result<TaskQuery> {
+    Ok(TaskQuery {
         context_id: request.context_id.clone(),
         state: request.status,
         since: request.status_timestamp_after,
         after: request
             .page_token
             .as_deref()
-            .map(|token| read(request, token))
+            .map(|token| decode(request, token))
             .transpose()?,
         limit: usize::try_from(request.page_size()).unwrap_or_default(),
     })
 }
 
 /// The token for what follows this task.
-pub(super) fn write(request: &ListTasksRequest, last: &Head) -> String {
+pub(super) fn encode(request: &ListTasksRequest, last: &Head) -> String {
     let cursor = Cursor {
         t: last.status_time.as_millis(),
         i: last.id.clone(),
-        f: filters(request),
+        f: filter_digest(request),
     };
-    Json::of(&cursor)
+    Json::from_serialize(&cursor)
         .map(|json| URL_SAFE_NO_PAD.encode(json.get()))
         .unwrap_or_default()
 }
 
-fn read(request: &ListTasksRequest, token: &str) -> Result<(Timestamp, TaskId)> {
+fn decode(request: &ListTasksRequest, token: &str) -> Result<(Timestamp, TaskId)> {
     let unknown = || Error::invalid("pageToken", "must be one that this server gave out");
     let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| unknown())?;
     let json =
         Json::parse(std::str::from_utf8(&bytes).map_err(|_| unknown())?).map_err(|_| unknown())?;
     let cursor: Cursor = json.read().map_err(|_| unknown())?;
-    if cursor.f != filters(request) {
+    if cursor.f != filter_digest(request) {
         return Err(Error::invalid(
             "pageToken",
             "must be used with the filters it was made with",
@@ -68,7 +68,7 @@ fn read(request: &ListTasksRequest, token: &str) -> Result<(Timestamp, TaskId)> 
 }
 
 /// A short mark of everything that decides which tasks are in the list.
-fn filters(request: &ListTasksRequest) -> String {
+fn filter_digest(request: &ListTasksRequest) -> String {
     let ListTasksRequest {
         tenant,
         context_id,

@@ -4,21 +4,24 @@ use crate::model::{AgentCard, Error, ErrorKind, Message, Part, Result, SendMessa
 
 /// Which modes of the card are more than a hint.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Enforced {
+pub(crate) struct EnforcedModes {
     pub(crate) input: bool,
     pub(crate) output: bool,
 }
 
 /// What an agent reads and writes; where nothing is said, anything.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Modes {
+pub(super) struct MediaModes {
     input: Vec<String>,
     output: Vec<String>,
 }
 
-impl Modes {
+impl MediaModes {
     /// 02 §5: those of the card and those of all its skills, as far as they are enforced.
-    pub(super) fn new<'a>(cards: impl Iterator<Item = &'a AgentCard>, enforced: Enforced) -> Self {
+    pub(super) fn new<'a>(
+        cards: impl Iterator<Item = &'a AgentCard>,
+        enforced: EnforcedModes,
+    ) -> Self {
         let mut modes = Self::default();
         for card in cards {
             let (input, output) = (&card.default_input_modes, &card.default_output_modes);
@@ -52,11 +55,15 @@ impl Modes {
             .configuration
             .as_ref()
             .map_or(&[][..], |inner| &inner.accepted_output_modes);
-        let served = |wanted: &String| self.output.iter().any(|mode| meets(wanted, mode));
+        let served = |wanted: &String| {
+            self.output
+                .iter()
+                .any(|mode| media_types_match(wanted, mode))
+        };
         if accepted.is_empty() || self.output.is_empty() || accepted.iter().any(served) {
             return Ok(());
         }
-        Err(refusal(
+        Err(unsupported_mode(
             "configuration.acceptedOutputModes has none of the output modes",
             &self.output,
         ))
@@ -66,40 +73,42 @@ impl Modes {
     fn check_input(&self, message: &Message) -> Result<()> {
         let stated = |part: &Part| {
             part.media_type()
-                .is_some_and(|stated| !stated.is_empty() && !self.reads(stated))
+                .is_some_and(|stated| !stated.is_empty() && !self.accepts_input(stated))
         };
         match message.parts.iter().position(stated) {
             Some(at) if !self.input.is_empty() => {
                 let what = format!("message.parts[{at}].mediaType is none of the input modes");
-                Err(refusal(&what, &self.input))
+                Err(unsupported_mode(&what, &self.input))
             }
             _ => Ok(()),
         }
     }
 
-    fn reads(&self, stated: &str) -> bool {
-        self.input.iter().any(|mode| meets(mode, stated))
+    fn accepts_input(&self, stated: &str) -> bool {
+        self.input
+            .iter()
+            .any(|mode| media_types_match(mode, stated))
     }
 }
 
-fn refusal(what: &str, modes: &[String]) -> Error {
+fn unsupported_mode(what: &str, modes: &[String]) -> Error {
     let kind = ErrorKind::ContentTypeNotSupported;
     let supported = modes.join(",");
     Error::new(kind)
         .with_message(format!("{}: {what}", kind.message()))
-        .with("supported", supported)
+        .with_detail("supported", supported)
 }
 
 /// Whether two media types can be the same: parameters do not count, `*` is anything, and a name without a slash, as
 /// old cards have it, is a whole family.
-fn meets(one: &str, other: &str) -> bool {
-    let ((one, one_kind), (other, other_kind)) = (family(one), family(other));
+fn media_types_match(one: &str, other: &str) -> bool {
+    let ((one, one_kind), (other, other_kind)) = (split_media_type(one), split_media_type(other));
     let alike =
         |one: &str, other: &str| one == "*" || other == "*" || one.eq_ignore_ascii_case(other);
     alike(one, other) && alike(one_kind, other_kind)
 }
 
-fn family(mode: &str) -> (&str, &str) {
+fn split_media_type(mode: &str) -> (&str, &str) {
     let essence = mode.split(';').next().unwrap_or_default().trim();
     essence.split_once('/').unwrap_or((essence, "*"))
 }
@@ -123,7 +132,7 @@ mod tests {
             ("", "image/png", false),
         ] {
             assert_eq!(
-                (meets(one, other), meets(other, one)),
+                (media_types_match(one, other), media_types_match(other, one)),
                 (expected, expected),
                 "{one} {other}"
             );

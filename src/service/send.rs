@@ -2,24 +2,24 @@
 
 use std::sync::Arc;
 
-use super::again::{of_key, refused};
-use super::{Answer, Service, Stream, not_found};
+use super::idempotency::{key_reuse_error, push_config_id_for_key};
+use super::{Service, ServiceResponse, TaskEventStream, not_found};
 use crate::agent::Failure;
-use crate::engine::{Accepted, Opening};
+use crate::engine::{AcceptedMessage, InitialMessage};
 use crate::model::{
     Call, Error, ErrorKind, Message, PushConfig, Result, SendMessageConfiguration,
     SendMessageRequest, SendMessageResponse, Task, TaskId,
 };
-use crate::store::{Head, Key, Registered};
+use crate::store::{Head, IdempotencyKey, PushRegistration};
 
 /// What became of a message.
-enum Sent<T> {
+enum SendOutcome<T> {
     /// A plain answer was enough.
     Reply(Message),
     /// It opened a task.
-    Opened(Box<Accepted>, T),
+    Opened(Box<AcceptedMessage>, T),
     /// It went to a task that was there.
-    Continued(Box<Accepted>, T),
+    Continued(Box<AcceptedMessage>, T),
 }
 
 impl Service {
@@ -28,53 +28,61 @@ impl Service {
         &self,
         call: &Call,
         request: Box<SendMessageRequest>,
-    ) -> Result<Answer> {
-        let (history_length, at_once) = (
-            self.limits.history(request.history_length()),
+    ) -> Result<ServiceResponse> {
+        let (history_length, return_immediately) = (
+            self.limits.clamp_history_length(request.history_length()),
             request.returns_immediately(),
         );
         let accepted = match self.accept(call, request, false, |_| Ok(())).await? {
-            Sent::Reply(message) => return Ok(SendMessageResponse::Message(message).into()),
-            Sent::Opened(accepted, ()) | Sent::Continued(accepted, ()) => accepted,
+            SendOutcome::Reply(message) => return Ok(SendMessageResponse::Message(message).into()),
+            SendOutcome::Opened(accepted, ()) | SendOutcome::Continued(accepted, ()) => accepted,
         };
         if !self.engine.keeps_tasks() {
-            return Ok(SendMessageResponse::Message(Box::pin(self.told(accepted)).await?).into());
+            return Ok(SendMessageResponse::Message(
+                Box::pin(self.await_ephemeral_reply(accepted)).await?,
+            )
+            .into());
         }
         let id = accepted.head.id.clone();
-        let mut task = match at_once {
+        let mut task = match return_immediately {
             true => accepted.into_task().0,
             // Whoever has waited in vain must be able to ask for the task again.
             false => self
-                .settled(accepted)
+                .wait_for_turn(accepted)
                 .await
-                .map_err(|error| of_task(error, &id))?,
+                .map_err(|error| with_task_id(error, &id))?,
         };
         task.limit_history(history_length);
         Ok(SendMessageResponse::Task(task).into())
     }
 
     /// What a turn came to, as a message; its task is dropped.
-    async fn told(&self, accepted: Box<Accepted>) -> Result<Message> {
-        let mut message = self.engine.concluded(accepted).await?.into_message();
-        message.message_id = self.engine.fresh_id().into();
+    async fn await_ephemeral_reply(&self, accepted: Box<AcceptedMessage>) -> Result<Message> {
+        let mut message = self
+            .engine
+            .await_turn_end_and_delete(accepted)
+            .await?
+            .into_message();
+        message.message_id = self.engine.new_id().into();
         Ok(message)
     }
 
     /// The task at the end of the turn, or as it is when the caller has waited long enough.
-    async fn settled(&self, accepted: Box<Accepted>) -> Result<Task> {
-        if accepted.has_settled() {
-            return Ok(accepted.into_settled()?);
+    async fn wait_for_turn(&self, accepted: Box<AcceptedMessage>) -> Result<Task> {
+        if accepted.has_turn_result() {
+            return Ok(accepted.into_turn_result()?);
         }
         // Apart: most turns are over by now.
-        Box::pin(self.settles(accepted)).await
+        Box::pin(self.wait_with_timeout(accepted)).await
     }
 
-    async fn settles(&self, accepted: Box<Accepted>) -> Result<Task> {
-        let Some(max_wait) = self.max_wait else {
-            return Ok(self.engine.settled(accepted).await?);
+    async fn wait_with_timeout(&self, accepted: Box<AcceptedMessage>) -> Result<Task> {
+        let Some(max_blocking_wait) = self.max_blocking_wait else {
+            return Ok(self.engine.await_turn_result(accepted).await?);
         };
         let head = accepted.head.clone();
-        match tokio::time::timeout(max_wait, self.engine.settled(accepted)).await {
+        match tokio::time::timeout(max_blocking_wait, self.engine.await_turn_result(accepted)).await
+        {
             Ok(settled) => Ok(settled?),
             Err(_) => {
                 let head = self
@@ -92,22 +100,22 @@ impl Service {
         &self,
         call: &Call,
         request: Box<SendMessageRequest>,
-    ) -> Result<Answer> {
-        let history_length = self.limits.history(request.history_length());
+    ) -> Result<ServiceResponse> {
+        let history_length = self.limits.clamp_history_length(request.history_length());
         // Before anything is written: whoever finds no place has sent nothing.
-        let place = self.places.take(call.caller())?;
+        let permit = self.stream_limiter.acquire(call.caller())?;
         let sent = self.accept(call, request, true, |head| match head {
-            Some(head) => place.at(&head.id),
-            None => Ok(place),
+            Some(head) => permit.for_task(&head.id),
+            None => Ok(permit),
         });
         let stream = match sent.await? {
-            Sent::Reply(message) => Stream::message(message),
-            Sent::Opened(accepted, place) => {
-                let place = place.at(&accepted.head.id)?;
-                Stream::opened(&self.engine, accepted, history_length, place)
+            SendOutcome::Reply(message) => TaskEventStream::from_message(message),
+            SendOutcome::Opened(accepted, permit) => {
+                let permit = permit.for_task(&accepted.head.id)?;
+                TaskEventStream::for_new_task(&self.engine, accepted, history_length, permit)
             }
-            Sent::Continued(accepted, place) => {
-                Stream::continued(&self.engine, accepted, history_length, place)
+            SendOutcome::Continued(accepted, permit) => {
+                TaskEventStream::for_continued_task(&self.engine, accepted, history_length, permit)
             }
         };
         Ok(stream.into())
@@ -119,24 +127,24 @@ impl Service {
         &self,
         call: &Call,
         mut request: Box<SendMessageRequest>,
-        followed: bool,
+        is_followed: bool,
         prepare: impl FnOnce(Option<&Head>) -> Result<T>,
-    ) -> Result<Sent<T>> {
-        if self.worker.is_none() {
+    ) -> Result<SendOutcome<T>> {
+        if self.agent.is_none() {
             // As if it were gone already.
             return Err(ErrorKind::TaskNotFound.into());
         }
-        let key = self.key(call, &request)?;
+        let key = self.idempotency_key(call, &request)?;
         // Apart, what most messages do not need: every call would keep room for it.
-        let continued = match is_new(&request) {
+        let continued = match opens_new_task(&request) {
             true => None,
-            false => Box::pin(self.continued(call, &request)).await?,
+            false => Box::pin(self.find_continued_task(call, &request)).await?,
         };
         let hook =
             |inner: &mut SendMessageConfiguration| inner.task_push_notification_config.take();
         let config = match request.configuration.as_mut().and_then(hook) {
             Some(hook) => {
-                let config = self.inline_config(call, hook, key.as_ref(), continued.as_ref());
+                let config = self.inline_push_config(call, hook, key.as_ref(), continued.as_ref());
                 Some(Box::new(Box::pin(config).await?))
             }
             None => None,
@@ -145,28 +153,35 @@ impl Service {
             let prepared = prepare(Some(&head))?;
             let config = match &config {
                 // What was sent before has registered its webhook, and may have lost it since.
-                Some(_) if Box::pin(self.again(call, key.as_ref())).await?.is_some() => None,
+                Some(_)
+                    if Box::pin(self.find_replay(call, key.as_ref()))
+                        .await?
+                        .is_some() =>
+                {
+                    None
+                }
                 _ => config,
             };
-            return Ok(Sent::Continued(
-                Box::pin(self.resume(call.clone(), head, request.message, key, config)).await?,
+            return Ok(SendOutcome::Continued(
+                Box::pin(self.resume_task(call.clone(), head, request.message, key, config))
+                    .await?,
                 prepared,
             ));
         }
         let prepared = prepare(None)?;
         if key.is_some()
-            && let Some(accepted) = Box::pin(self.again(call, key.as_ref())).await?
+            && let Some(accepted) = Box::pin(self.find_replay(call, key.as_ref())).await?
         {
-            return Ok(Sent::Opened(accepted, prepared));
+            return Ok(SendOutcome::Opened(accepted, prepared));
         }
-        let failure = match self.reply(&request.message, call).await? {
-            Ok(Some(reply)) => return Ok(Sent::Reply(reply)),
+        let failure = match self.direct_reply(&request.message, call).await? {
+            Ok(Some(reply)) => return Ok(SendOutcome::Reply(reply)),
             Ok(None) => None,
             // 06 §3: an agent that fails fails a task, and where there is none one is made.
             Err(failure) => Some(failure),
         };
-        if self.budget.is_limited() {
-            Box::pin(self.budget.check(&self.engine, &call.scope)).await?;
+        if self.quota.is_limited() {
+            Box::pin(self.quota.check(&self.engine, &call.scope)).await?;
         }
         let SendMessageRequest { message, alias, .. } = *request;
         let message = Arc::new(message);
@@ -175,61 +190,66 @@ impl Service {
             .engine
             .start(
                 call.clone(),
-                Opening {
+                InitialMessage {
                     message,
                     key,
                     alias,
                     config,
                     failure,
-                    followed,
+                    is_followed,
                 },
             )
             .await;
-        let accepted = opened.map_err(|error| refused(error, call.idempotency_key.is_some()))?;
+        let accepted =
+            opened.map_err(|error| key_reuse_error(error, call.idempotency_key.is_some()))?;
         if let Some(webhook) = webhook {
-            self.pushes.registered(&accepted.head, &webhook);
+            self.push.start_delivery(&accepted.head, &webhook);
         }
-        Ok(Sent::Opened(accepted, prepared))
+        Ok(SendOutcome::Opened(accepted, prepared))
     }
 
     /// The webhook that came with the message. It is of the task, by whatever name the caller knows that.
-    async fn inline_config(
+    async fn inline_push_config(
         &self,
         call: &Call,
         mut config: PushConfig,
-        key: Option<&Key>,
+        key: Option<&IdempotencyKey>,
         task: Option<&Head>,
-    ) -> Result<Registered> {
-        if !self.offer.has_push() {
+    ) -> Result<PushRegistration> {
+        if !self.capabilities.has_push() {
             // 04 §3.7: a webhook that nobody would call is an error, not a silence.
             return Err(ErrorKind::PushNotificationNotSupported.into());
         }
         let field = "configuration.taskPushNotificationConfig.url";
         let task = task.map(|head| head.id.clone()).unwrap_or_default();
         if let Some(key) = key {
-            config.name(&task, call.version, || of_key(key));
+            config.assign_id(&task, call.version, || push_config_id_for_key(key));
         }
-        self.registered(call, config, &task, field).await
+        self.prepare_push_config(call, config, &task, field).await
     }
 
     /// The task that a message continues: the one it names or, for a client of the first days, the one it chose a
     /// name for before.
-    async fn continued(&self, call: &Call, request: &SendMessageRequest) -> Result<Option<Head>> {
+    async fn find_continued_task(
+        &self,
+        call: &Call,
+        request: &SendMessageRequest,
+    ) -> Result<Option<Head>> {
         match (&request.message.task_id, &request.alias) {
             (Some(id), _) => Ok(Some(self.find(call, id).await?)),
             (None, Some(alias)) => Ok(self.engine.find(&call.scope, alias).await?),
-            (None, None) => self.answered(call, &request.message).await,
+            (None, None) => self.task_awaiting_result(call, &request.message).await,
         }
     }
 
-    async fn resume(
+    async fn resume_task(
         &self,
         call: Call,
         head: Head,
         message: Message,
-        key: Option<Key>,
-        config: Option<Box<Registered>>,
-    ) -> Result<Box<Accepted>> {
+        key: Option<IdempotencyKey>,
+        config: Option<Box<PushRegistration>>,
+    ) -> Result<Box<AcceptedMessage>> {
         if message
             .context_id
             .as_ref()
@@ -242,7 +262,7 @@ impl Service {
         }
         // Before the message, so that nothing of what comes of it is missed.
         let registered = match config.filter(|_| !head.state.is_terminal()) {
-            Some(config) => Some((self.register(&head, &config).await?, config)),
+            Some(config) => Some((self.save_push_config(&head, &config).await?, config)),
             None => None,
         };
         let named = call.idempotency_key.is_some();
@@ -250,13 +270,14 @@ impl Service {
         if let (Err(error), Some((replaced, config))) = (&resumed, registered)
             && error.is_refusal()
         {
-            self.unregister(&head, &config, replaced).await?;
+            self.revert_push_config(&head, &config, replaced).await?;
         }
-        resumed.map_err(|error| refused(error, named).with("taskId", head.id.as_str()))
+        resumed
+            .map_err(|error| key_reuse_error(error, named).with_detail("taskId", head.id.as_str()))
     }
 
     /// A plain answer, if the agent thinks that one is enough, or how it failed to say.
-    async fn reply(
+    async fn direct_reply(
         &self,
         message: &Message,
         call: &Call,
@@ -265,12 +286,12 @@ impl Service {
             message
                 .context_id
                 .clone()
-                .unwrap_or_else(|| self.engine.context_id())
+                .unwrap_or_else(|| self.engine.new_context_id())
         };
-        let Some(worker) = &self.worker else {
+        let Some(agent) = &self.agent else {
             return Ok(Ok(None));
         };
-        let mut reply = match worker.agent.reply(message, call).await {
+        let mut reply = match agent.agent.reply(message, call).await {
             Ok(Some(reply)) => reply,
             other => return Ok(other),
         };
@@ -285,13 +306,15 @@ impl Service {
 }
 
 /// Whether a message opens a task, whatever tasks there are: it names none, and answers none.
-fn is_new(request: &SendMessageRequest) -> bool {
+fn opens_new_task(request: &SendMessageRequest) -> bool {
     let SendMessageRequest { message, alias, .. } = request;
     message.task_id.is_none() && alias.is_none() && message.reference_task_ids.is_empty()
 }
 
 /// Names the task in what its caller is told, also where there is nothing but words.
-fn of_task(error: Error, id: &TaskId) -> Error {
+fn with_task_id(error: Error, id: &TaskId) -> Error {
     let message = format!("{} (task {id})", error.message());
-    error.with_message(message).with("taskId", id.as_str())
+    error
+        .with_message(message)
+        .with_detail("taskId", id.as_str())
 }

@@ -4,166 +4,166 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::places::Place;
-use crate::engine::{self, Accepted, Engine, Follow, Recorded};
+use super::stream_limits::StreamPermit;
+use crate::engine::{self, AcceptedMessage, Engine, Follow, SharedEntry};
 use crate::model::{
     ContextId, Error, Event, Message, Result, Seq, StreamResponse, Task, TaskId, TaskState,
 };
 use crate::store::Head;
 
 /// What comes out of a stream.
-pub(crate) enum Item {
+pub(crate) enum StreamItem {
     /// A plain answer, or the task as it stood at this position.
-    Whole(Box<StreamResponse>, Option<Seq>),
+    Full(Box<StreamResponse>, Option<Seq>),
     /// What happened next.
     Update {
         /// The entry; everybody who follows the task shares it.
-        entry: Recorded,
+        entry: SharedEntry,
         /// Whether nothing follows.
         closes: bool,
     },
 }
 
 /// What happens to a task, as it happens. Dropping it stops nothing but itself.
-pub(crate) struct Stream {
+pub(crate) struct TaskEventStream {
     task: TaskId,
     context: ContextId,
     /// What goes out before anything of the log.
-    first: Option<Item>,
+    first: Option<StreamItem>,
     /// None where nothing follows.
     follow: Option<Follow>,
     /// The task that is being opened, until its message is in.
-    opening: Opening,
+    opening: OpeningState,
     /// The turn whose end is the end of the stream; without one, only the end of the task is.
     turn: Option<u64>,
     turns_ended: u64,
     history_length: Option<i32>,
     /// Whether the task waits for somebody outside.
-    parked: bool,
+    waiting: bool,
     /// How long to stay while it does.
-    patience: Option<Duration>,
-    _place: Option<Place>,
+    waiting_timeout: Option<Duration>,
+    _permit: Option<StreamPermit>,
 }
 
-enum Opening {
+enum OpeningState {
     Done,
-    Nothing,
-    Created(Box<Task>),
+    AwaitingCreated,
+    AwaitingMessage(Box<Task>),
 }
 
-impl Stream {
+impl TaskEventStream {
     /// A plain answer, and nothing else.
-    pub(super) fn message(message: Message) -> Self {
+    pub(super) fn from_message(message: Message) -> Self {
         let ids = (
             TaskId::default(),
             message.context_id.clone().unwrap_or_default(),
         );
         Self::new(
             ids,
-            Some(whole(StreamResponse::Message(message), None)),
+            Some(full_item(StreamResponse::Message(message), None)),
             None,
         )
     }
 
     /// A task from its first entry on: even if it has ended meanwhile, all that happened is told.
-    pub(super) fn opened(
+    pub(super) fn for_new_task(
         engine: &Engine,
-        mut accepted: Box<Accepted>,
+        mut accepted: Box<AcceptedMessage>,
         history_length: Option<i32>,
-        place: Place,
+        permit: StreamPermit,
     ) -> Self {
-        let follow = engine.follow_accepted(&mut accepted);
+        let follow = engine.follow_from_start(&mut accepted);
         let head = &accepted.head;
         let stream = Self::new(
             (head.id.clone(), head.context_id.clone()),
             None,
             Some(follow),
         );
-        let opening = Opening::Nothing;
+        let opening = OpeningState::AwaitingCreated;
         Self {
             opening,
             turn: Some(accepted.turn()),
             history_length,
-            _place: Some(place),
+            _permit: Some(permit),
             ..stream
         }
     }
 
     /// A task from the message that continues it.
-    pub(super) fn continued(
+    pub(super) fn for_continued_task(
         engine: &Engine,
-        mut accepted: Box<Accepted>,
+        mut accepted: Box<AcceptedMessage>,
         history_length: Option<i32>,
-        place: Place,
+        permit: StreamPermit,
     ) -> Self {
         let (head, turn, turns_ended) = (
             accepted.head.clone(),
             accepted.turn(),
             accepted.turns_ended(),
         );
-        let follow = (!accepted.is_over()).then(|| engine.follow_rest(&mut accepted));
+        let follow = (!accepted.is_over()).then(|| engine.follow_from_acceptance(&mut accepted));
         let (mut task, at) = accepted.into_task();
         task.limit_history(history_length);
-        let first = Some(whole(StreamResponse::Task(task), Some(at)));
+        let first = Some(full_item(StreamResponse::Task(task), Some(at)));
         let stream = Self::new((head.id, head.context_id), first, follow);
         Self {
             turn: Some(turn),
             turns_ended,
-            _place: Some(place),
+            _permit: Some(permit),
             ..stream
         }
     }
 
     /// A task as it stands, and what comes after that until it ends.
-    pub(super) fn subscribed(
+    pub(super) fn for_subscription(
         engine: &Engine,
         head: &Head,
         (task, at): (Task, Seq),
-        patience: Option<Duration>,
-        place: Place,
+        waiting_timeout: Option<Duration>,
+        permit: StreamPermit,
     ) -> Self {
-        let parked = task.status.state.is_interrupted();
+        let waiting = task.status.state.is_interrupted();
         let (ids, follow) = (
             (head.id.clone(), head.context_id.clone()),
             engine.follow(head, at),
         );
         let stream = Self::new(
             ids,
-            Some(whole(StreamResponse::Task(task), Some(at))),
+            Some(full_item(StreamResponse::Task(task), Some(at))),
             Some(follow),
         );
         Self {
-            parked,
-            patience,
-            _place: Some(place),
+            waiting,
+            waiting_timeout,
+            _permit: Some(permit),
             ..stream
         }
     }
 
     /// What came after a position that the caller has seen, until the task ends.
-    pub(super) fn resumed(
+    pub(super) fn from_position(
         head: &Head,
         follow: Follow,
-        patience: Option<Duration>,
-        place: Place,
+        waiting_timeout: Option<Duration>,
+        permit: StreamPermit,
     ) -> Self {
-        let parked = head.state.is_interrupted();
+        let waiting = head.state.is_interrupted();
         let stream = Self::new(
             (head.id.clone(), head.context_id.clone()),
             None,
             Some(follow),
         );
         Self {
-            parked,
-            patience,
-            _place: Some(place),
+            waiting,
+            waiting_timeout,
+            _permit: Some(permit),
             ..stream
         }
     }
 
     fn new(
         (task, context): (TaskId, ContextId),
-        first: Option<Item>,
+        first: Option<StreamItem>,
         follow: Option<Follow>,
     ) -> Self {
         Self {
@@ -171,13 +171,13 @@ impl Stream {
             context,
             first,
             follow,
-            opening: Opening::Done,
+            opening: OpeningState::Done,
             turn: None,
             turns_ended: 0,
             history_length: None,
-            parked: false,
-            patience: None,
-            _place: None,
+            waiting: false,
+            waiting_timeout: None,
+            _permit: None,
         }
     }
 
@@ -191,20 +191,20 @@ impl Stream {
     ///
     /// # Errors
     /// Nothing can be recorded for now. The stream is over.
-    pub(crate) async fn next(&mut self) -> Option<Result<Vec<Item>>> {
+    pub(crate) async fn next(&mut self) -> Option<Result<Vec<StreamItem>>> {
         if let Some(first) = self.first.take() {
             return Some(Ok(vec![first]));
         }
         loop {
-            let entries = match self.read().await? {
+            let entries = match self.read_entries().await? {
                 Ok(entries) => entries,
-                Err(engine::Error::Gone | engine::Error::Stopped) => return None,
+                Err(engine::Error::Deleted | engine::Error::ShuttingDown) => return None,
                 Err(error) => {
                     self.follow = None;
                     return Some(Err(error.into()));
                 }
             };
-            match self.take(entries) {
+            match self.collect_items(entries) {
                 Ok(items) if items.is_empty() => {}
                 items => return Some(items),
             }
@@ -212,12 +212,12 @@ impl Stream {
     }
 
     /// The next entries. What a turn ends with is never torn in two, so that it can be told from what goes on.
-    async fn read(&mut self) -> Option<engine::Result<Vec<Recorded>>> {
+    async fn read_entries(&mut self) -> Option<engine::Result<Vec<SharedEntry>>> {
         let follow = self.follow.as_mut()?;
         let next = follow.next();
-        let read = match self.patience.filter(|_| self.parked) {
+        let read = match self.waiting_timeout.filter(|_| self.waiting) {
             // Apart: most streams have no use for it.
-            Some(patience) => Box::pin(timeout(patience, next)).await.ok()?,
+            Some(waiting_timeout) => Box::pin(timeout(waiting_timeout, next)).await.ok()?,
             None => next.await,
         };
         let mut entries = match read {
@@ -226,9 +226,9 @@ impl Stream {
         };
         if entries
             .last()
-            .is_some_and(|last| state(last).is_some_and(TaskState::is_interrupted))
+            .is_some_and(|last| entry_state(last).is_some_and(TaskState::is_interrupted))
         {
-            match follow.ready().await {
+            match follow.try_next().await {
                 Ok(more) => entries.extend(more),
                 Err(error) => return Some(Err(error)),
             }
@@ -236,12 +236,12 @@ impl Stream {
         Some(Ok(entries))
     }
 
-    fn take(&mut self, entries: Vec<Recorded>) -> Result<Vec<Item>> {
+    fn collect_items(&mut self, entries: Vec<SharedEntry>) -> Result<Vec<StreamItem>> {
         let mut items = Vec::with_capacity(entries.len());
         let mut entries = entries.into_iter().peekable();
         while let Some(entry) = entries.next() {
-            if !matches!(self.opening, Opening::Done) {
-                items.extend(self.open(&entry)?);
+            if !matches!(self.opening, OpeningState::Done) {
+                items.extend(self.apply_opening_entry(&entry)?);
                 continue;
             }
             match &entry.event {
@@ -249,23 +249,23 @@ impl Stream {
                     let turn_ends = entries
                         .peek()
                         .is_some_and(|next| matches!(next.event, Event::TurnEnded));
-                    self.parked = status.state.is_interrupted();
+                    self.waiting = status.state.is_interrupted();
                     let closes = status.state.is_terminal()
-                        || (self.parked && turn_ends && self.turn == Some(self.turns_ended + 1));
-                    items.push(Item::Update { entry, closes });
+                        || (self.waiting && turn_ends && self.turn == Some(self.turns_ended + 1));
+                    items.push(StreamItem::Update { entry, closes });
                     if closes {
                         self.follow = None;
                         break;
                     }
                 }
-                Event::Artifact { .. } => items.push(Item::Update {
+                Event::Artifact { .. } => items.push(StreamItem::Update {
                     entry,
                     closes: false,
                 }),
                 Event::TurnEnded => self.turns_ended += 1,
                 Event::Created { .. }
                 | Event::Message(_)
-                | Event::Traced(_)
+                | Event::TraceContext(_)
                 | Event::TurnStarted
                 | Event::CancelRequested { .. }
                 | Event::Ignored { .. } => {}
@@ -275,11 +275,11 @@ impl Stream {
     }
 
     /// 1.0 §3.1.2: the first event is the task, as it was when it took its message.
-    fn open(&mut self, entry: &Recorded) -> Result<Option<Item>> {
-        let opening = std::mem::replace(&mut self.opening, Opening::Done);
+    fn apply_opening_entry(&mut self, entry: &SharedEntry) -> Result<Option<StreamItem>> {
+        let opening = std::mem::replace(&mut self.opening, OpeningState::Done);
         match (opening, &entry.event) {
             (
-                Opening::Nothing,
+                OpeningState::AwaitingCreated,
                 Event::Created {
                     id,
                     context_id,
@@ -288,19 +288,22 @@ impl Stream {
             ) => {
                 let mut task = Task::submitted(id.clone(), context_id.clone(), entry.time);
                 task.metadata.clone_from(metadata);
-                self.opening = Opening::Created(Box::new(task));
+                self.opening = OpeningState::AwaitingMessage(Box::new(task));
                 Ok(None)
             }
-            (Opening::Created(mut task), _) => {
+            (OpeningState::AwaitingMessage(mut task), _) => {
                 task.apply(entry).map_err(Error::internal)?;
                 if matches!(entry.event, Event::Message(_)) {
                     task.limit_history(self.history_length);
-                    return Ok(Some(whole(StreamResponse::Task(*task), Some(entry.seq))));
+                    return Ok(Some(full_item(
+                        StreamResponse::Task(*task),
+                        Some(entry.seq),
+                    )));
                 }
-                self.opening = Opening::Created(task);
+                self.opening = OpeningState::AwaitingMessage(task);
                 Ok(None)
             }
-            (opening @ (Opening::Nothing | Opening::Done), _) => {
+            (opening @ (OpeningState::AwaitingCreated | OpeningState::Done), _) => {
                 self.opening = opening;
                 Ok(None)
             }
@@ -308,12 +311,12 @@ impl Stream {
     }
 }
 
-fn whole(event: StreamResponse, at: Option<Seq>) -> Item {
-    Item::Whole(Box::new(event), at)
+fn full_item(event: StreamResponse, at: Option<Seq>) -> StreamItem {
+    StreamItem::Full(Box::new(event), at)
 }
 
 /// The state that an entry brings, if it brings one.
-fn state(entry: &Recorded) -> Option<TaskState> {
+fn entry_state(entry: &SharedEntry) -> Option<TaskState> {
     match &entry.event {
         Event::Status { status, .. } => Some(status.state),
         _ => None,
@@ -321,6 +324,6 @@ fn state(entry: &Recorded) -> Option<TaskState> {
 }
 
 /// Whether callers are told of an entry.
-pub(super) fn is_visible(entry: &Recorded) -> bool {
+pub(super) fn is_visible_entry(entry: &SharedEntry) -> bool {
     matches!(entry.event, Event::Status { .. } | Event::Artifact { .. })
 }

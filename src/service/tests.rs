@@ -2,15 +2,16 @@
 
 use super::*;
 use crate::engine::Settings;
-use crate::engine::tests::world::{
-    Fault, Faulty, Hands, Obeys, call, engine_with, scope, send, soon,
+use crate::engine::tests::harness::{
+    FaultTiming, FaultyStore, ManualClock, ScriptedAgent, call, engine_with, scope, send,
+    within_deadline,
 };
 use crate::push::PushSettings;
-use crate::store::{Query, Store};
+use crate::store::{Store, TaskQuery};
 
 struct Office {
     service: Service,
-    store: Arc<Faulty>,
+    store: Arc<FaultyStore>,
     /// Newest first.
     ids: Vec<TaskId>,
 }
@@ -18,27 +19,35 @@ struct Office {
 const TASKS: i64 = 13;
 
 async fn office() -> Office {
-    let (store, clock) = (Arc::new(Faulty::default()), Hands::at(0));
+    let (store, clock) = (
+        Arc::new(FaultyStore::default()),
+        ManualClock::starting_at(0),
+    );
     // Nothing stays in memory: every page is read from the store.
     let settings = Settings {
-        max_resting_bytes: 0,
+        task_cache_bytes: 0,
         ..Settings::default()
     };
-    let engine = engine_with(store.clone(), Obeys::default(), settings, clock.clone());
+    let engine = engine_with(
+        store.clone(),
+        ScriptedAgent::default(),
+        settings,
+        clock.clone(),
+    );
     let mut ids = Vec::new();
     for number in 0..TASKS {
         // Two at a time: what has the same time is told apart by its id.
-        clock.set(number / 2);
+        clock.advance_to(number / 2);
         ids.push(send(&engine, "done").await.0.id);
     }
     ids.reverse();
-    let places = Places::new(Most {
-        in_all: 10,
+    let stream_limiter = StreamLimiter::new(StreamLimits {
+        total: 10,
         per_task: 10,
         per_caller: 10,
     });
-    let offer = Offer::default();
-    let pushes = Pushes::new(
+    let capabilities = Capabilities::default();
+    let push = PushDispatcher::new(
         engine.clone(),
         PushSettings::default(),
         None,
@@ -47,9 +56,9 @@ async fn office() -> Office {
     let service = Service::new(
         engine,
         None,
-        offer,
+        capabilities,
         Limits::default(),
-        (places, pushes),
+        (stream_limiter, push),
         (None, None),
     );
     Office {
@@ -67,7 +76,7 @@ impl Office {
             page_token,
             ..ListTasksRequest::default()
         };
-        soon(self.service.list_tasks(&call(), request)).await
+        within_deadline(self.service.list_tasks(&call(), request)).await
     }
 
     async fn remove(&self, ids: &[TaskId]) {
@@ -110,13 +119,13 @@ async fn r25_a_list_read_from_a_store_that_fails_at_any_call_is_whole_in_the_end
     assert_eq!(read(&office).await, (office.ids.clone(), 0));
     let calls = office.store.calls() - before;
     assert!(calls > 10, "{calls}");
-    for fault in [Fault::Before, Fault::After] {
+    for fault in [FaultTiming::Before, FaultTiming::After] {
         for length in [1, 3] {
             for number in 1..=calls {
                 let first = office.store.calls() + number;
                 office.store.fail(first..first + length, fault);
                 let (all, failures) = read(&office).await;
-                office.store.heal();
+                office.store.stop_failing();
                 assert_eq!(all, office.ids, "{fault:?} {number}+{length}");
                 assert!(failures > 0, "{fault:?} {number}+{length}");
             }
@@ -155,15 +164,15 @@ async fn a_page_token_survives_what_is_forgotten_between_the_pages() {
 #[tokio::test]
 async fn a_task_that_is_forgotten_while_a_page_is_read_is_not_on_it() {
     let office = office().await;
-    office.store.forget_listed();
+    office.store.delete_listed();
     let (all, failures) = read(&office).await;
     assert_eq!(failures, 0);
     // One more than asked for is looked at, so the one that goes is the first of the next page, or the last of all.
-    let kept = Query {
+    let kept = TaskQuery {
         limit: 100,
-        ..Query::default()
+        ..TaskQuery::default()
     };
-    office.store.heal();
+    office.store.stop_failing();
     let left: Vec<_> = office
         .store
         .list(&scope(), &kept)

@@ -5,8 +5,8 @@
 
 mod codec;
 mod conformance;
+mod lru_cache;
 mod memory;
-mod recent;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
@@ -18,17 +18,17 @@ use async_trait::async_trait;
 
 use crate::model::{
     ContextId, Entry, Event, Message, PushConfig, PushConfigId, Scope, Seq, Task, TaskId,
-    TaskState, Timestamp, Trace, Version,
+    TaskState, Timestamp, TraceContext, Version,
 };
 
 pub use conformance::conformance;
+pub(crate) use lru_cache::LruCache;
 pub use memory::Memory;
-pub(crate) use recent::Recent;
 #[cfg(feature = "sqlite")]
 pub use sqlite::Sqlite;
 
 /// Something that a store does, on its way.
-pub(crate) type Underway<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub(crate) type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The result of anything a store does.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -52,7 +52,7 @@ pub trait Store: Send + Sync + 'static {
     /// Whether others than the server that it was given to may add to a log. Where they do not, a batch may be given to [`append`](Self::append)
     /// before the one in front of it is durable: a store that says so takes them in the order in which their futures are polled
     /// for the first time, and needs no second look at one of them to finish the one in front of it.
-    fn is_shared(&self) -> bool {
+    fn has_external_writers(&self) -> bool {
         true
     }
 
@@ -60,7 +60,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     /// They do not, and why in a word that anybody may read.
-    async fn check(&self) -> Result<(), Unwritable> {
+    async fn check_health(&self) -> Result<(), HealthProblem> {
         Ok(())
     }
 
@@ -69,12 +69,12 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// The same key in the same scope finds the first task instead; another body under it is `KeyReused`.
     /// `Conflict` when anybody has the id, or the scope has the alias. A key that was seen goes before both.
-    async fn create(&self, task: &NewTask) -> Result<Opened>;
+    async fn create(&self, task: &NewTask) -> Result<CreateResult>;
 
     /// Adds a batch after `at`, all or none, durable on return; `Conflict` when the log has moved on.
     ///
     /// Batches of many tasks may share one commit: a conflict is that batch's alone. A key that the scope has seen
-    /// adds nothing and is `Repeated`, or `KeyReused` with another body, wherever the log stands. After any other
+    /// adds nothing and is `AlreadyApplied`, or `KeyReused` with another body, wherever the log stands. After any other
     /// error the batch is there whole or not at all: read before trying again.
     async fn append(&self, task: &Head, at: Seq, batch: &Batch) -> Result<Seq>;
 
@@ -93,75 +93,84 @@ pub trait Store: Send + Sync + 'static {
 
     /// The task that a key of the scope made or continued, and the turn that was recorded with it; `None` for a key
     /// that was not seen; `KeyReused` with another body.
-    async fn seen(&self, scope: &Scope, key: &Key) -> Result<Option<Seen>>;
+    async fn find_by_key(
+        &self,
+        scope: &Scope,
+        key: &IdempotencyKey,
+    ) -> Result<Option<IdempotencyRecord>>;
 
     /// The tasks that match, newest status first, ties by id from the last, and how many there are in all.
-    async fn list(&self, scope: &Scope, query: &Query) -> Result<Page>;
+    async fn list(&self, scope: &Scope, query: &TaskQuery) -> Result<TaskPage>;
 
     /// Tasks of every scope that have not ended, by id, after the given one. For the engine's own sweeps.
-    async fn unfinished(&self, after: Option<&TaskId>, limit: usize) -> Result<Vec<Head>>;
+    async fn list_unfinished(&self, after: Option<&TaskId>, limit: usize) -> Result<Vec<Head>>;
 
     /// Those of them that have work left, and so are not [`parked`](Batch::parked). For the engine's own sweeps. A store that
     /// does not tell them apart gives all of them.
-    async fn with_work(&self, after: Option<&TaskId>, limit: usize) -> Result<Vec<Head>> {
-        self.unfinished(after, limit).await
+    async fn list_runnable(&self, after: Option<&TaskId>, limit: usize) -> Result<Vec<Head>> {
+        self.list_unfinished(after, limit).await
     }
 
     /// Tasks of the scope that are [`parked`](Batch::parked), oldest status first; none from a store that does not tell.
-    async fn parked(&self, _scope: &Scope, _limit: usize) -> Result<Vec<Head>> {
+    async fn list_parked(&self, _scope: &Scope, _limit: usize) -> Result<Vec<Head>> {
         Ok(Vec::new())
     }
 
     /// The newest time that is recorded with any task, or one not much older; `None` where nothing is recorded, or from a
     /// store that does not tell. A clock that says more may be right, or wrong.
-    async fn newest(&self) -> Result<Option<Timestamp>> {
+    async fn latest_time(&self) -> Result<Option<Timestamp>> {
         Ok(None)
     }
 
     /// Tasks of every scope that ended before this time, oldest first. For the engine's own sweeps.
-    async fn ended(&self, before: Timestamp, limit: usize) -> Result<Vec<Head>>;
+    async fn list_ended(&self, before: Timestamp, limit: usize) -> Result<Vec<Head>>;
 
     /// How many tasks of every scope have ended.
     async fn count_ended(&self) -> Result<u64>;
 
     /// How many tasks all callers of a tenant have of an agent; `None` from a store that does not tell, with which no tenant
     /// has a quota.
-    async fn tally(&self, _agent: &str, _tenant: &str) -> Result<Option<Tally>> {
+    async fn count_tasks(&self, _agent: &str, _tenant: &str) -> Result<Option<TaskCounts>> {
         Ok(None)
     }
 
     /// Keeps the fold of a log up to `at` to shorten later reads, unless a newer one is kept. A cache: losing it
     /// costs time only.
-    async fn keep(&self, task: &Head, at: Seq, folded: &Folded) -> Result<()>;
+    async fn save_snapshot(&self, task: &Head, at: Seq, snapshot: &Snapshot) -> Result<()>;
 
     /// The newest fold that was kept, and the position it stands for.
-    async fn kept(&self, task: &Head) -> Result<Option<(Seq, Folded)>>;
+    async fn load_snapshot(&self, task: &Head) -> Result<Option<(Seq, Snapshot)>>;
 
     /// Forgets tasks with all that belongs to them. A reader in the middle of one ends as if cut.
     async fn remove(&self, tasks: &[Head]) -> Result<()>;
 
     /// Registers a webhook, in the place of the one of the same id. For a task that was removed it does nothing.
-    async fn put_config(&self, task: &Head, config: &Registered) -> Result<()>;
+    async fn put_config(&self, task: &Head, config: &PushRegistration) -> Result<()>;
 
     /// The webhooks of a task, oldest first.
-    async fn configs(&self, task: &Head) -> Result<Vec<Registered>>;
+    async fn list_configs(&self, task: &Head) -> Result<Vec<PushRegistration>>;
 
     /// Removes a webhook; one that is not there is as good as removed.
     async fn delete_config(&self, task: &Head, id: &PushConfigId) -> Result<()>;
 
     /// Webhooks of every scope that stand so, in the order in which they were registered, after the given number. For
     /// those who deliver alone.
-    async fn pushes(&self, which: Which, after: Option<u64>, limit: usize) -> Result<Vec<Push>>;
+    async fn list_webhooks(
+        &self,
+        filter: WebhookFilter,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<Webhook>>;
 
     /// A webhook, and how far the deliveries to it are.
     ///
     /// One that came with its task begins with the first entry, one that came later behind the entry that was the last
     /// then. One that takes the place of another goes on where that was, whatever had become of it.
-    async fn push(&self, task: &Head, id: &PushConfigId) -> Result<Option<Push>>;
+    async fn find_webhook(&self, task: &Head, id: &PushConfigId) -> Result<Option<Webhook>>;
 
     /// Records how far the deliveries to a webhook are. Does nothing, and says so with `false`, when it is not there any
     /// more or was registered anew.
-    async fn record_delivery(&self, push: &Push) -> Result<bool>;
+    async fn record_delivery(&self, webhook: &Webhook) -> Result<bool>;
 }
 
 /// What is known of a task without reading its log.
@@ -193,7 +202,7 @@ pub struct NewTask {
     /// The name that a client of the first days gave it.
     pub alias: Option<TaskId>,
     /// A webhook, registered before anything happens.
-    pub config: Option<Box<Registered>>,
+    pub config: Option<Box<PushRegistration>>,
     /// The beginning of its log, and the key under which it can be found again.
     pub batch: Batch,
 }
@@ -215,16 +224,16 @@ impl NewTask {
 
 /// A log that was opened, or found.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Opened {
+pub enum CreateResult {
     /// It is new.
-    New(Head),
+    Created(Head),
     /// The key had been used with the same body: this is the task it made or continued.
-    Again(Seen),
+    Replayed(IdempotencyRecord),
 }
 
 /// What became of a message that was sent under a key.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Seen {
+pub struct IdempotencyRecord {
     /// The task that it made or continued, as it stands now.
     pub head: Head,
     /// The [`Batch::turn`] it was recorded with; 0 where the file is older than that.
@@ -245,7 +254,7 @@ pub struct Batch {
     /// Whether the task then waits for somebody outside and has nothing else to do: no message, no turn.
     pub parked: bool,
     /// The key of the message in it, if the caller gave one.
-    pub key: Option<Key>,
+    pub key: Option<IdempotencyKey>,
     /// The number of the turn that takes that message: kept with the key, and nothing that a store need understand.
     pub turn: u64,
 }
@@ -275,13 +284,13 @@ impl Batch {
 
 /// A log up to one of its positions, folded by the engine: what the log says, without its entries.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Folded {
+pub struct Snapshot {
     /// The task.
     pub task: Arc<Task>,
     /// The messages that no turn has answered yet, oldest first.
-    pub waiting: Vec<Arc<Message>>,
+    pub unanswered: Vec<Arc<Message>>,
     /// The traces of those messages, and of the last one that had any, by the number of their turn.
-    pub traces: Vec<(u64, Trace)>,
+    pub traces: Vec<(u64, TraceContext)>,
     /// How many turns have ended.
     pub turns_ended: u64,
     /// How often the turn that runs now was begun; none runs at 0.
@@ -290,7 +299,7 @@ pub struct Folded {
 
 /// What makes a message the same message when it is sent again.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Key {
+pub struct IdempotencyKey {
     /// The caller's own word; unique within a scope.
     pub text: String,
     /// A digest of what was sent under it.
@@ -299,7 +308,7 @@ pub struct Key {
 
 /// A webhook, and the version of the protocol it was registered in.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Registered {
+pub struct PushRegistration {
     /// The registration; its id is set.
     pub config: PushConfig,
     /// The version in which it is called.
@@ -308,7 +317,7 @@ pub struct Registered {
 
 /// A webhook of a task, and how far the deliveries to it are.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Push {
+pub struct Webhook {
     /// Its place in the order in which webhooks were registered.
     pub number: u64,
     /// Changes when it is registered anew.
@@ -316,14 +325,14 @@ pub struct Push {
     /// The task.
     pub task: Head,
     /// The webhook.
-    pub registered: Registered,
+    pub registration: PushRegistration,
     /// How far the deliveries are.
-    pub delivery: Delivery,
+    pub delivery: DeliveryProgress,
 }
 
 /// How far the deliveries to a webhook are.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Delivery {
+pub struct DeliveryProgress {
     /// The last entry that was delivered, or had not to be.
     pub position: Seq,
     /// How often the next one was tried in vain.
@@ -331,33 +340,33 @@ pub struct Delivery {
     /// When it is tried again.
     pub due: Timestamp,
     /// Whether there is more to come.
-    pub standing: Standing,
+    pub state: DeliveryState,
 }
 
 /// Whether a webhook is called.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Standing {
+pub enum DeliveryState {
     /// There may be more to deliver.
     #[default]
-    Open,
+    Active,
     /// The task has ended, and all of it was delivered.
-    Over,
+    Finished,
     /// Given up, for this reason; what was not delivered stays in the log.
-    Stopped(String),
+    Failed(String),
 }
 
 /// Which webhooks are looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Which {
+pub enum WebhookFilter {
     /// Those with possibly more to deliver.
-    Open,
+    Active,
     /// Those that were given up.
-    Stopped,
+    Failed,
 }
 
 /// Which tasks to list.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Query {
+pub struct TaskQuery {
     /// Only of this conversation.
     pub context_id: Option<ContextId>,
     /// Only in this state.
@@ -370,7 +379,7 @@ pub struct Query {
     pub limit: usize,
 }
 
-impl Query {
+impl TaskQuery {
     /// Whether a task passes the filters, wherever it stands in the order.
     pub(crate) fn matches(&self, head: &Head) -> bool {
         self.context_id
@@ -383,7 +392,7 @@ impl Query {
 
 /// A page of tasks.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Page {
+pub struct TaskPage {
     /// The tasks.
     pub tasks: Vec<Head>,
     /// All that match, on whatever page.
@@ -392,17 +401,17 @@ pub struct Page {
 
 /// How many tasks there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Tally {
+pub struct TaskCounts {
     /// That have not ended.
     pub open: u64,
     /// All that are kept, ended or not.
-    pub kept: u64,
+    pub total: u64,
 }
 
 /// Why a store takes no writes. What exactly went wrong is for the log; this is for whoever asks for its health.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Unwritable {
+pub enum HealthProblem {
     /// Hardly any room is left: writes still get through.
     AlmostFull,
     /// No room is left.
@@ -417,7 +426,7 @@ pub enum Unwritable {
     Failing,
 }
 
-impl fmt::Display for Unwritable {
+impl fmt::Display for HealthProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::AlmostFull => "the disk is almost full",
@@ -436,7 +445,7 @@ pub enum Error {
     /// The log has moved on: read, fold, try again.
     Conflict,
     /// The key was seen with the same body: what it stood for is done.
-    Repeated,
+    AlreadyApplied,
     /// The key was seen with another body.
     KeyReused,
     /// The store cannot do its work; the cause is for the log alone.
@@ -447,7 +456,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Conflict => "the log has moved on",
-            Self::Repeated => "the key was seen before",
+            Self::AlreadyApplied => "the key was seen before",
             Self::KeyReused => "the key was seen with another body",
             Self::Failed(_) => "the store failed",
         })
@@ -457,7 +466,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Conflict | Self::Repeated | Self::KeyReused => None,
+            Self::Conflict | Self::AlreadyApplied | Self::KeyReused => None,
             Self::Failed(cause) => Some(&**cause),
         }
     }

@@ -5,8 +5,8 @@ mod write;
 
 use crate::model::{Error, ErrorKind, Version};
 #[cfg(feature = "grpc")]
-pub(crate) use read::ReadDetails;
-pub use read::{read_jsonrpc, read_rest};
+pub(crate) use read::PeerErrorDetails;
+pub use read::{read_jsonrpc_error, read_rest_error};
 pub use write::{JsonRpcError, RestError};
 
 /// The domain of every reason we give.
@@ -189,7 +189,7 @@ pub fn reason(kind: ErrorKind) -> &'static str {
 
 /// The name of the error: 0.3 has it before its gRPC messages and in the body of its REST errors, and people know it by that.
 #[must_use]
-pub fn name(kind: ErrorKind, version: Version) -> &'static str {
+pub fn error_name(kind: ErrorKind, version: Version) -> &'static str {
     match kind {
         ErrorKind::Parse => "JSONParseError",
         ErrorKind::InvalidRequest | ErrorKind::PayloadTooLarge | ErrorKind::RequestTimeout => {

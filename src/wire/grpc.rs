@@ -1,9 +1,9 @@
 //! gRPC: where each operation is, its messages and frames, and errors as statuses.
 
-mod call;
-mod count;
+mod client;
+mod field_count;
 mod frame;
-mod messages;
+mod server;
 
 use base64::Engine as _;
 use base64::engine::DecodePaddingMode;
@@ -13,13 +13,13 @@ use prost::Message;
 use tonic::{Code, Status};
 use tonic_types::{BadRequest, ErrorDetail, ErrorInfo, RetryInfo, StatusExt, pb};
 
-use super::decide::Key;
-use super::errors::{DOMAIN, ReadDetails, grpc_code, message, name, reason};
+use super::errors::{DOMAIN, PeerErrorDetails, error_name, grpc_code, message, reason};
+use super::negotiation::RouteVersion;
 use crate::model::{Error, ErrorKind, Operation, Version, Violation};
 
-pub use call::{read_event, read_reply, write_request};
-pub use frame::{Frames, NoFrame, write_frame};
-pub use messages::{read_grpc, write_grpc, write_grpc_event};
+pub use client::{read_event, read_response, write_request};
+pub use frame::{FrameDecoder, FrameError, write_frame};
+pub use server::{read_grpc, write_grpc, write_grpc_event};
 
 macro_rules! rpcs {
     ($v1:literal) => {
@@ -86,16 +86,16 @@ pub fn operation(path: &str) -> Option<(Operation, Version)> {
 
 /// What the service says about the version.
 #[must_use]
-pub fn key(version: Version) -> Key {
+pub fn route_version(version: Version) -> RouteVersion {
     match version {
-        Version::V1 => Key::ServiceV1,
-        Version::V03 => Key::ServiceV03,
+        Version::V1 => RouteVersion::ServiceV1,
+        Version::V03 => RouteVersion::ServiceV03,
     }
 }
 
 /// Whether an rpc that finds its task ended gives the task instead of an error (05 §3).
 #[must_use]
-pub fn gives_ended_task(operation: Operation, version: Version) -> bool {
+pub fn returns_ended_task(operation: Operation, version: Version) -> bool {
     operation == Operation::SubscribeToTask && version == Version::V03
 }
 
@@ -108,14 +108,14 @@ pub fn to_status(error: &Error, version: Version) -> Status {
         Version::V1 => Status::with_details(code, text, details(error, code).into()),
         Version::V03 => Status::new(
             code,
-            format!("{}: {text}", name(error.kind(), Version::V03)),
+            format!("{}: {text}", error_name(error.kind(), Version::V03)),
         ),
     }
 }
 
 /// `google.rpc.ErrorInfo` with its map in order, so that equal errors are equal bytes.
 #[derive(Clone, PartialEq, Message)]
-struct Info {
+struct OrderedErrorInfo {
     #[prost(string, tag = "1")]
     reason: String,
     #[prost(string, tag = "2")]
@@ -126,7 +126,7 @@ struct Info {
 
 /// The encoded `google.rpc.Status`: the reason always, the fields at fault, and when to try again.
 fn details(error: &Error, code: Code) -> Vec<u8> {
-    let info = Info {
+    let info = OrderedErrorInfo {
         reason: reason(error.kind()).to_owned(),
         domain: DOMAIN.to_owned(),
         metadata: error
@@ -213,10 +213,10 @@ pub fn read_http_status(status: u16) -> Error {
 #[must_use]
 pub fn from_status(status: &Status) -> Error {
     let (details, retry_after) = read_details(status);
-    let (kind, text) = match (details.kind(), split_name(status.message())) {
+    let (kind, text) = match (details.kind(), split_error_name(status.message())) {
         (Some(kind), _) => (kind, status.message()),
         (None, Some((kind, text))) => (kind, text),
-        (None, None) => (kind_of_code(status.code()), status.message()),
+        (None, None) => (kind_from_grpc_code(status.code()), status.message()),
     };
     let error = details.into_error(kind, Some(text.into()));
     match retry_after {
@@ -225,8 +225,8 @@ pub fn from_status(status: &Status) -> Error {
     }
 }
 
-fn read_details(status: &Status) -> (ReadDetails, Option<std::time::Duration>) {
-    let (mut details, mut retry_after) = (ReadDetails::default(), None);
+fn read_details(status: &Status) -> (PeerErrorDetails, Option<std::time::Duration>) {
+    let (mut details, mut retry_after) = (PeerErrorDetails::default(), None);
     for detail in status.get_error_details_vec() {
         match detail {
             // What lies between may add reasons of its own.
@@ -248,23 +248,23 @@ fn read_details(status: &Status) -> (ReadDetails, Option<std::time::Duration>) {
 }
 
 /// A message of 0.3 in its two pieces: the name of the error, and the text.
-fn split_name(message: &str) -> Option<(ErrorKind, &str)> {
-    let (said, text) = message.split_once(": ")?;
-    let kind = match said {
+fn split_error_name(message: &str) -> Option<(ErrorKind, &str)> {
+    let (name_text, text) = message.split_once(": ")?;
+    let kind = match name_text {
         // What we call an error of a code that only its server knows.
         "ServerError" => ErrorKind::Internal,
         // Servers that speak both versions may say what 1.0 says.
         _ => ErrorKind::ALL.into_iter().find(|kind| {
             [Version::V03, Version::V1]
-                .map(|version| name(*kind, version))
-                .contains(&said)
+                .map(|version| error_name(*kind, version))
+                .contains(&name_text)
         })?,
     };
     Some((kind, text))
 }
 
 /// What a bare code means: no A2A server spoke, but the gRPC below it, or one that says no more.
-fn kind_of_code(code: Code) -> ErrorKind {
+fn kind_from_grpc_code(code: Code) -> ErrorKind {
     match code {
         Code::InvalidArgument | Code::OutOfRange | Code::AlreadyExists => ErrorKind::InvalidParams,
         Code::NotFound => ErrorKind::TaskNotFound,
@@ -311,8 +311,8 @@ mod tests {
     #[test]
     fn an_error_survives_the_wire_in_1_0() {
         let error = Error::invalid("message.parts", "must contain at least one element")
-            .with("taskId", "t")
-            .with("contextId", "c")
+            .with_detail("taskId", "t")
+            .with_detail("contextId", "c")
             .with_violation(Violation::new(
                 "message.role",
                 "must be ROLE_USER or ROLE_AGENT",
@@ -340,7 +340,7 @@ mod tests {
     #[test]
     fn an_error_of_0_3_has_its_name_before_the_message_and_no_details() {
         let status = to_status(
-            &Error::new(ErrorKind::TaskNotFound).with("taskId", "t"),
+            &Error::new(ErrorKind::TaskNotFound).with_detail("taskId", "t"),
             Version::V03,
         );
         assert_eq!(
@@ -350,7 +350,10 @@ mod tests {
         assert!(status.details().is_empty());
         for kind in ErrorKind::ALL {
             let back = from_status(&to_status(&kind.into(), Version::V03));
-            assert_eq!(name(back.kind(), Version::V03), name(kind, Version::V03));
+            assert_eq!(
+                error_name(back.kind(), Version::V03),
+                error_name(kind, Version::V03)
+            );
             assert!(!back.message().contains("Error: "), "{}", back.message());
         }
     }
@@ -407,7 +410,7 @@ mod tests {
         };
         let error = Error::new(ErrorKind::TaskNotFound)
             .with_message("no t\u{e2}che")
-            .with("taskId", "t");
+            .with_detail("taskId", "t");
         let details = BASE64.encode(to_status(&error, Version::V1).details());
         for details in [&*details, details.trim_end_matches('=')] {
             let headers = [
@@ -445,7 +448,7 @@ mod tests {
 
     #[test]
     fn only_reasons_of_our_domain_count_and_broken_details_are_none() {
-        let info = Info {
+        let info = OrderedErrorInfo {
             reason: "TASK_NOT_FOUND".to_owned(),
             ..Default::default()
         };

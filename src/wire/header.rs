@@ -17,7 +17,7 @@ pub const LAST_EVENT_ID: &str = "last-event-id";
 
 /// The headers in which a client of this version names the extensions it wants; servers of 0.3 know only the second.
 #[must_use]
-pub fn extensions(version: Version) -> &'static [&'static str] {
+pub fn extension_headers(version: Version) -> &'static [&'static str] {
     match version {
         Version::V1 => &["a2a-extensions"],
         Version::V03 => &["a2a-extensions", "x-a2a-extensions"],

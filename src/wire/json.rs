@@ -19,15 +19,15 @@ pub fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Error> {
 }
 
 /// Reads what has no trace of an older version; whatever is wrong with the rest is not explained.
-pub(crate) fn read_new<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
+pub(crate) fn read_v1_only<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
     read_strictly::<T, true>(text).ok()
 }
 
-pub(super) fn read_strictly<'a, T: Deserialize<'a>, const NEW: bool>(
+pub(super) fn read_strictly<'a, T: Deserialize<'a>, const V1_ONLY: bool>(
     text: &'a str,
 ) -> serde_json::Result<T> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let value = T::deserialize(Strict::<_, NEW>(&mut deserializer))?;
+    let value = T::deserialize(Strict::<_, V1_ONLY>(&mut deserializer))?;
     deserializer.end().map(|()| value)
 }
 
@@ -111,7 +111,7 @@ fn explain<'a, T: Deserialize<'a>>(text: &'a str) -> Violation {
     match serde_path_to_error::deserialize::<_, T>(Strict::<_, false>(&mut deserializer)) {
         Ok(_) => Violation::new("", "must be one JSON value"),
         Err(error) => {
-            let path = readable(&error.path().to_string());
+            let path = printable_path(&error.path().to_string());
             let path = if path == "." {
                 ""
             } else {
@@ -123,7 +123,7 @@ fn explain<'a, T: Deserialize<'a>>(text: &'a str) -> Violation {
 }
 
 /// A path as far as anybody would read it: the names in it may be a stranger's own.
-pub(crate) fn readable(path: &str) -> String {
+pub(crate) fn printable_path(path: &str) -> String {
     path.chars().filter(|c| !c.is_control()).take(200).collect()
 }
 
@@ -181,12 +181,12 @@ pub(crate) fn join(path: &str, field: &str) -> String {
 }
 
 /// An error about a member below the one being read; [`read`] adds the path above it.
-pub(crate) fn at<E: serde::de::Error>(field: &str, rule: impl std::fmt::Display) -> E {
+pub(crate) fn field_error<E: serde::de::Error>(field: &str, rule: impl std::fmt::Display) -> E {
     E::custom(format_args!("field `{field}`: {rule}"))
 }
 
 /// Puts the field of an error below another.
-pub(crate) fn inside(name: &str, error: Error) -> Error {
+pub(crate) fn prefix_field(name: &str, error: Error) -> Error {
     match error.violations().first() {
         Some(violation) => Error::invalid(
             join(name, violation.field()),
@@ -197,10 +197,10 @@ pub(crate) fn inside(name: &str, error: Error) -> Error {
 }
 
 /// Carries the violations of a nested read upwards, below `field`.
-pub(crate) fn below<E: serde::de::Error>(field: &str, error: &Error) -> E {
+pub(crate) fn nested_field_error<E: serde::de::Error>(field: &str, error: &Error) -> E {
     match error.violations().first() {
-        Some(violation) => at(&join(field, violation.field()), violation.description()),
-        None => at(field, error.message()),
+        Some(violation) => field_error(&join(field, violation.field()), violation.description()),
+        None => field_error(field, error.message()),
     }
 }
 

@@ -5,19 +5,19 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::errors::{JsonRpcError, read_jsonrpc, read_rest};
+use super::errors::{JsonRpcError, read_jsonrpc_error, read_rest_error};
 use super::json::{check_depth, read};
-use super::method::name;
+use super::method::method_name;
 use super::sse::Decoder;
 use crate::model::{Error, ErrorKind, Json, Object, Operation, Version, Violation};
 
 /// The id of a call as it was sent: a string, a whole number of any size, or `null`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Id<'a>(Cow<'a, str>);
+pub struct JsonRpcId<'a>(Cow<'a, str>);
 
-impl Id<'_> {
+impl JsonRpcId<'_> {
     /// `null`: no id, or none that could be read.
-    pub const NULL: Id<'static> = Id(Cow::Borrowed("null"));
+    pub const NULL: JsonRpcId<'static> = JsonRpcId(Cow::Borrowed("null"));
 
     /// The id as JSON.
     #[must_use]
@@ -27,19 +27,19 @@ impl Id<'_> {
 
     /// The id on its own, for a stream that outlives the request.
     #[must_use]
-    pub fn into_owned(self) -> Id<'static> {
-        Id(Cow::Owned(self.0.into_owned()))
+    pub fn into_owned(self) -> JsonRpcId<'static> {
+        JsonRpcId(Cow::Owned(self.0.into_owned()))
     }
 }
 
-impl From<u64> for Id<'static> {
+impl From<u64> for JsonRpcId<'static> {
     fn from(number: u64) -> Self {
-        Id(Cow::Owned(number.to_string()))
+        JsonRpcId(Cow::Owned(number.to_string()))
     }
 }
 
-impl<'a> Id<'a> {
-    pub(super) fn read(raw: Option<&'a RawValue>) -> Option<Self> {
+impl<'a> JsonRpcId<'a> {
+    pub(super) fn from_raw(raw: Option<&'a RawValue>) -> Option<Self> {
         let text = raw.map_or("null", RawValue::get);
         let whole = !text.contains(['.', 'e', 'E'])
             && text.starts_with(|c: char| c == '-' || c.is_ascii_digit());
@@ -51,9 +51,9 @@ impl<'a> Id<'a> {
 
 /// A call whose params are still text.
 #[derive(Debug, Clone)]
-pub struct Request<'a> {
+pub struct JsonRpcRequest<'a> {
     /// To be sent back as it is.
-    pub id: Id<'a>,
+    pub id: JsonRpcId<'a>,
     /// What is called.
     pub method: Cow<'a, str>,
     /// Whatever they are; `{}` if there were none. Which error they are depends on the method.
@@ -62,21 +62,21 @@ pub struct Request<'a> {
 
 /// A call that cannot be taken, and the id to answer with.
 #[derive(Debug)]
-pub struct Refused<'a> {
+pub struct RejectedRequest<'a> {
     /// The id, if it could be read.
-    pub id: Id<'a>,
+    pub id: JsonRpcId<'a>,
     /// Why.
     pub error: Error,
 }
 
 #[derive(Deserialize)]
-struct Envelope<'a> {
+struct JsonRpcEnvelope<'a> {
     #[serde(borrow)]
-    jsonrpc: Option<Text<'a>>,
+    jsonrpc: Option<BorrowedText<'a>>,
     #[serde(borrow)]
     id: Option<&'a RawValue>,
     #[serde(borrow)]
-    method: Option<Text<'a>>,
+    method: Option<BorrowedText<'a>>,
     #[serde(borrow)]
     params: Option<&'a RawValue>,
 }
@@ -84,36 +84,40 @@ struct Envelope<'a> {
 /// A text, borrowed where it has no escapes; inside an `Option` serde would copy a bare `Cow`.
 #[derive(Deserialize)]
 #[serde(transparent)]
-pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
+pub(super) struct BorrowedText<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
 /// Reads a call.
 ///
 /// # Errors
 /// The body is not JSON, or not one call.
-pub fn read_request(body: &[u8]) -> Result<Request<'_>, Refused<'_>> {
-    let no_id = |error: Error| Refused {
-        id: Id::NULL,
+pub fn read_request(body: &[u8]) -> Result<JsonRpcRequest<'_>, RejectedRequest<'_>> {
+    let no_id = |error: Error| RejectedRequest {
+        id: JsonRpcId::NULL,
         error,
     };
     let text = check_depth(body).map_err(no_id)?;
-    let envelope: Envelope<'_> = read(text).map_err(|error| no_id(not_an_envelope(text, error)))?;
-    let Some(id) = Id::read(envelope.id) else {
+    let envelope: JsonRpcEnvelope<'_> =
+        read(text).map_err(|error| no_id(explain_invalid_envelope(text, error)))?;
+    let Some(id) = JsonRpcId::from_raw(envelope.id) else {
         return Err(no_id(invalid(
             "id",
             "must be a string, a whole number or null",
         )));
     };
-    let refuse = |id, error| Err(Refused { id, error });
+    let refuse = |id, error| Err(RejectedRequest { id, error });
     if envelope
         .jsonrpc
-        .is_none_or(|Text(version)| version != "2.0")
+        .is_none_or(|BorrowedText(version)| version != "2.0")
     {
         return refuse(id, invalid("jsonrpc", "must be \"2.0\""));
     }
-    let Some(Text(method)) = envelope.method.filter(|Text(method)| !method.is_empty()) else {
+    let Some(BorrowedText(method)) = envelope
+        .method
+        .filter(|BorrowedText(method)| !method.is_empty())
+    else {
         return refuse(id, invalid("method", "must be the name of a method"));
     };
-    Ok(Request {
+    Ok(JsonRpcRequest {
         id,
         method,
         params: envelope.params.map_or("{}", RawValue::get),
@@ -121,7 +125,7 @@ pub fn read_request(body: &[u8]) -> Result<Request<'_>, Refused<'_>> {
 }
 
 /// The body is something else; says what.
-fn not_an_envelope(text: &str, error: Error) -> Error {
+fn explain_invalid_envelope(text: &str, error: Error) -> Error {
     match Json::parse(text).map(Object::try_from) {
         Err(_) if serde_json::from_str::<serde::de::IgnoredAny>(text).is_err() => {
             ErrorKind::Parse.into()
@@ -150,42 +154,42 @@ fn invalid(field: &str, rule: impl Into<Cow<'static, str>>) -> Error {
         .with_violation(Violation::new(field, rule))
 }
 
-/// Writes the beginning of an answer; the result follows, then [`end`].
-pub fn begin_result(out: &mut Vec<u8>, id: &Id<'_>) {
+/// Writes the beginning of an answer; the result follows, then [`end_result`].
+pub fn begin_result(out: &mut Vec<u8>, id: &JsonRpcId<'_>) {
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     out.extend_from_slice(id.as_json().as_bytes());
     out.extend_from_slice(br#","result":"#);
 }
 
 /// Writes the end of an answer.
-pub fn end(out: &mut Vec<u8>) {
+pub fn end_result(out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
 /// Writes an answer that is an error.
-pub fn write_error(out: &mut Vec<u8>, id: &Id<'_>, error: &Error, version: Version) {
+pub fn write_error(out: &mut Vec<u8>, id: &JsonRpcId<'_>, error: &Error, version: Version) {
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     out.extend_from_slice(id.as_json().as_bytes());
     out.extend_from_slice(br#","error":"#);
-    super::write(out, &JsonRpcError(error, version));
+    super::write_json(out, &JsonRpcError(error, version));
     out.push(b'}');
 }
 
 /// Writes a call; `params` writes the object.
 pub fn write_request(
     out: &mut Vec<u8>,
-    id: &Id<'_>,
+    id: &JsonRpcId<'_>,
     method: &str,
     params: impl FnOnce(&mut Vec<u8>),
 ) {
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     out.extend_from_slice(id.as_json().as_bytes());
     out.extend_from_slice(br#","method":"#);
-    super::write(out, method);
+    super::write_json(out, method);
     let end = out.len();
     out.extend_from_slice(br#","params":"#);
     params(out);
-    if name(Operation::GetExtendedAgentCard, Version::V03) == Some(method) {
+    if method_name(Operation::GetExtendedAgentCard, Version::V03) == Some(method) {
         // The one call that has no params; models that are strict refuse even an empty object.
         out.truncate(end);
     }
@@ -194,9 +198,9 @@ pub fn write_request(
 
 /// An answer whose result is still text.
 #[derive(Debug)]
-pub struct Response<'a> {
+pub struct JsonRpcResponse<'a> {
     /// The id of the call it answers.
-    pub id: Id<'a>,
+    pub id: JsonRpcId<'a>,
     /// The result, `null` if it was left out, or the error.
     pub result: Result<&'a str, Error>,
 }
@@ -205,9 +209,9 @@ pub struct Response<'a> {
 ///
 /// # Errors
 /// The body is not JSON, or no answer.
-pub fn read_response(body: &[u8]) -> Result<Response<'_>, Error> {
+pub fn read_response(body: &[u8]) -> Result<JsonRpcResponse<'_>, Error> {
     #[derive(Deserialize)]
-    struct Answer<'a> {
+    struct ResponseMembers<'a> {
         #[serde(borrow)]
         id: Option<&'a RawValue>,
         #[serde(borrow)]
@@ -216,47 +220,48 @@ pub fn read_response(body: &[u8]) -> Result<Response<'_>, Error> {
         error: Option<&'a RawValue>,
     }
     let text = check_depth(body)?;
-    let answer: Answer<'_> = read(text).map_err(|error| not_an_envelope(text, error))?;
+    let answer: ResponseMembers<'_> =
+        read(text).map_err(|error| explain_invalid_envelope(text, error))?;
     let result = match (answer.error, answer.result) {
-        (Some(error), _) => Err(read_jsonrpc(error.get())),
+        (Some(error), _) => Err(read_jsonrpc_error(error.get())),
         // Both official Python SDKs leave `result` out where it is null.
         (None, result) => Ok(result.map_or("null", RawValue::get)),
     };
-    Ok(Response {
-        id: Id::read(answer.id).unwrap_or(Id::NULL),
+    Ok(JsonRpcResponse {
+        id: JsonRpcId::from_raw(answer.id).unwrap_or(JsonRpcId::NULL),
         result,
     })
 }
 
 /// Reads an answer whose HTTP status is no success: the code decides where it has a meaning, else the status.
 #[must_use]
-pub fn read_failure(status: u16, body: &[u8]) -> Error {
-    let told = told(body).or_else(|| {
+pub fn read_http_error(status: u16, body: &[u8]) -> Error {
+    let peer_error = read_error_response(body).or_else(|| {
         // 01 §6: what a 0.3 stream is refused with is its one event.
         let mut events = Decoder::default();
         events.push(body);
-        told(events.next()?.ok()?.data.as_bytes())
+        read_error_response(events.next()?.ok()?.data.as_bytes())
     });
-    let kind = match (told.as_ref().map(Error::kind), status) {
-        (Some(ErrorKind::Other(_)), 401 | 403 | 429 | 503) | (None, _) => kind_of_status(status),
+    let kind = match (peer_error.as_ref().map(Error::kind), status) {
+        (Some(ErrorKind::Other(_)), 401 | 403 | 429 | 503) | (None, _) => kind_from_status(status),
         (Some(kind), _) => kind,
     };
-    match told {
+    match peer_error {
         Some(error) if error.kind() == kind => error,
         Some(error) => Error::new(kind).with_message(error.message().to_owned()),
         None => Error::new(kind),
     }
 }
 
-fn told(body: &[u8]) -> Option<Error> {
+fn read_error_response(body: &[u8]) -> Option<Error> {
     read_response(body).ok()?.result.err()
 }
 
 /// A path that is not there is no task that is not there: JSON-RPC has one path.
-fn kind_of_status(status: u16) -> ErrorKind {
+fn kind_from_status(status: u16) -> ErrorKind {
     match status {
         404 => ErrorKind::MethodNotFound,
-        status => read_rest(status, "").kind(),
+        status => read_rest_error(status, "").kind(),
     }
 }
 
@@ -382,7 +387,7 @@ mod tests {
             read_request(br#"{"method":"x","jsonrpc":"2.0","params":null}"#)
                 .unwrap()
                 .id,
-            Id::NULL
+            JsonRpcId::NULL
         );
     }
 
@@ -393,7 +398,7 @@ mod tests {
             ("GetExtendedAgentCard", r#","params":{}"#),
         ] {
             let mut out = Vec::new();
-            write_request(&mut out, &Id::from(7), method, |out| {
+            write_request(&mut out, &JsonRpcId::from(7), method, |out| {
                 out.extend_from_slice(b"{}")
             });
             let wanted = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"{method}"{params}}}"#);
@@ -437,7 +442,7 @@ mod tests {
                 "Service unavailable",
             ),
         ] {
-            let error = read_failure(status, body.as_bytes());
+            let error = read_http_error(status, body.as_bytes());
             assert_eq!(
                 (error.kind(), error.message()),
                 (kind, message),

@@ -1,19 +1,19 @@
 //! The names of the operations in JSON-RPC, of every version.
 
-use super::decide::Key;
+use super::negotiation::RouteVersion;
 use crate::model::{Operation, Version};
 
 /// A method of JSON-RPC: what it does, and which generation its name belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Method {
+pub struct JsonRpcMethod {
     /// What is asked for.
     pub operation: Operation,
     /// What the name says about the version.
-    pub key: Key,
+    pub route_version: RouteVersion,
 }
 
 /// The names that each version has for itself.
-fn names(operation: Operation) -> (&'static str, Option<&'static str>) {
+fn method_names(operation: Operation) -> (&'static str, Option<&'static str>) {
     match operation {
         Operation::SendMessage => ("SendMessage", Some("message/send")),
         Operation::SendStreamingMessage => ("SendStreamingMessage", Some("message/stream")),
@@ -45,50 +45,54 @@ fn names(operation: Operation) -> (&'static str, Option<&'static str>) {
 }
 
 /// Names from before and between the versions, and what they mean.
-const ALIASES: [(&str, Operation, Key); 9] = [
-    ("tasks/send", Operation::SendMessage, Key::MethodV01),
+const ALIASES: [(&str, Operation, RouteVersion); 9] = [
+    (
+        "tasks/send",
+        Operation::SendMessage,
+        RouteVersion::MethodV01,
+    ),
     (
         "tasks/sendSubscribe",
         Operation::SendStreamingMessage,
-        Key::MethodV01,
+        RouteVersion::MethodV01,
     ),
     (
         "tasks/pushNotification/set",
         Operation::CreatePushConfig,
-        Key::MethodV01,
+        RouteVersion::MethodV01,
     ),
     (
         "tasks/pushNotification/get",
         Operation::GetPushConfig,
-        Key::MethodV01,
+        RouteVersion::MethodV01,
     ),
     (
         "tasks/subscribe",
         Operation::SubscribeToTask,
-        Key::MethodV03,
+        RouteVersion::MethodV03,
     ),
-    ("tasks/list", Operation::ListTasks, Key::MethodV03),
+    ("tasks/list", Operation::ListTasks, RouteVersion::MethodV03),
     (
         "agent/authenticatedExtendedCard",
         Operation::GetExtendedAgentCard,
-        Key::MethodV03,
+        RouteVersion::MethodV03,
     ),
     (
         "ListTaskPushNotificationConfig",
         Operation::ListPushConfigs,
-        Key::MethodV1,
+        RouteVersion::MethodV1,
     ),
     (
         "SetTaskPushNotificationConfig",
         Operation::CreatePushConfig,
-        Key::MethodV1,
+        RouteVersion::MethodV1,
     ),
 ];
 
 /// The name of an operation as a client of this version calls it; 0.3 cannot list tasks.
 #[must_use]
-pub fn name(operation: Operation, version: Version) -> Option<&'static str> {
-    let (v1, v03) = names(operation);
+pub fn method_name(operation: Operation, version: Version) -> Option<&'static str> {
+    let (v1, v03) = method_names(operation);
     match version {
         Version::V1 => Some(v1),
         Version::V03 => v03,
@@ -99,30 +103,33 @@ pub fn name(operation: Operation, version: Version) -> Option<&'static str> {
 ///
 /// # Errors
 /// There is none; the key says in which version to tell the caller.
-pub fn method(name: &str) -> Result<Method, Key> {
+pub fn find_method(name: &str) -> Result<JsonRpcMethod, RouteVersion> {
     for operation in Operation::ALL {
-        let (v1, v03) = names(operation);
+        let (v1, v03) = method_names(operation);
         if name == v1 {
-            return Ok(Method {
+            return Ok(JsonRpcMethod {
                 operation,
-                key: Key::MethodV1,
+                route_version: RouteVersion::MethodV1,
             });
         }
         if Some(name) == v03 {
-            return Ok(Method {
+            return Ok(JsonRpcMethod {
                 operation,
-                key: Key::MethodV03,
+                route_version: RouteVersion::MethodV03,
             });
         }
     }
     let alias = ALIASES.into_iter().find(|(alias, ..)| *alias == name);
     let unknown = if name.starts_with(|c: char| c.is_ascii_uppercase()) {
-        Key::MethodV1
+        RouteVersion::MethodV1
     } else {
-        Key::MethodV03
+        RouteVersion::MethodV03
     };
     alias
-        .map(|(_, operation, key)| Method { operation, key })
+        .map(|(_, operation, route_version)| JsonRpcMethod {
+            operation,
+            route_version,
+        })
         .ok_or(unknown)
 }
 
@@ -134,42 +141,50 @@ mod tests {
     fn every_name_leads_back_to_its_operation() {
         for operation in Operation::ALL {
             assert_eq!(
-                method(name(operation, Version::V1).unwrap()),
-                Ok(Method {
+                find_method(method_name(operation, Version::V1).unwrap()),
+                Ok(JsonRpcMethod {
                     operation,
-                    key: Key::MethodV1
+                    route_version: RouteVersion::MethodV1
                 })
             );
-            if let Some(old) = name(operation, Version::V03) {
+            if let Some(old) = method_name(operation, Version::V03) {
                 assert_eq!(
-                    method(old),
-                    Ok(Method {
+                    find_method(old),
+                    Ok(JsonRpcMethod {
                         operation,
-                        key: Key::MethodV03
+                        route_version: RouteVersion::MethodV03
                     })
                 );
             }
         }
-        assert_eq!(name(Operation::ListTasks, Version::V03), None);
+        assert_eq!(method_name(Operation::ListTasks, Version::V03), None);
     }
 
     #[test]
     fn old_names_are_known_and_unknown_ones_say_in_which_version_to_answer() {
         assert_eq!(
-            method("tasks/send").unwrap().operation,
+            find_method("tasks/send").unwrap().operation,
             Operation::SendMessage
         );
-        assert_eq!(method("tasks/send").unwrap().key, Key::MethodV01);
         assert_eq!(
-            method("tasks/list").unwrap().operation,
+            find_method("tasks/send").unwrap().route_version,
+            RouteVersion::MethodV01
+        );
+        assert_eq!(
+            find_method("tasks/list").unwrap().operation,
             Operation::ListTasks
         );
         assert_eq!(
-            method("SetTaskPushNotificationConfig").unwrap().operation,
+            find_method("SetTaskPushNotificationConfig")
+                .unwrap()
+                .operation,
             Operation::CreatePushConfig
         );
-        assert_eq!(method("tasks/frobnicate"), Err(Key::MethodV03));
-        assert_eq!(method("Frobnicate"), Err(Key::MethodV1));
-        assert_eq!(method("sendmessage"), Err(Key::MethodV03));
+        assert_eq!(
+            find_method("tasks/frobnicate"),
+            Err(RouteVersion::MethodV03)
+        );
+        assert_eq!(find_method("Frobnicate"), Err(RouteVersion::MethodV1));
+        assert_eq!(find_method("sendmessage"), Err(RouteVersion::MethodV03));
     }
 }

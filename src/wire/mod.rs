@@ -1,16 +1,17 @@
 //! How it is written: bytes to model and back, for every version and binding. The only room that behaves by version.
 
-mod aside;
 pub mod card;
-pub mod chat;
-pub mod decide;
 pub mod errors;
+pub mod fast;
 #[cfg(feature = "grpc")]
 pub mod grpc;
 pub mod header;
 pub mod json;
 pub mod jsonrpc;
+mod lenient;
 pub mod method;
+pub mod negotiation;
+pub mod openai;
 mod part;
 pub mod path;
 #[cfg(feature = "grpc")]
@@ -20,34 +21,32 @@ pub mod proto_v03;
 #[cfg(feature = "grpc")]
 pub mod proto_v1;
 mod query;
-pub mod quick;
-mod reply;
+mod read_response;
 mod request;
-mod response;
-mod spelling;
 pub mod sse;
-mod straight;
 mod strict;
-mod update;
 mod v03;
 mod v1;
+mod write_response;
 
 use crate::model::{Response, TaskId, Version};
 
 #[cfg(feature = "grpc")]
 pub use grpc::{read_grpc, write_grpc, write_grpc_event};
-pub use part::tells_of_tools;
-pub use reply::{peers_fault, read_event, read_jsonrpc_event, read_reply, read_rest_event};
+pub use part::has_tool_parts;
+pub use read_response::{
+    into_invalid_agent_response, read_event, read_jsonrpc_event, read_response, read_rest_event,
+};
 pub use request::{RestRequest, read_params, read_rest, write_params, write_rest};
-pub use response::{
-    A2A_JSON, Carries, carries, refuses_in_stream, rest_type, write_body, write_event,
-    write_failure, write_result, write_task,
+pub use write_response::{
+    A2A_JSON, PushPayload, push_payload, rejects_in_stream, rest_content_type, write_body,
+    write_event, write_result, write_stream_error, write_task,
 };
 
-pub use update::Updates;
+pub use fast::StreamEventWriter;
 
 #[cfg(feature = "grpc")]
-use request::not_in_v03;
+use request::list_tasks_unsupported;
 
 /// A way of writing that a caller understands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,25 +88,27 @@ impl Dialect {
     /// The same for whoever asked for a task by this name. One that is not its id was given by a client of 0.1, which is
     /// answered by it (04 §4).
     #[must_use]
-    pub fn by_name(self, asked: Option<TaskId>, response: &Response) -> Self {
+    pub fn with_alias_in_response(self, requested: Option<TaskId>, response: &Response) -> Self {
         match response {
-            Response::Task(task) => self.by_name_of(asked, &task.id),
+            Response::Task(task) => self.with_alias(requested, &task.id),
             _ => self,
         }
     }
 
     /// The same where the answer is the task of this id.
     #[must_use]
-    pub fn by_name_of(self, asked: Option<TaskId>, id: &TaskId) -> Self {
-        match (self, asked) {
-            (Self::V03, Some(asked)) if *id != asked => Self::V01 { alias: Some(asked) },
+    pub fn with_alias(self, requested: Option<TaskId>, id: &TaskId) -> Self {
+        match (self, requested) {
+            (Self::V03, Some(requested)) if *id != requested => Self::V01 {
+                alias: Some(requested),
+            },
             (dialect, _) => dialect,
         }
     }
 
     /// What REST speaks in a version.
     #[must_use]
-    pub fn rest(version: Version) -> Self {
+    pub fn for_rest(version: Version) -> Self {
         match version {
             Version::V1 => Self::V1,
             Version::V03 => Self::V03Rest,
@@ -126,7 +127,7 @@ impl From<Version> for Dialect {
 }
 
 /// Writes JSON.
-pub fn write<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
+pub fn write_json<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
     serde_json::to_writer(out, value)
         .expect("our types have string keys and a vector takes every byte");
 }

@@ -5,23 +5,23 @@ use std::fmt;
 
 use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
-use super::json::at;
+use super::json::field_error;
 use crate::model::{Base64, Content, Json, Object, Part, Request};
 
 /// Every member a part can have in any version, as far as it was given.
 #[derive(Default)]
-pub(crate) struct Members {
+pub(crate) struct PartMembers {
     pub(crate) text: Option<String>,
     pub(crate) raw: Option<Base64>,
     pub(crate) url: Option<Box<str>>,
     pub(crate) data: Option<Json>,
-    pub(crate) file: Option<File>,
+    pub(crate) file: Option<V03File>,
     pub(crate) metadata: Option<Object>,
     pub(crate) filename: Option<String>,
     pub(crate) media_type: Option<String>,
 }
 
-impl Members {
+impl PartMembers {
     /// Makes the part; exactly one member may be its content.
     pub(crate) fn into_part<E: de::Error>(self) -> Result<Part, E> {
         let (file, name, media_type) = match self.file {
@@ -60,13 +60,13 @@ impl Members {
 }
 
 /// The file of a 0.3 part.
-pub(crate) struct File {
+pub(crate) struct V03File {
     pub(crate) content: Content,
     pub(crate) name: Option<String>,
     pub(crate) media_type: Option<String>,
 }
 
-impl<'de> Deserialize<'de> for File {
+impl<'de> Deserialize<'de> for V03File {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(serde::Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -103,26 +103,26 @@ impl<'de> Deserialize<'de> for Part {
 
 /// The names a member of a 1.0 part may have; those of older versions are read where they cannot mislead.
 #[derive(Clone, Copy)]
-enum Name {
+enum PartField {
     Text,
     Raw,
     Url,
     Data,
-    File,
+    V03File,
     Metadata,
     Filename,
     MediaType,
     Other,
 }
 
-impl Name {
-    fn of(name: &str) -> Self {
+impl PartField {
+    fn from_name(name: &str) -> Self {
         match name {
             "text" => Self::Text,
             "raw" => Self::Raw,
             "url" => Self::Url,
             "data" => Self::Data,
-            "file" => Self::File,
+            "file" => Self::V03File,
             "metadata" => Self::Metadata,
             "filename" | "name" => Self::Filename,
             "mediaType" | "media_type" | "mimeType" | "mime_type" => Self::MediaType,
@@ -136,7 +136,7 @@ impl Name {
             Self::Raw => "raw",
             Self::Url => "url",
             Self::Data => "data",
-            Self::File => "file",
+            Self::V03File => "file",
             Self::Metadata => "metadata",
             Self::Filename => "filename",
             Self::MediaType => "mediaType",
@@ -147,12 +147,12 @@ impl Name {
 
 /// The members that were there, `null` or not: to other parsers the first or the last of two may count.
 #[derive(Default)]
-struct Seen(u16);
+struct PartFieldSet(u16);
 
-impl Seen {
-    fn once<E: de::Error>(&mut self, name: Name) -> Result<(), E> {
+impl PartFieldSet {
+    fn insert_once<E: de::Error>(&mut self, name: PartField) -> Result<(), E> {
         let bit = 1 << name as u16;
-        if self.0 & bit != 0 && !matches!(name, Name::Other) {
+        if self.0 & bit != 0 && !matches!(name, PartField::Other) {
             return Err(E::duplicate_field(name.as_str()));
         }
         self.0 |= bit;
@@ -170,20 +170,20 @@ impl<'de> Visitor<'de> for PartVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Part, A::Error> {
-        let (mut members, mut seen) = (Members::default(), Seen::default());
-        while let Some(Key(name)) = map.next_key()? {
-            seen.once(name)?;
+        let (mut members, mut seen) = (PartMembers::default(), PartFieldSet::default());
+        while let Some(PartKey(name)) = map.next_key()? {
+            seen.insert_once(name)?;
             match name {
-                Name::Text => members.text = map.next_value()?,
-                Name::Raw => members.raw = map.next_value()?,
-                Name::Url => members.url = map.next_value()?,
+                PartField::Text => members.text = map.next_value()?,
+                PartField::Raw => members.raw = map.next_value()?,
+                PartField::Url => members.url = map.next_value()?,
                 // `null` is absent everywhere but here.
-                Name::Data => members.data = Some(map.next_value()?),
-                Name::File => members.file = map.next_value()?,
-                Name::Metadata => members.metadata = map.next_value()?,
-                Name::Filename => members.filename = map.next_value()?,
-                Name::MediaType => members.media_type = map.next_value()?,
-                Name::Other => {
+                PartField::Data => members.data = Some(map.next_value()?),
+                PartField::V03File => members.file = map.next_value()?,
+                PartField::Metadata => members.metadata = map.next_value()?,
+                PartField::Filename => members.filename = map.next_value()?,
+                PartField::MediaType => members.media_type = map.next_value()?,
+                PartField::Other => {
                     map.next_value::<IgnoredAny>()?;
                 }
             }
@@ -193,18 +193,18 @@ impl<'de> Visitor<'de> for PartVisitor {
 }
 
 /// A member's name, looked at and not kept.
-struct Key(Name);
+struct PartKey(PartField);
 
-impl<'de> Deserialize<'de> for Key {
+impl<'de> Deserialize<'de> for PartKey {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct KeyVisitor;
         impl Visitor<'_> for KeyVisitor {
-            type Value = Key;
+            type Value = PartKey;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a string")
             }
-            fn visit_str<E>(self, name: &str) -> Result<Key, E> {
-                Ok(Key(Name::of(name)))
+            fn visit_str<E>(self, name: &str) -> Result<PartKey, E> {
+                Ok(PartKey(PartField::from_name(name)))
             }
         }
         deserializer.deserialize_identifier(KeyVisitor)
@@ -213,69 +213,69 @@ impl<'de> Deserialize<'de> for Key {
 
 /// Whether a dialect writes the kind of a part into it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum KindMember {
     /// As `kind` or, long ago, `type`.
-    Written,
+    Expected,
     /// Never: the member says it.
-    Unwritten,
+    Absent,
 }
 
 /// Reads a 0.x part out of its members; `kind` decides, and a missing one is guessed from the members.
-pub(crate) fn from_members<E: de::Error>(
+pub(crate) fn read_legacy_part<E: de::Error>(
     members: Vec<(Cow<'_, str>, Json)>,
-    kind: Kind,
+    kind: KindMember,
 ) -> Result<Part, E> {
-    if kind == Kind::Unwritten {
-        return known(members).map(unwrap_data);
+    if kind == KindMember::Absent {
+        return read_known_kind(members).map(unwrap_data);
     }
-    match kind_of(&members)? {
-        None => known(members),
+    match find_kind(&members)? {
+        None => read_known_kind(members),
         Some((_, kind)) if matches!(kind.as_str(), "text" | "file" | "data") => {
-            known(members).map(unwrap_data)
+            read_known_kind(members).map(unwrap_data)
         }
-        Some((name, kind)) => unknown(name, &kind, members),
+        Some((name, kind)) => read_unknown_kind(name, &kind, members),
     }
 }
 
 /// The member that names the kind, and the kind.
-fn kind_of<E: de::Error>(
+fn find_kind<E: de::Error>(
     members: &[(Cow<'_, str>, Json)],
 ) -> Result<Option<(&'static str, String)>, E> {
     for name in ["kind", "type"] {
-        let mut given = members
+        let mut values = members
             .iter()
             .filter(|(member, _)| member == name)
             .map(|(_, value)| value);
-        if let Some(kind) = given.next() {
-            if given.next().is_some() {
+        if let Some(kind) = values.next() {
+            if values.next().is_some() {
                 return Err(de::Error::duplicate_field(name));
             }
             if !kind.is_null() {
                 return kind
                     .read()
                     .map(|kind| Some((name, kind)))
-                    .map_err(|_| at(name, "must be a string"));
+                    .map_err(|_| field_error(name, "must be a string"));
             }
         }
     }
     Ok(None)
 }
 
-fn known<E: de::Error>(members: Vec<(Cow<'_, str>, Json)>) -> Result<Part, E> {
-    let (mut read, mut seen) = (Members::default(), Seen::default());
+fn read_known_kind<E: de::Error>(members: Vec<(Cow<'_, str>, Json)>) -> Result<Part, E> {
+    let (mut read, mut seen) = (PartMembers::default(), PartFieldSet::default());
     for (name, value) in members {
-        let name = Name::of(&name);
-        seen.once(name)?;
+        let name = PartField::from_name(&name);
+        seen.insert_once(name)?;
         match name {
-            Name::Text => read.text = member(name, &value)?,
-            Name::Raw => read.raw = member(name, &value)?,
-            Name::Url => read.url = member(name, &value)?,
-            Name::Data => read.data = Some(value),
-            Name::File => read.file = member(name, &value)?,
-            Name::Metadata => read.metadata = member(name, &value)?,
-            Name::Filename => read.filename = member(name, &value)?,
-            Name::MediaType => read.media_type = member(name, &value)?,
-            Name::Other => {}
+            PartField::Text => read.text = read_member(name, &value)?,
+            PartField::Raw => read.raw = read_member(name, &value)?,
+            PartField::Url => read.url = read_member(name, &value)?,
+            PartField::Data => read.data = Some(value),
+            PartField::V03File => read.file = read_member(name, &value)?,
+            PartField::Metadata => read.metadata = read_member(name, &value)?,
+            PartField::Filename => read.filename = read_member(name, &value)?,
+            PartField::MediaType => read.media_type = read_member(name, &value)?,
+            PartField::Other => {}
         }
     }
     // 0.x spells out what is absent; only a part that is nothing else can be the value `null`.
@@ -285,15 +285,16 @@ fn known<E: de::Error>(members: Vec<(Cow<'_, str>, Json)>) -> Result<Part, E> {
     read.into_part()
 }
 
-fn member<E: de::Error, T: for<'a> Deserialize<'a>>(
-    name: Name,
+fn read_member<E: de::Error, T: for<'a> Deserialize<'a>>(
+    name: PartField,
     value: &Json,
 ) -> Result<Option<T>, E> {
-    super::json::read(value.get()).map_err(|error| super::json::below(name.as_str(), &error))
+    super::json::read(value.get())
+        .map_err(|error| super::json::nested_field_error(name.as_str(), &error))
 }
 
 /// 0.3 data must be an object: both official SDKs wrap what is none in exactly this way.
-pub(crate) const WRAPPED: &str = "data_part_compat";
+pub(crate) const WRAPPED_DATA_KEY: &str = "data_part_compat";
 
 fn unwrap_data(part: Part) -> Part {
     let Content::Data(data) = &part.content else {
@@ -303,7 +304,7 @@ fn unwrap_data(part: Part) -> Part {
         return part;
     };
     if metadata
-        .get(WRAPPED)
+        .get(WRAPPED_DATA_KEY)
         .is_none_or(|mark| mark.get() != "true")
     {
         return part;
@@ -314,10 +315,10 @@ fn unwrap_data(part: Part) -> Part {
     else {
         return part;
     };
-    metadata.remove(WRAPPED);
-    let mut members = Members {
+    metadata.remove(WRAPPED_DATA_KEY);
+    let mut members = PartMembers {
         data: Some(value),
-        ..Members::default()
+        ..PartMembers::default()
     };
     members.metadata = Some(metadata).filter(|metadata| !metadata.is_empty());
     members.filename = part.filename().map(str::to_owned);
@@ -326,33 +327,34 @@ fn unwrap_data(part: Part) -> Part {
 }
 
 /// A kind of part we do not know is data that remembers its kind, so that it can be written back as it was.
-fn unknown<E: de::Error>(
+fn read_unknown_kind<E: de::Error>(
     kind_member: &str,
     kind: &str,
     members: Vec<(Cow<'_, str>, Json)>,
 ) -> Result<Part, E> {
-    let (mut metadata, mut seen) = (Object::new(), Seen::default());
+    let (mut metadata, mut seen) = (Object::new(), PartFieldSet::default());
     let mut data = Vec::with_capacity(members.len());
     for (name, value) in members {
-        seen.once::<E>(Name::of(&name))?;
+        seen.insert_once::<E>(PartField::from_name(&name))?;
         match &*name {
             name if name == kind_member => {}
             "metadata" => {
-                metadata = member::<E, Object>(Name::Metadata, &value)?.unwrap_or_default();
+                metadata =
+                    read_member::<E, Object>(PartField::Metadata, &value)?.unwrap_or_default();
             }
             _ => data.push((name, value)),
         }
     }
-    metadata.insert(KIND, serde_json::Value::from(kind));
+    metadata.insert(KIND_KEY, serde_json::Value::from(kind));
     Ok(Part::data(data.into_iter().collect::<Object>()).with_metadata(metadata))
 }
 
 /// Where a data part remembers the kind it had in an older version.
-pub(crate) const KIND: &str = "kind";
+pub(crate) const KIND_KEY: &str = "kind";
 
 /// Whether a request brings a part of a kind that only those know who run tools for an agent: `tool-…`.
 #[must_use]
-pub fn tells_of_tools(request: &Request) -> bool {
+pub fn has_tool_parts(request: &Request) -> bool {
     let message = match request {
         Request::SendMessage(request) | Request::SendStreamingMessage(request) => &request.message,
         _ => return false,
@@ -360,7 +362,7 @@ pub fn tells_of_tools(request: &Request) -> bool {
     let kinds = message
         .parts
         .iter()
-        .filter_map(|part| part.metadata()?.get(KIND));
+        .filter_map(|part| part.metadata()?.get(KIND_KEY));
     kinds
         .into_iter()
         .any(|kind| kind.get().starts_with(r#""tool-"#))

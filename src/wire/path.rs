@@ -2,16 +2,16 @@
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
-use super::decide::Key;
+use super::negotiation::RouteVersion;
 use crate::model::{Operation, PushConfigId, TaskId, Version};
 
 /// Where a REST request goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Route {
+pub struct RestRoute {
     /// What is asked for.
     pub operation: Operation,
     /// What the path says about the version.
-    pub key: Key,
+    pub route_version: RouteVersion,
     /// The tenant in the path, if any.
     pub tenant: Option<String>,
     /// The task in the path, if any.
@@ -22,54 +22,61 @@ pub struct Route {
 
 /// There is no such route; the key says in which version to tell the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NoRoute {
+pub enum RouteError {
     /// Nothing has this path.
-    NotFound(Key),
+    NotFound(RouteVersion),
     /// The path is there, but takes only these methods.
-    NotAllowed(Key, &'static str),
+    MethodNotAllowed(RouteVersion, &'static str),
 }
 
 /// The route of a request; `path` is without the query, and begins below the agent's base.
 ///
 /// # Errors
 /// There is none, or not for this HTTP method.
-pub fn route(http_method: &str, path: &str) -> Result<Route, NoRoute> {
+pub fn route(http_method: &str, path: &str) -> Result<RestRoute, RouteError> {
     let unreadable = if path.starts_with("/v1/") {
-        Key::PathV03
+        RouteVersion::PathV03
     } else {
-        Key::PathV1
+        RouteVersion::PathV1
     };
-    let segments = segments(path).ok_or(NoRoute::NotFound(unreadable))?;
+    let segments = split_segments(path).ok_or(RouteError::NotFound(unreadable))?;
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
-    let (key, tenant, rest) = match segments.as_slice() {
-        ["v1", rest @ ..] => (Key::PathV03, None, rest),
-        ["agent", "authenticatedExtendedCard"] => (Key::PathV03, None, segments.as_slice()),
-        [tenant, rest @ ..] if is_tenant(tenant) && !rest.is_empty() => {
-            (Key::PathV1, Some(*tenant), rest)
+    let (route_version, tenant, rest) = match segments.as_slice() {
+        ["v1", rest @ ..] => (RouteVersion::PathV03, None, rest),
+        ["agent", "authenticatedExtendedCard"] => {
+            (RouteVersion::PathV03, None, segments.as_slice())
         }
-        rest => (Key::PathV1, None, rest),
+        [tenant, rest @ ..] if is_tenant(tenant) && !rest.is_empty() => {
+            (RouteVersion::PathV1, Some(*tenant), rest)
+        }
+        rest => (RouteVersion::PathV1, None, rest),
     };
     let last = path.rsplit('/').next().unwrap_or_default();
-    let (allowed, operation, task, config) =
-        below(key, http_method, rest, last).ok_or(NoRoute::NotFound(key))?;
+    let (allowed, operation, task, config) = match_route(route_version, http_method, rest, last)
+        .ok_or(RouteError::NotFound(route_version))?;
     if !allowed.split(", ").any(|allowed| allowed == http_method) {
-        return Err(NoRoute::NotAllowed(key, allowed));
+        return Err(RouteError::MethodNotAllowed(route_version, allowed));
     }
-    Ok(Route {
+    Ok(RestRoute {
         operation,
-        key,
+        route_version,
         tenant: tenant.map(str::to_owned),
         task: task.map(TaskId::from),
         config: config.map(PushConfigId::from),
     })
 }
 
-type Found<'a> = (&'static str, Operation, Option<&'a str>, Option<&'a str>);
+type RouteMatch<'a> = (&'static str, Operation, Option<&'a str>, Option<&'a str>);
 
 /// The routes below the version or the tenant; some paths mean two things, by method. `last` is the last segment as it
 /// was sent.
-fn below<'a>(key: Key, http_method: &str, segments: &[&'a str], last: &str) -> Option<Found<'a>> {
-    let v03 = key == Key::PathV03;
+fn match_route<'a>(
+    route_version: RouteVersion,
+    http_method: &str,
+    segments: &[&'a str],
+    last: &str,
+) -> Option<RouteMatch<'a>> {
+    let v03 = route_version == RouteVersion::PathV03;
     Some(match *segments {
         ["message:send"] => ("POST", Operation::SendMessage, None, None),
         ["message:stream"] => ("POST", Operation::SendStreamingMessage, None, None),
@@ -79,13 +86,13 @@ fn below<'a>(key: Key, http_method: &str, segments: &[&'a str], last: &str) -> O
         ["agent", "authenticatedExtendedCard"] if v03 => {
             ("GET", Operation::GetExtendedAgentCard, None, None)
         }
-        ["tasks", task] => on_task(task, last)?,
+        ["tasks", task] => match_task(task, last)?,
         ["tasks", task, "pushNotificationConfigs"] if !task.is_empty() => {
-            on_configs(http_method, task)
+            match_push_configs(http_method, task)
         }
         // The annotation of the 0.3.0 proto lost an s.
         ["task", task, "pushNotificationConfigs"] if v03 && !task.is_empty() => {
-            on_configs(http_method, task)
+            match_push_configs(http_method, task)
         }
         ["tasks", task, "pushNotificationConfigs", config]
             if !task.is_empty() && !config.is_empty() =>
@@ -102,7 +109,7 @@ fn below<'a>(key: Key, http_method: &str, segments: &[&'a str], last: &str) -> O
 }
 
 /// The verb stands after the last colon, which is sent as it is: an encoded one belongs to the id.
-fn on_task<'a>(segment: &'a str, sent: &str) -> Option<Found<'a>> {
+fn match_task<'a>(segment: &'a str, sent: &str) -> Option<RouteMatch<'a>> {
     let found = match sent.rsplit_once(':').map(|(_, verb)| verb) {
         Some("cancel") => (
             "POST",
@@ -125,7 +132,7 @@ fn on_task<'a>(segment: &'a str, sent: &str) -> Option<Found<'a>> {
         .then_some(found)
 }
 
-fn on_configs<'a>(http_method: &str, task: &'a str) -> Found<'a> {
+fn match_push_configs<'a>(http_method: &str, task: &'a str) -> RouteMatch<'a> {
     let operation = if http_method == "POST" {
         Operation::CreatePushConfig
     } else {
@@ -135,7 +142,7 @@ fn on_configs<'a>(http_method: &str, task: &'a str) -> Found<'a> {
 }
 
 /// Splits first and decodes after, so that an encoded slash is part of an id and never a separator.
-fn segments(path: &str) -> Option<Vec<String>> {
+fn split_segments(path: &str) -> Option<Vec<String>> {
     let path = path.strip_prefix('/').unwrap_or(path);
     path.split('/')
         .map(|segment| Some(percent_decode_str(segment).decode_utf8().ok()?.into_owned()))
@@ -153,7 +160,7 @@ pub fn is_tenant(segment: &str) -> bool {
 }
 
 /// What must be encoded in a segment so that every reader splits it as we do.
-const SEGMENT: &AsciiSet = &CONTROLS
+const ENCODED_IN_SEGMENT: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
     .add(b'#')
@@ -173,23 +180,30 @@ const SEGMENT: &AsciiSet = &CONTROLS
     .add(b'}');
 
 /// The same for an id that ends like a verb.
-const COLON_TOO: &AsciiSet = &SEGMENT.add(b':');
+const ENCODED_IN_SEGMENT_WITH_COLON: &AsciiSet = &ENCODED_IN_SEGMENT.add(b':');
 
 /// A name as one segment of a path.
 #[must_use]
-pub fn segment(name: &str) -> String {
-    utf8_percent_encode(name, SEGMENT).to_string()
+pub fn encode_segment(name: &str) -> String {
+    utf8_percent_encode(name, ENCODED_IN_SEGMENT).to_string()
 }
 
 /// The method and the path of a route, as a client calls it; `None` for what 0.3 has not.
 #[must_use]
-pub fn write(route: &Route) -> Option<(&'static str, String)> {
-    let version = route.key.version();
+pub fn write_route(route: &RestRoute) -> Option<(&'static str, String)> {
+    let version = route.route_version.version();
     let task = route.task.as_ref().map_or("", TaskId::as_str);
     let verb_like = task.ends_with(":cancel") || task.ends_with(":subscribe");
-    let task = utf8_percent_encode(task, if verb_like { COLON_TOO } else { SEGMENT });
+    let task = utf8_percent_encode(
+        task,
+        if verb_like {
+            ENCODED_IN_SEGMENT_WITH_COLON
+        } else {
+            ENCODED_IN_SEGMENT
+        },
+    );
     let config = route.config.as_ref().map_or("", PushConfigId::as_str);
-    let config = utf8_percent_encode(config, SEGMENT);
+    let config = utf8_percent_encode(config, ENCODED_IN_SEGMENT);
     let (method, path) = match route.operation {
         Operation::SendMessage => ("POST", "/message:send".to_owned()),
         Operation::SendStreamingMessage => ("POST", "/message:stream".to_owned()),
@@ -216,7 +230,7 @@ pub fn write(route: &Route) -> Option<(&'static str, String)> {
         (Version::V1, None) => (method, path),
         (Version::V1, Some(tenant)) => (
             method,
-            format!("/{}{path}", utf8_percent_encode(tenant, SEGMENT)),
+            format!("/{}{path}", utf8_percent_encode(tenant, ENCODED_IN_SEGMENT)),
         ),
     })
 }
@@ -230,7 +244,7 @@ mod tests {
         path: &str,
     ) -> (
         Operation,
-        Key,
+        RouteVersion,
         Option<String>,
         Option<String>,
         Option<String>,
@@ -240,7 +254,7 @@ mod tests {
         let text = |id: &dyn AsRef<str>| id.as_ref().to_owned();
         (
             route.operation,
-            route.key,
+            route.route_version,
             route.tenant,
             route.task.map(|id| text(&id)),
             route.config.map(|id| text(&id)),
@@ -250,10 +264,10 @@ mod tests {
     #[test]
     fn every_route_is_found_in_both_versions_and_below_a_tenant() {
         for operation in Operation::ALL {
-            for (key, tenant) in [
-                (Key::PathV03, None),
-                (Key::PathV1, None),
-                (Key::PathV1, Some("brest")),
+            for (route_version, tenant) in [
+                (RouteVersion::PathV03, None),
+                (RouteVersion::PathV1, None),
+                (RouteVersion::PathV1, Some("brest")),
             ] {
                 let has_task = !matches!(
                     operation,
@@ -266,15 +280,18 @@ mod tests {
                     operation,
                     Operation::GetPushConfig | Operation::DeletePushConfig
                 );
-                let route = Route {
+                let route = RestRoute {
                     operation,
-                    key,
+                    route_version,
                     tenant: tenant.map(str::to_owned),
                     task: has_task.then(|| TaskId::from("a/b:c %é;{}")),
                     config: has_config.then(|| PushConfigId::from("x?y#z")),
                 };
-                let Some((method, path)) = write(&route) else {
-                    assert_eq!((operation, key), (Operation::ListTasks, Key::PathV03));
+                let Some((method, path)) = write_route(&route) else {
+                    assert_eq!(
+                        (operation, route_version),
+                        (Operation::ListTasks, RouteVersion::PathV03)
+                    );
                     continue;
                 };
                 assert_eq!(super::route(method, &path), Ok(route), "{method} {path}");
@@ -296,14 +313,14 @@ mod tests {
             on("POST", "/tasks/x:subscribe").0,
             Operation::SubscribeToTask
         );
-        assert_eq!(on("GET", "/v1/tasks/x:subscribe").1, Key::PathV03);
+        assert_eq!(on("GET", "/v1/tasks/x:subscribe").1, RouteVersion::PathV03);
         assert_eq!(
             on("POST", "/v1/task/x/pushNotificationConfigs").0,
             Operation::CreatePushConfig
         );
         assert_eq!(
             on("GET", "/agent/authenticatedExtendedCard").1,
-            Key::PathV03
+            RouteVersion::PathV03
         );
     }
 
@@ -329,18 +346,18 @@ mod tests {
             "/tasks/x/pushNotificationConfigs/a/b",
         ] {
             assert!(
-                matches!(route("GET", path), Err(NoRoute::NotFound(_))),
+                matches!(route("GET", path), Err(RouteError::NotFound(_))),
                 "{path}: {:?}",
                 route("GET", path)
             );
         }
         assert_eq!(
             route("GET", "/message:send"),
-            Err(NoRoute::NotAllowed(Key::PathV1, "POST"))
+            Err(RouteError::MethodNotAllowed(RouteVersion::PathV1, "POST"))
         );
         assert_eq!(
             route("PUT", "/v1/tasks/x"),
-            Err(NoRoute::NotAllowed(Key::PathV03, "GET"))
+            Err(RouteError::MethodNotAllowed(RouteVersion::PathV03, "GET"))
         );
     }
 }

@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 
 use crate::model::{Error, TaskState, Timestamp};
-use crate::wire::spelling::state_from;
+use crate::wire::lenient::parse_state;
 
 /// The parameters of a query; an empty value is as good as none.
-pub(super) struct Query<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
+pub(super) struct QueryParams<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
-impl<'a> Query<'a> {
+impl<'a> QueryParams<'a> {
     pub(super) fn read(query: &'a str) -> Self {
         Self(
             form_urlencoded::parse(query.as_bytes())
@@ -19,12 +19,12 @@ impl<'a> Query<'a> {
 
     /// A parameter by its name in camelCase or, as one test kit sends it, in snake_case.
     pub(super) fn text(&self, name: &str) -> Result<Option<&str>, Error> {
-        let mut given = self
+        let mut values = self
             .0
             .iter()
-            .filter(|(key, _)| key == name || is_snake(key, name))
+            .filter(|(key, _)| key == name || is_snake_case_of(key, name))
             .map(|(_, value)| &**value);
-        match (given.next(), given.next()) {
+        match (values.next(), values.next()) {
             (value, None) => Ok(value),
             (_, Some(_)) => Err(Error::invalid(name, "must be given only once")),
         }
@@ -32,7 +32,7 @@ impl<'a> Query<'a> {
 
     pub(super) fn int(&self, name: &str) -> Result<Option<i32>, Error> {
         let parse = |text: &str| {
-            whole(text).ok_or_else(|| Error::invalid(name, "must be a 32-bit whole number"))
+            parse_int(text).ok_or_else(|| Error::invalid(name, "must be a 32-bit whole number"))
         };
         self.text(name)?.map(parse).transpose()
     }
@@ -47,7 +47,7 @@ impl<'a> Query<'a> {
 
     pub(super) fn state(&self, name: &str) -> Result<Option<TaskState>, Error> {
         let parse = |text: &str| {
-            state_from(text).ok_or_else(|| {
+            parse_state(text).ok_or_else(|| {
                 Error::invalid(name, "must be a task state such as TASK_STATE_WORKING")
             })
         };
@@ -61,20 +61,22 @@ impl<'a> Query<'a> {
     pub(super) fn time(&self, name: &str) -> Result<Option<Timestamp>, Error> {
         let parse = |text: &str| {
             text.parse()
-                .map_err(|error: crate::model::NotATime| Error::invalid(name, error.to_string()))
+                .map_err(|error: crate::model::InvalidTimestamp| {
+                    Error::invalid(name, error.to_string())
+                })
         };
         self.text(name)?.map(parse).transpose()
     }
 }
 
 /// A whole number as a body may spell it too: `5` or `5.0`.
-fn whole(text: &str) -> Option<i32> {
+fn parse_int(text: &str) -> Option<i32> {
     let (digits, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let nothing = !fraction.is_empty() && fraction.bytes().all(|byte| byte == b'0');
     digits.parse().ok().filter(|_| nothing)
 }
 
-fn is_snake(key: &str, name: &str) -> bool {
+fn is_snake_case_of(key: &str, name: &str) -> bool {
     let mut key = key.chars();
     for c in name.chars() {
         if c.is_ascii_uppercase() && key.next() != Some('_') {
@@ -88,7 +90,7 @@ fn is_snake(key: &str, name: &str) -> bool {
 }
 
 /// Writes the parameters that are there.
-pub(super) fn write(parameters: &[(&str, Option<String>)]) -> String {
+pub(super) fn write_query(parameters: &[(&str, Option<String>)]) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     for (name, value) in parameters {
         if let Some(value) = value {
@@ -112,15 +114,16 @@ mod tests {
 
     #[test]
     fn s66_parameters_are_read_exactly() {
-        let query =
-            Query::read("historyLength=5&pageSize=&unknown=x&a%20b=c+d&include_artifacts=true");
+        let query = QueryParams::read(
+            "historyLength=5&pageSize=&unknown=x&a%20b=c+d&include_artifacts=true",
+        );
         assert_eq!(query.int("historyLength").unwrap(), Some(5));
         assert_eq!(query.int("pageSize").unwrap(), None);
         assert_eq!(query.text("a b").unwrap(), Some("c d"));
         assert_eq!(query.flag("includeArtifacts").unwrap(), Some(true));
         for (text, number) in [("5.0", 5), ("-1.00", -1), ("007", 7)] {
             assert_eq!(
-                Query::read(&format!("pageSize={text}"))
+                QueryParams::read(&format!("pageSize={text}"))
                     .int("pageSize")
                     .unwrap(),
                 Some(number)
@@ -139,27 +142,30 @@ mod tests {
         ] {
             let query = format!("pageSize={bad}");
             assert_eq!(
-                fault(Query::read(&query).int("pageSize")).1,
+                fault(QueryParams::read(&query).int("pageSize")).1,
                 "must be a 32-bit whole number",
                 "{bad}"
             );
         }
-        let twice = Query::read("pageSize=1&page_size=2");
+        let twice = QueryParams::read("pageSize=1&page_size=2");
         assert_eq!(
             fault(twice.int("pageSize")),
             ("pageSize".to_owned(), "must be given only once".to_owned())
         );
         assert_eq!(
-            fault(Query::read("f=TRUE").flag("f")).1,
+            fault(QueryParams::read("f=TRUE").flag("f")).1,
             "must be true or false"
         );
         assert_eq!(
-            fault(Query::read("status=busy").state("status")).0,
+            fault(QueryParams::read("status=busy").state("status")).0,
             "status"
         );
-        assert_eq!(fault(Query::read("t=2026-03-14T09:00:00").time("t")).0, "t");
         assert_eq!(
-            Query::read("status=TASK_STATE_UNSPECIFIED")
+            fault(QueryParams::read("t=2026-03-14T09:00:00").time("t")).0,
+            "t"
+        );
+        assert_eq!(
+            QueryParams::read("status=TASK_STATE_UNSPECIFIED")
                 .state("status")
                 .unwrap(),
             None

@@ -11,7 +11,7 @@ use std::mem;
 use std::sync::Arc;
 
 /// Keeps an idle connection open; readers skip it.
-pub const COMMENT: &[u8] = b": keep-alive\n\n";
+pub const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
 /// Asks a reader to come again soon, as the stream is about to end before its time.
 pub const RECONNECT: &[u8] = b"retry: 1000\n\n";
@@ -24,9 +24,9 @@ const BOM: &[u8] = b"\xEF\xBB\xBF";
 /// Appends one event. `data` is one line, as JSON without layout is.
 pub fn write_event(out: &mut Vec<u8>, id: Option<u64>, data: &[u8]) {
     debug_assert!(!data.iter().any(is_line_end), "data is one line");
-    begin(out, id);
+    begin_event(out, id);
     out.extend_from_slice(data);
-    end(out);
+    end_event(out);
 }
 
 /// Appends the event that tells of a failure after the stream began. 1.0 only: 0.3 uses a plain event.
@@ -35,8 +35,8 @@ pub fn write_error(out: &mut Vec<u8>, data: &[u8]) {
     write_event(out, None, data);
 }
 
-/// Opens an event whose data the caller appends in place, in one line; [`end`] closes it.
-pub fn begin(out: &mut Vec<u8>, id: Option<u64>) {
+/// Opens an event whose data the caller appends in place, in one line; [`end_event`] closes it.
+pub fn begin_event(out: &mut Vec<u8>, id: Option<u64>) {
     if let Some(id) = id {
         out.extend_from_slice(b"id: ");
         push_decimal(out, id);
@@ -45,8 +45,8 @@ pub fn begin(out: &mut Vec<u8>, id: Option<u64>) {
     out.extend_from_slice(b"data: ");
 }
 
-/// Closes the event that [`begin`] opened.
-pub fn end(out: &mut Vec<u8>) {
+/// Closes the event that [`begin_event`] opened.
+pub fn end_event(out: &mut Vec<u8>) {
     out.extend_from_slice(b"\n\n");
 }
 
@@ -64,7 +64,7 @@ fn push_decimal(out: &mut Vec<u8>, mut number: u64) {
 
 /// One event as read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct SseEvent {
     /// Its type; absent means `message`.
     pub event: Option<String>,
     /// The last event id in force, which may come from an earlier event. Shared, so that a long id is not copied
@@ -134,7 +134,7 @@ pub struct Decoder {
     last_event_id: Option<Arc<str>>,
     retry: Option<u64>,
     failed: bool,
-    ready: VecDeque<Result<Event, Error>>,
+    ready: VecDeque<Result<SseEvent, Error>>,
 }
 
 impl Default for Decoder {
@@ -144,7 +144,7 @@ impl Default for Decoder {
 }
 
 impl Iterator for Decoder {
-    type Item = Result<Event, Error>;
+    type Item = Result<SseEvent, Error>;
 
     /// The next whole event. An error is the last item there will ever be.
     fn next(&mut self) -> Option<Self::Item> {
@@ -194,7 +194,7 @@ impl Decoder {
     }
 
     /// Whether the stream may end here without loss: no line and no event has been begun.
-    pub fn is_clean(&self) -> bool {
+    pub fn is_at_boundary(&self) -> bool {
         !self.failed && self.partial.is_empty() && self.size == 0
     }
 
@@ -273,7 +273,7 @@ impl Decoder {
         let event = self.event.take();
         if let Some(data) = self.data.take().filter(|data| !data.is_empty()) {
             let id = self.last_event_id.clone();
-            self.ready.push_back(Ok(Event {
+            self.ready.push_back(Ok(SseEvent {
                 event,
                 id,
                 data: owned_text(data),

@@ -6,12 +6,12 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, Visitor};
 
-/// Wraps a deserializer, and everything it hands on, so that a struct is only ever a JSON object. With `NEW` nothing may
+/// Wraps a deserializer, and everything it hands on, so that a struct is only ever a JSON object. With `V1_ONLY` nothing may
 /// have a member that only objects of older versions have, not even one that would be ignored.
-pub(super) struct Strict<T, const NEW: bool>(pub(super) T);
+pub(super) struct Strict<T, const V1_ONLY: bool>(pub(super) T);
 
 /// Whether only objects of older versions have such a member.
-fn is_old(name: &str) -> bool {
+fn is_legacy_member(name: &str) -> bool {
     matches!(name, "kind" | "sessionId")
 }
 
@@ -19,12 +19,12 @@ macro_rules! forward {
     ($($method:ident),*) => {$(
         #[inline]
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-            self.0.$method(Strict::<_, NEW>(visitor))
+            self.0.$method(Strict::<_, V1_ONLY>(visitor))
         }
     )*};
 }
 
-impl<'de, const NEW: bool, D: Deserializer<'de>> Deserializer<'de> for Strict<D, NEW> {
+impl<'de, const V1_ONLY: bool, D: Deserializer<'de>> Deserializer<'de> for Strict<D, V1_ONLY> {
     type Error = D::Error;
 
     forward!(
@@ -60,7 +60,7 @@ impl<'de, const NEW: bool, D: Deserializer<'de>> Deserializer<'de> for Strict<D,
         _fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.0.deserialize_map(Strict::<_, NEW>(visitor))
+        self.0.deserialize_map(Strict::<_, V1_ONLY>(visitor))
     }
 
     /// Left as it is: raw JSON text is read by a newtype that the JSON reader knows by name.
@@ -88,7 +88,7 @@ impl<'de, const NEW: bool, D: Deserializer<'de>> Deserializer<'de> for Strict<D,
         len: usize,
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.0.deserialize_tuple(len, Strict::<_, NEW>(visitor))
+        self.0.deserialize_tuple(len, Strict::<_, V1_ONLY>(visitor))
     }
 
     #[inline]
@@ -99,7 +99,7 @@ impl<'de, const NEW: bool, D: Deserializer<'de>> Deserializer<'de> for Strict<D,
         visitor: V,
     ) -> Result<V::Value, D::Error> {
         self.0
-            .deserialize_tuple_struct(name, len, Strict::<_, NEW>(visitor))
+            .deserialize_tuple_struct(name, len, Strict::<_, V1_ONLY>(visitor))
     }
 
     #[inline]
@@ -122,7 +122,7 @@ macro_rules! visit {
     )*};
 }
 
-impl<'de, const NEW: bool, V: Visitor<'de>> Visitor<'de> for Strict<V, NEW> {
+impl<'de, const V1_ONLY: bool, V: Visitor<'de>> Visitor<'de> for Strict<V, V1_ONLY> {
     type Value = V::Value;
 
     #[inline]
@@ -155,7 +155,7 @@ impl<'de, const NEW: bool, V: Visitor<'de>> Visitor<'de> for Strict<V, NEW> {
 
     #[inline]
     fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<V::Value, D::Error> {
-        self.0.visit_some(Strict::<_, NEW>(deserializer))
+        self.0.visit_some(Strict::<_, V1_ONLY>(deserializer))
     }
 
     #[inline]
@@ -163,17 +163,18 @@ impl<'de, const NEW: bool, V: Visitor<'de>> Visitor<'de> for Strict<V, NEW> {
         self,
         deserializer: D,
     ) -> Result<V::Value, D::Error> {
-        self.0.visit_newtype_struct(Strict::<_, NEW>(deserializer))
+        self.0
+            .visit_newtype_struct(Strict::<_, V1_ONLY>(deserializer))
     }
 
     #[inline]
     fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<V::Value, A::Error> {
-        self.0.visit_seq(Strict::<_, NEW>(seq))
+        self.0.visit_seq(Strict::<_, V1_ONLY>(seq))
     }
 
     #[inline]
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<V::Value, A::Error> {
-        self.0.visit_map(Strict::<_, NEW>(map))
+        self.0.visit_map(Strict::<_, V1_ONLY>(map))
     }
 
     #[inline]
@@ -182,7 +183,7 @@ impl<'de, const NEW: bool, V: Visitor<'de>> Visitor<'de> for Strict<V, NEW> {
     }
 }
 
-impl<'de, const NEW: bool, A: SeqAccess<'de>> SeqAccess<'de> for Strict<A, NEW> {
+impl<'de, const V1_ONLY: bool, A: SeqAccess<'de>> SeqAccess<'de> for Strict<A, V1_ONLY> {
     type Error = A::Error;
 
     #[inline]
@@ -190,7 +191,7 @@ impl<'de, const NEW: bool, A: SeqAccess<'de>> SeqAccess<'de> for Strict<A, NEW> 
         &mut self,
         seed: S,
     ) -> Result<Option<S::Value>, A::Error> {
-        self.0.next_element_seed(Strict::<_, NEW>(seed))
+        self.0.next_element_seed(Strict::<_, V1_ONLY>(seed))
     }
 
     #[inline]
@@ -199,7 +200,7 @@ impl<'de, const NEW: bool, A: SeqAccess<'de>> SeqAccess<'de> for Strict<A, NEW> 
     }
 }
 
-impl<'de, const NEW: bool, A: MapAccess<'de>> MapAccess<'de> for Strict<A, NEW> {
+impl<'de, const V1_ONLY: bool, A: MapAccess<'de>> MapAccess<'de> for Strict<A, V1_ONLY> {
     type Error = A::Error;
 
     #[inline]
@@ -207,8 +208,8 @@ impl<'de, const NEW: bool, A: MapAccess<'de>> MapAccess<'de> for Strict<A, NEW> 
         &mut self,
         seed: S,
     ) -> Result<Option<S::Value>, A::Error> {
-        if NEW {
-            self.0.next_key_seed(Name(seed))
+        if V1_ONLY {
+            self.0.next_key_seed(V1MemberName(seed))
         } else {
             self.0.next_key_seed(seed)
         }
@@ -216,7 +217,7 @@ impl<'de, const NEW: bool, A: MapAccess<'de>> MapAccess<'de> for Strict<A, NEW> 
 
     #[inline]
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, A::Error> {
-        self.0.next_value_seed(Strict::<_, NEW>(seed))
+        self.0.next_value_seed(Strict::<_, V1_ONLY>(seed))
     }
 
     #[inline]
@@ -225,33 +226,35 @@ impl<'de, const NEW: bool, A: MapAccess<'de>> MapAccess<'de> for Strict<A, NEW> 
     }
 }
 
-impl<'de, const NEW: bool, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Strict<S, NEW> {
+impl<'de, const V1_ONLY: bool, S: DeserializeSeed<'de>> DeserializeSeed<'de>
+    for Strict<S, V1_ONLY>
+{
     type Value = S::Value;
 
     #[inline]
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<S::Value, D::Error> {
-        self.0.deserialize(Strict::<_, NEW>(deserializer))
+        self.0.deserialize(Strict::<_, V1_ONLY>(deserializer))
     }
 }
 
 /// A name that older versions do not have.
-struct Name<T>(T);
+struct V1MemberName<T>(T);
 
-impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Name<S> {
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for V1MemberName<S> {
     type Value = S::Value;
 
     #[inline]
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<S::Value, D::Error> {
-        self.0.deserialize(Name(deserializer))
+        self.0.deserialize(V1MemberName(deserializer))
     }
 }
 
-impl<'de, D: Deserializer<'de>> Deserializer<'de> for Name<D> {
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for V1MemberName<D> {
     type Error = D::Error;
 
     #[inline]
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-        self.0.deserialize_identifier(Name(visitor))
+        self.0.deserialize_identifier(V1MemberName(visitor))
     }
 
     serde::forward_to_deserialize_any! {
@@ -260,7 +263,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Name<D> {
     }
 }
 
-impl<'de, V: Visitor<'de>> Visitor<'de> for Name<V> {
+impl<'de, V: Visitor<'de>> Visitor<'de> for V1MemberName<V> {
     type Value = V::Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -269,7 +272,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Name<V> {
 
     #[inline]
     fn visit_str<E: Error>(self, name: &str) -> Result<V::Value, E> {
-        if is_old(name) {
+        if is_legacy_member(name) {
             Err(E::custom("is of an older version"))
         } else {
             self.0.visit_str(name)

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 
 use super::json::read;
-use super::v03::PushConfigIn;
+use super::v03::V03PushConfig;
 use crate::model::{
     ContextId, Error, Message, MessageId, Object, PushConfig, PushConfigId,
     SendMessageConfiguration, SendMessageRequest, TaskId, int32, non_empty, or_default,
@@ -13,11 +13,11 @@ use crate::model::{
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct SendIn {
+pub(super) struct V1SendParams {
     #[serde(default, deserialize_with = "non_empty")]
     tenant: Option<String>,
     message: Option<Message>,
-    configuration: Option<ConfigurationIn>,
+    configuration: Option<V1SendConfiguration>,
     metadata: Option<Object>,
     /// Beside the message in one seed.
     #[serde(default, alias = "context_id", deserialize_with = "non_empty")]
@@ -29,7 +29,7 @@ pub(super) struct SendIn {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct ConfigurationIn {
+struct V1SendConfiguration {
     #[serde(
         default,
         alias = "accepted_output_modes",
@@ -42,7 +42,7 @@ struct ConfigurationIn {
         alias = "pushNotificationConfig",
         alias = "push_notification_config"
     )]
-    task_push_notification_config: Option<PushConfigIn>,
+    task_push_notification_config: Option<V03PushConfig>,
     #[serde(default, alias = "history_length", deserialize_with = "int32")]
     history_length: Option<i32>,
     #[serde(alias = "return_immediately")]
@@ -51,8 +51,8 @@ struct ConfigurationIn {
     blocking: Option<bool>,
 }
 
-impl From<ConfigurationIn> for SendMessageConfiguration {
-    fn from(read: ConfigurationIn) -> Self {
+impl From<V1SendConfiguration> for SendMessageConfiguration {
+    fn from(read: V1SendConfiguration) -> Self {
         let immediately = read
             .return_immediately
             .or(read.blocking.map(|blocking| !blocking));
@@ -69,14 +69,14 @@ impl From<ConfigurationIn> for SendMessageConfiguration {
 
 /// Reads what `SendMessage` and `SendStreamingMessage` take.
 pub(super) fn read_send(params: &str) -> Result<Box<SendMessageRequest>, Error> {
-    sent(read(params)?, || has_seed_marks(params))
+    into_send_request(read(params)?, || has_seed_marks(params))
         .ok_or_else(|| Error::invalid("message", "is required"))
 }
 
 /// The request that was read, if it has a message. Whether it comes from a client whose messages have no ids is looked up
 /// only where this one has none.
-pub(super) fn sent(
-    send: SendIn,
+pub(super) fn into_send_request(
+    send: V1SendParams,
     has_seed_marks: impl FnOnce() -> bool,
 ) -> Option<Box<SendMessageRequest>> {
     let mut message = send.message?;
@@ -135,7 +135,7 @@ fn has_seed_marks(params: &str) -> bool {
 pub(super) fn read_push_config(params: &str) -> Result<PushConfig, Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Draft {
+    struct DraftPushConfig {
         #[serde(default, deserialize_with = "non_empty")]
         tenant: Option<String>,
         #[serde(default, alias = "task_id", deserialize_with = "non_empty")]
@@ -148,10 +148,10 @@ pub(super) fn read_push_config(params: &str) -> Result<PushConfig, Error> {
         )]
         id: Option<PushConfigId>,
         #[serde(alias = "pushNotificationConfig", alias = "push_notification_config")]
-        config: Option<PushConfigIn>,
+        config: Option<V03PushConfig>,
     }
-    let draft: Draft = read(params)?;
-    let Some(PushConfigIn(config)) = draft.config else {
+    let draft: DraftPushConfig = read(params)?;
+    let Some(V03PushConfig(config)) = draft.config else {
         return read(params);
     };
     Ok(PushConfig {

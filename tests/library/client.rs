@@ -26,7 +26,7 @@ mod watching;
 use attache::model::{Error, Request, Response, StreamResponse};
 use attache::{Client, EventStream};
 
-use crate::harness::soon;
+use crate::harness::with_deadline;
 
 /// What came of a request.
 #[derive(Debug, PartialEq)]
@@ -40,35 +40,43 @@ enum Got {
 async fn ask(client: &Client, request: Request) -> Result<Got, Error> {
     let answer = match request {
         Request::SendStreamingMessage(request) => {
-            return soon(async { Ok(all(client.send_streaming_message(*request).await?).await) })
-                .await;
+            return with_deadline(async {
+                Ok(all(client.send_streaming_message(*request).await?).await)
+            })
+            .await;
         }
         Request::SubscribeToTask(request) => {
-            return soon(async { Ok(all(client.subscribe_to_task(request, None).await?).await) })
-                .await;
+            return with_deadline(async {
+                Ok(all(client.subscribe_to_task(request, None).await?).await)
+            })
+            .await;
         }
         Request::SendMessage(request) => {
-            Response::SendMessage(soon(client.send_message(*request)).await?)
+            Response::SendMessage(with_deadline(client.send_message(*request)).await?)
         }
-        Request::GetTask(request) => Response::Task(soon(client.get_task(request)).await?),
-        Request::ListTasks(request) => Response::ListTasks(soon(client.list_tasks(request)).await?),
-        Request::CancelTask(request) => Response::Task(soon(client.cancel_task(request)).await?),
+        Request::GetTask(request) => Response::Task(with_deadline(client.get_task(request)).await?),
+        Request::ListTasks(request) => {
+            Response::ListTasks(with_deadline(client.list_tasks(request)).await?)
+        }
+        Request::CancelTask(request) => {
+            Response::Task(with_deadline(client.cancel_task(request)).await?)
+        }
         Request::CreatePushConfig(config) => {
-            Response::PushConfig(soon(client.create_push_config(*config)).await?)
+            Response::PushConfig(with_deadline(client.create_push_config(*config)).await?)
         }
         Request::GetPushConfig(request) => {
-            Response::PushConfig(soon(client.get_push_config(request)).await?)
+            Response::PushConfig(with_deadline(client.get_push_config(request)).await?)
         }
         Request::ListPushConfigs(request) => {
-            Response::ListPushConfigs(soon(client.list_push_configs(request)).await?)
+            Response::ListPushConfigs(with_deadline(client.list_push_configs(request)).await?)
         }
         Request::DeletePushConfig(request) => {
-            soon(client.delete_push_config(request)).await?;
+            with_deadline(client.delete_push_config(request)).await?;
             Response::Empty
         }
-        Request::GetExtendedAgentCard(_) => {
-            Response::AgentCard(Box::new(soon(client.get_extended_agent_card()).await?))
-        }
+        Request::GetExtendedAgentCard(_) => Response::AgentCard(Box::new(
+            with_deadline(client.get_extended_agent_card()).await?,
+        )),
     };
     Ok(Got::Answer(answer))
 }

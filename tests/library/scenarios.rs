@@ -25,18 +25,18 @@ use attache::model::{
 use attache::{Agent, Client, Failure, Outcome, Result, Turn};
 use tokio::sync::{Mutex, mpsc, oneshot};
 
-use crate::everywhere::{Events, open};
-use crate::harness::soon;
+use crate::harness::everywhere::{Events, open};
+use crate::harness::with_deadline;
 
 /// Does what the message says, else says it back.
 #[derive(Clone)]
-struct Obeys;
+struct TextCommandAgent;
 
-impl Agent for Obeys {
+impl Agent for TextCommandAgent {
     async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
         match turn.text().as_str() {
             "ask" => Ok(Outcome::ask("which harbour?")),
-            "auth" => Ok(Outcome::needs_auth("log in first")),
+            "auth" => Ok(Outcome::auth_required("log in first")),
             "reject" => Ok(Outcome::rejected("not today")),
             "fail" => Ok(Outcome::failed("the tide is out")),
             "hang" => std::future::pending().await,
@@ -60,7 +60,7 @@ impl Agent for Obeys {
 
 /// Is led by the test, step by step.
 #[derive(Clone)]
-struct Led {
+struct SteppedJobAgent {
     turns: mpsc::Sender<Job>,
     begun: Arc<Mutex<mpsc::Receiver<Job>>>,
 }
@@ -71,7 +71,7 @@ struct Job {
     end: oneshot::Sender<Outcome>,
 }
 
-impl Led {
+impl SteppedJobAgent {
     fn new() -> Self {
         let (turns, begun) = mpsc::channel(16);
         Self {
@@ -82,7 +82,7 @@ impl Led {
 
     /// The next turn, once it has begun.
     async fn next(&self) -> Job {
-        soon(async { self.begun.lock().await.recv().await })
+        with_deadline(async { self.begun.lock().await.recv().await })
             .await
             .unwrap()
     }
@@ -93,7 +93,7 @@ impl Led {
     }
 }
 
-impl Agent for Led {
+impl Agent for SteppedJobAgent {
     async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
         let (end, ended) = oneshot::channel();
         self.turns
@@ -132,7 +132,7 @@ fn configured(
     }
 }
 
-fn at_once(request: SendMessageRequest) -> SendMessageRequest {
+fn return_immediately(request: SendMessageRequest) -> SendMessageRequest {
     configured(
         request,
         SendMessageConfiguration {
@@ -156,7 +156,7 @@ async fn say(client: &Client, text: &str) -> Task {
 
 /// Sends a text and comes back at once.
 async fn begin(client: &Client, text: &str) -> Task {
-    send(client, at_once(message(text))).await
+    send(client, return_immediately(message(text))).await
 }
 
 async fn stream(client: &Client, request: SendMessageRequest) -> Events {
@@ -194,7 +194,7 @@ async fn cancel(client: &Client, id: &TaskId) -> Result<Task> {
 }
 
 /// The task when it has ended.
-async fn ended(client: &Client, task: &Task) -> Task {
+async fn wait_until_ended(client: &Client, task: &Task) -> Task {
     loop {
         let task = get(client, task).await;
         if task.is_ended() {
@@ -204,11 +204,11 @@ async fn ended(client: &Client, task: &Task) -> Task {
 }
 
 /// The kind of the error that must have come.
-fn refused<T>(result: Result<T>) -> ErrorKind {
+fn error_kind<T>(result: Result<T>) -> ErrorKind {
     result.err().expect("a refusal").kind()
 }
 
 /// What was said, oldest first.
-fn said(task: &Task) -> Vec<String> {
+fn agent_texts(task: &Task) -> Vec<String> {
     task.history.iter().map(|message| message.text()).collect()
 }

@@ -1,70 +1,70 @@
 //! What a command writes to stdout, and what becomes of it.
 
 use attache::model::{Artifact, Part};
-use attache::{Outcome, Turn, Writer};
+use attache::{ArtifactWriter, Outcome, Turn};
 use tokio::io::AsyncRead;
 use tokio_util::sync::CancellationToken;
 
 use super::json_lines::JsonLines;
-use super::pipe::Pipe;
-use super::settings::{CommandSettings, OutputForm};
-use crate::text::Utf8;
+use super::pipe_reader::PipeReader;
+use super::settings::{CommandSettings, StdoutFormat};
+use crate::utf8_decoder::Utf8Decoder;
 
-const BUFFER: usize = 16 * 1024;
+const BUFFER_BYTES: usize = 16 * 1024;
 
 /// What a command writes, and how much more of it there may be.
-pub(super) struct Output<'a> {
+pub(super) struct CommandOutput<'a> {
     turn: &'a Turn,
-    form: Form<'a>,
+    form: OutputSink<'a>,
     left: usize,
-    wrong: Option<String>,
+    error: Option<String>,
 }
 
 /// What becomes of it.
-enum Form<'a> {
-    Text(Text),
-    Lines(Text, Vec<u8>),
+enum OutputSink<'a> {
+    Text(TextSink),
+    Lines(TextSink, Vec<u8>),
     Json(JsonLines<'a>),
     File(Vec<u8>, &'a CommandSettings),
 }
 
-impl<'a> Output<'a> {
+impl<'a> CommandOutput<'a> {
     pub(super) fn new(turn: &'a Turn, settings: &'a CommandSettings) -> Self {
-        let text = || Text {
+        let text = || TextSink {
             writer: turn.writer("output"),
-            utf8: Utf8::default(),
-            begun: false,
+            utf8: Utf8Decoder::default(),
+            has_text: false,
         };
         let form = match settings.output {
-            OutputForm::Text => Form::Text(text()),
-            OutputForm::Lines => Form::Lines(text(), Vec::new()),
-            OutputForm::JsonLines => Form::Json(JsonLines::new(turn)),
-            OutputForm::File => Form::File(Vec::new(), settings),
+            StdoutFormat::Text => OutputSink::Text(text()),
+            StdoutFormat::Lines => OutputSink::Lines(text(), Vec::new()),
+            StdoutFormat::JsonLines => OutputSink::Json(JsonLines::new(turn)),
+            StdoutFormat::File => OutputSink::File(Vec::new(), settings),
         };
         Self {
             turn,
             form,
             left: settings.max_output,
-            wrong: None,
+            error: None,
         }
     }
 
     /// Takes all that comes; `false` when there may be no more.
-    pub(super) async fn take(
+    pub(super) async fn read_all(
         &mut self,
         pipe: impl AsyncRead + Unpin,
         ended: &CancellationToken,
     ) -> bool {
         let limit = self.left;
-        let (mut pipe, mut buffer) = (Pipe::new(pipe, ended), vec![0; BUFFER]);
+        let (mut pipe, mut buffer) = (PipeReader::new(pipe, ended), vec![0; BUFFER_BYTES]);
         while let Some(bytes) = pipe.read(&mut buffer).await {
             let fits = &bytes[..bytes.len().min(self.left)];
             self.left -= fits.len();
-            self.wrong = self.form.push(fits).await.err();
+            self.error = self.form.push(fits).await.err();
             if fits.len() < bytes.len() {
-                self.wrong = Some(format!("the output is larger than {limit} bytes"));
+                self.error = Some(format!("the output is larger than {limit} bytes"));
             }
-            if self.wrong.is_some() {
+            if self.error.is_some() {
                 return false;
             }
         }
@@ -77,23 +77,25 @@ impl<'a> Output<'a> {
     /// What is wrong with the output, in words for the caller.
     pub(super) async fn finish(self) -> Result<Option<Outcome>, String> {
         let Self {
-            turn, form, wrong, ..
+            turn, form, error, ..
         } = self;
         match form {
-            Form::Text(text) => text.finish().await,
-            Form::Lines(mut text, half) => {
+            OutputSink::Text(text) => text.finish().await,
+            OutputSink::Lines(mut text, half) => {
                 text.push(&half).await;
                 text.finish().await
             }
-            Form::Json(lines) if wrong.is_none() => return lines.finish().await,
-            Form::File(bytes, settings) if wrong.is_none() => file(turn, &bytes, settings).await,
-            Form::Json(_) | Form::File(..) => {}
+            OutputSink::Json(lines) if error.is_none() => return lines.finish().await,
+            OutputSink::File(bytes, settings) if error.is_none() => {
+                file(turn, &bytes, settings).await
+            }
+            OutputSink::Json(_) | OutputSink::File(..) => {}
         }
-        wrong.map_or(Ok(None), Err)
+        error.map_or(Ok(None), Err)
     }
 }
 
-impl Form<'_> {
+impl OutputSink<'_> {
     async fn push(&mut self, bytes: &[u8]) -> Result<(), String> {
         match self {
             Self::Text(text) => text.push(bytes).await,
@@ -116,34 +118,35 @@ impl Form<'_> {
 async fn file(turn: &Turn, bytes: &[u8], settings: &CommandSettings) {
     if !bytes.is_empty() {
         let part = Part::file(bytes, &settings.media_type).with_filename(&settings.filename);
-        turn.artifact(Artifact::new(&settings.filename, part)).await;
+        turn.add_artifact(Artifact::new(&settings.filename, part))
+            .await;
     }
 }
 
 /// Text that streams into an artifact, which is there once there is text.
-struct Text {
-    writer: Writer,
-    utf8: Utf8,
-    begun: bool,
+struct TextSink {
+    writer: ArtifactWriter,
+    utf8: Utf8Decoder,
+    has_text: bool,
 }
 
-impl Text {
+impl TextSink {
     async fn push(&mut self, bytes: &[u8]) {
         let text = self.utf8.push(bytes);
         self.write(text).await;
     }
 
     async fn finish(mut self) {
-        let rest = self.utf8.rest();
+        let rest = self.utf8.flush();
         self.write(rest).await;
-        if self.begun {
+        if self.has_text {
             self.writer.finish().await;
         }
     }
 
     async fn write(&mut self, text: String) {
         if !text.is_empty() {
-            self.begun = true;
+            self.has_text = true;
             self.writer.write(text).await;
         }
     }

@@ -11,71 +11,71 @@ use tokio::process::Child;
 use tokio::signal::unix::{self, SignalKind};
 use tokio::time::Instant;
 
-use super::group::{Group, Pipes, signal};
-use super::{Command, CommandSettings};
+use super::process_group::{ProcessGroup, ProcessPipes, signal};
+use super::{CommandAgent, CommandSettings};
 
 /// How a command ended.
-pub(super) enum Ended {
+pub(super) enum ProcessEnd {
     /// By itself, or because it was asked to.
     Status(ExitStatus),
     /// It took longer than it may.
-    TooLate,
+    TimedOut,
 }
 
 /// A running command. Dropped, it is killed with all of its group, and reaped.
 pub(super) struct Process {
     // Before the child: a group may be signalled only while its leader has not been reaped.
-    group: Group,
+    group: ProcessGroup,
     child: Child,
     /// Hears of every child that ends, ours among them.
-    children: unix::Signal,
+    child_signals: unix::Signal,
 }
 
 impl Process {
     /// Starts the command in a group of its own.
     pub(super) fn start(
-        command: &Command,
+        command: &CommandAgent,
         args: &[String],
         turn: &Turn,
-    ) -> io::Result<(Self, Pipes)> {
+    ) -> io::Result<(Self, ProcessPipes)> {
         // Before the start: an end that comes at once is heard too.
-        let children = unix::signal(SignalKind::child())?;
-        let mut start = tokio::process::Command::new(&command.line.program);
+        let child_signals = unix::signal(SignalKind::child())?;
+        let mut start = tokio::process::Command::new(&command.command_line.program);
         start.args(args).env_clear().envs(
             command
                 .environment
                 .iter()
                 .map(|(name, value)| (name, value)),
         );
-        start.envs(Command::about(turn));
-        let (group, child, pipes) = Group::start(start, command.settings.folder.as_deref())?;
+        start.envs(CommandAgent::turn_env(turn));
+        let (group, child, pipes) = ProcessGroup::start(start, command.settings.folder.as_deref())?;
         Ok((
             Self {
                 group,
                 child,
-                children,
+                child_signals,
             },
             pipes,
         ))
     }
 
     /// Waits for the end of the command, then ends the rest of its group and says how it ended. Asks it to end when
-    /// it is `cancelled` and when its time is over, and kills it when there is `enough`.
+    /// it is `cancelled` and when its time is over, and kills it when there is `kill`.
     pub(super) async fn end(
         &mut self,
         settings: &CommandSettings,
         cancelled: impl Future<Output = ()>,
-        enough: impl Future<Output = ()>,
-    ) -> io::Result<Ended> {
+        kill: impl Future<Output = ()>,
+    ) -> io::Result<ProcessEnd> {
         let id = self.group.id();
-        let begun = Instant::now();
-        let ask = async {
+        let started_at = Instant::now();
+        let terminate = async {
             cancelled.await;
             signal(id, Signal::TERM);
             // If it does not listen, the turn is dropped after its grace, and the group killed.
             std::future::pending::<()>().await;
         };
-        let overdue = async {
+        let timed_out = async {
             let Some(timeout) = settings.timeout else {
                 return std::future::pending().await;
             };
@@ -84,26 +84,26 @@ impl Process {
             tokio::time::sleep(settings.kill_after).await;
         };
         tokio::select! {
-            exited = exited(id, &mut self.children) => exited?,
-            () = enough => {}
-            () = overdue => {}
-            () = ask => {}
+            exited = exited(id, &mut self.child_signals) => exited?,
+            () = kill => {}
+            () = timed_out => {}
+            () = terminate => {}
         }
         self.group.kill();
         let status = self.child.wait().await?;
         let late = settings
             .timeout
-            .is_some_and(|timeout| begun.elapsed() >= timeout);
+            .is_some_and(|timeout| started_at.elapsed() >= timeout);
         Ok(if late {
-            Ended::TooLate
+            ProcessEnd::TimedOut
         } else {
-            Ended::Status(status)
+            ProcessEnd::Status(status)
         })
     }
 }
 
 /// How a command failed, for the caller.
-pub(super) fn words(status: ExitStatus) -> String {
+pub(super) fn describe_status(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("the command ended with exit code {code}"),
         (None, Some(signal)) => format!("the command was killed by signal {signal}"),
@@ -111,21 +111,21 @@ pub(super) fn words(status: ExitStatus) -> String {
     }
 }
 
-impl fmt::Display for Ended {
+impl fmt::Display for ProcessEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Status(status) => write!(f, "{status}"),
-            Self::TooLate => f.write_str("took too long"),
+            Self::TimedOut => f.write_str("took too long"),
         }
     }
 }
 
 /// Waits until the leader has ended, and leaves it to be reaped: until then its id cannot become anybody else's.
-async fn exited(leader: Option<Pid>, children: &mut unix::Signal) -> io::Result<()> {
+async fn exited(leader: Option<Pid>, child_signals: &mut unix::Signal) -> io::Result<()> {
     let Some(leader) = leader else { return Ok(()) };
     let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
     while waitid(WaitId::Pid(leader), look)?.is_none() {
-        children.recv().await;
+        child_signals.recv().await;
     }
     Ok(())
 }

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use attache::model::Secret;
-use attache::model::measure::{Size, SomeTime, Time};
+use attache::model::units::{ByteSize, HumanDuration, OptionalHumanDuration};
 use serde::{Deserialize, Serialize};
 
-use crate::masked;
+use crate::redact;
 
 /// How a command is run for every turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -19,14 +19,14 @@ pub struct CommandSettings {
     /// nothing is expanded. `{text}` in an argument is replaced by what was asked; then nothing goes to stdin unless
     /// `input` says so.
     #[cfg_attr(feature = "schema", schemars(required))]
-    pub command: Words,
+    pub command: CommandSpec,
     /// Gives the line to `sh -c` as it is. What was asked is never part of it.
     pub shell: bool,
     /// What the command reads from stdin.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub input: Option<Input>,
+    pub input: Option<CommandInput>,
     /// What is made of its stdout.
-    pub output: OutputForm,
+    pub output: StdoutFormat,
     /// The media type of the file, where `output` is `file`.
     pub media_type: String,
     /// The name of the file, where `output` is `file`.
@@ -37,30 +37,33 @@ pub struct CommandSettings {
     /// Variables of our environment that it sees, beside those that it needs to find programs and files.
     pub pass_env: Vec<String>,
     /// Variables that it sees besides.
-    #[serde(serialize_with = "masked::map")]
+    #[serde(serialize_with = "redact::map")]
     pub env: BTreeMap<String, Secret>,
     /// How long it may take; then it is asked to end, and the task fails.
-    #[serde(with = "SomeTime", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        with = "OptionalHumanDuration",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub timeout: Option<Duration>,
     /// How long it may take to end after that, before it is killed.
-    #[serde(with = "Time")]
+    #[serde(with = "HumanDuration")]
     pub kill_after: Duration,
     /// How much it may write to stdout in one turn; beyond that it is killed.
-    #[serde(with = "Size")]
+    #[serde(with = "ByteSize")]
     pub max_output: usize,
     /// How many may run at the same time; turns beyond that wait.
     pub max_processes: usize,
     /// What exit codes other than 0 mean; those that are not here fail the task.
-    pub exit_codes: BTreeMap<ExitCode, Meaning>,
+    pub exit_codes: BTreeMap<ExitCode, ExitMeaning>,
     /// Who reads what it writes to stderr.
-    pub stderr: StderrFor,
+    pub stderr: StderrAudience,
 }
 
 /// A program and its arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "a command: a line of text, or a list of words")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub enum Words {
+pub enum CommandSpec {
     /// Split as a shell would.
     Line(String),
     /// Word by word.
@@ -71,7 +74,7 @@ pub enum Words {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub enum Input {
+pub enum CommandInput {
     /// The text of the message.
     Text,
     /// One line of JSON: `text`, the `message`, and the `task` with its history.
@@ -84,7 +87,7 @@ pub enum Input {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub enum OutputForm {
+pub enum StdoutFormat {
     /// Text that streams as it comes.
     #[default]
     Text,
@@ -106,7 +109,7 @@ pub struct ExitCode(i32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub enum Meaning {
+pub enum ExitMeaning {
     /// The work is done.
     Completed,
     /// The command declines.
@@ -119,7 +122,7 @@ pub enum Meaning {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub enum StderrFor {
+pub enum StderrAudience {
     /// Whoever runs the server.
     #[default]
     Log,
@@ -128,7 +131,7 @@ pub enum StderrFor {
 }
 
 impl ExitCode {
-    pub(super) fn is(self, code: i32) -> bool {
+    pub(super) fn matches(self, code: i32) -> bool {
         self.0 == code
     }
 }
@@ -158,10 +161,10 @@ impl From<ExitCode> for String {
 impl Default for CommandSettings {
     fn default() -> Self {
         Self {
-            command: Words::List(Vec::new()),
+            command: CommandSpec::List(Vec::new()),
             shell: false,
             input: None,
-            output: OutputForm::Text,
+            output: StdoutFormat::Text,
             media_type: "application/octet-stream".to_owned(),
             filename: "output".to_owned(),
             folder: None,
@@ -172,7 +175,7 @@ impl Default for CommandSettings {
             max_output: 10 << 20,
             max_processes: 64,
             exit_codes: BTreeMap::new(),
-            stderr: StderrFor::Log,
+            stderr: StderrAudience::Log,
         }
     }
 }

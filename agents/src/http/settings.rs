@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use attache::model::Secret;
-use attache::model::measure::{Size, Time};
+use attache::model::units::{ByteSize, HumanDuration};
 use serde::{Deserialize, Serialize};
 
-use crate::masked;
+use crate::redact;
 
 /// How a backend is called for every turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -18,9 +18,9 @@ pub struct HttpSettings {
     #[cfg_attr(feature = "schema", schemars(required))]
     pub url: String,
     /// What is posted.
-    pub body: Body,
+    pub body: RequestBody,
     /// Headers that go along, credentials among them.
-    #[serde(serialize_with = "masked::map")]
+    #[serde(serialize_with = "redact::map")]
     pub headers: BTreeMap<String, Secret>,
     /// Where the text is in an answer of JSON, and in every event or line of one: a JSON pointer, such as `/answer`.
     /// If left out, an answer that is a text is that text, and any other is data.
@@ -29,10 +29,10 @@ pub struct HttpSettings {
     /// Tells the backend who calls, as authentication knows them, in `Attache-Caller` and `Attache-Tenant`.
     pub forward_caller: bool,
     /// How long the whole answer may take.
-    #[serde(with = "Time")]
+    #[serde(with = "HumanDuration")]
     pub timeout: Duration,
     /// How much of an answer is read; one that is larger fails the task.
-    #[serde(with = "Size")]
+    #[serde(with = "ByteSize")]
     pub max_output: usize,
     /// How often a request is sent again. One that may have arrived is not, unless the backend is `idempotent`.
     pub retries: u32,
@@ -41,7 +41,7 @@ pub struct HttpSettings {
     /// After so many failures in a row the backend is left alone for `breaker_pause`; never with 0.
     pub breaker_failures: u32,
     /// How long a backend that fails is left alone.
-    #[serde(with = "Time")]
+    #[serde(with = "HumanDuration")]
     pub breaker_pause: Duration,
 }
 
@@ -49,7 +49,7 @@ pub struct HttpSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub enum Body {
+pub enum RequestBody {
     /// `text`, the whole `message`, `taskId` and `contextId`.
     #[default]
     Json,
@@ -61,7 +61,7 @@ impl Default for HttpSettings {
     fn default() -> Self {
         Self {
             url: String::new(),
-            body: Body::Json,
+            body: RequestBody::Json,
             headers: BTreeMap::new(),
             text_at: None,
             forward_caller: false,

@@ -12,41 +12,41 @@ use attache::model::{
 use attache::{Client, ClientBuilder, TaskStream, Turn};
 use tokio::sync::OnceCell;
 
-use super::steps::Step;
-use crate::breaker::Breaker;
-use crate::lineage::{Cost, Leave, Lineage};
-use crate::onward::{self, Onward};
+use super::history::LlmStep;
+use crate::caller_propagation::{self, CallerPropagation};
+use crate::circuit_breaker::CircuitBreaker;
+use crate::lineage::{Cost, DelegationLimits, Lineage};
 
 /// How long a call may take whose time nobody has limited.
-const MAX_TIME: Duration = Duration::from_secs(3600);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// After so many failures in a row it is left alone, for so long.
-const MAX_FAILURES: u32 = 5;
-const PAUSE: Duration = Duration::from_secs(30);
+const BREAKER_FAILURES: u32 = 5;
+const BREAKER_PAUSE: Duration = Duration::from_secs(30);
 
 /// Another agent.
 pub(super) struct Delegate {
     url: String,
     builder: ClientBuilder,
     client: OnceCell<Client>,
-    onward: Onward,
-    breaker: Breaker,
+    propagation: CallerPropagation,
+    breaker: CircuitBreaker,
 }
 
 /// What another agent is asked to do.
-pub(super) enum Errand {
-    Begin(String),
+pub(super) enum DelegateRequest {
+    Start(String),
     Answer(TaskId, Box<Message>),
     Follow(TaskId),
 }
 
 /// Where a task of another agent has come to.
-pub(super) enum Came {
-    Done(String),
+pub(super) enum DelegateOutcome {
+    Completed(String),
     /// It did not work out, in words for the model.
     Failed(String),
     /// It asks the caller something, or for credentials.
-    Asks {
+    Question {
         task: TaskId,
         words: String,
         needs_auth: bool,
@@ -60,7 +60,7 @@ impl Delegate {
         forward_caller: bool,
     ) -> Result<Self, String> {
         let parsed = url.parse().map_err(|_| "agent must be a url".to_owned())?;
-        attache::Http::check(&parsed)
+        attache::HttpClient::check(&parsed)
             .map_err(|_| "agent must begin with http:// or https://".to_owned())?;
         let mut builder = Client::builder();
         for (name, value) in headers {
@@ -71,17 +71,17 @@ impl Delegate {
             url: url.trim_end_matches('/').to_owned(),
             builder,
             client: OnceCell::new(),
-            onward: Onward {
+            propagation: CallerPropagation {
                 forward_caller,
                 signer: None,
             },
-            breaker: Breaker::new(MAX_FAILURES, PAUSE),
+            breaker: CircuitBreaker::new(BREAKER_FAILURES, BREAKER_PAUSE),
         })
     }
 
     /// Signs for whom it calls.
-    pub(super) fn signed_by(&mut self, signer: Signer) {
-        self.onward.signer = Some(signer);
+    pub(super) fn set_signer(&mut self, signer: Signer) {
+        self.propagation.signer = Some(signer);
     }
 
     /// Does an errand, to the end of the other's task or to its question; gives what that task has cost. Dropped before, it
@@ -93,31 +93,31 @@ impl Delegate {
         &self,
         turn: &Turn,
         id: &str,
-        errand: Errand,
-        leave: &Leave,
-    ) -> Result<(Came, Cost), String> {
-        let time = leave.left.time.unwrap_or(MAX_TIME);
-        let about = onward::Errand {
+        request: DelegateRequest,
+        limits: &DelegationLimits,
+    ) -> Result<(DelegateOutcome, Cost), String> {
+        let time = limits.remaining.time.unwrap_or(DEFAULT_TIMEOUT);
+        let about = caller_propagation::OutgoingCall {
             lineage: None,
             time,
         };
-        match errand {
-            Errand::Begin(text) => {
+        match request {
+            DelegateRequest::Start(text) => {
                 // Before anything is sent to anybody.
-                let lineage = Lineage::of(turn).further(&self.url, leave)?;
-                if !self.breaker.allows() {
+                let lineage = Lineage::from_turn(turn).extend(&self.url, limits)?;
+                if !self.breaker.try_acquire() {
                     return Err(
                         "the agent is not available, and is left alone for a while".to_owned()
                     );
                 }
-                let about = onward::Errand {
+                let about = caller_propagation::OutgoingCall {
                     lineage: Some(&lineage),
                     time,
                 };
                 self.send(turn, id, message(turn, id, text, &lineage), about)
                     .await
             }
-            Errand::Answer(task, answer) => {
+            DelegateRequest::Answer(task, answer) => {
                 let client = self.client(turn, about).await?;
                 let now = client.get_task(GetTaskRequest {
                     id: task.clone(),
@@ -139,7 +139,7 @@ impl Delegate {
                     }
                 }
             }
-            Errand::Follow(task) => {
+            DelegateRequest::Follow(task) => {
                 self.follow(self.client(turn, about).await?.follow(task, None))
                     .await
             }
@@ -148,15 +148,15 @@ impl Delegate {
 
     /// For whom it is signed that we call, if it is.
     pub(super) fn caller<'a>(&self, turn: &'a Turn) -> Option<&'a str> {
-        self.onward.caller(turn)
+        self.propagation.caller(turn)
     }
 
     /// Asks for a task to be stopped that was begun for somebody.
     pub(super) async fn cancel(&self, id: &TaskId, caller: Option<&str>) -> Result<(), String> {
         let client = self
-            .onward
-            .later(self.found().await?, caller)
-            .map_err(|error| self.lost(&error))?;
+            .propagation
+            .attach_caller(self.discovered_client().await?, caller)
+            .map_err(|error| self.record_error(&error))?;
         let asked = client.cancel_task(CancelTaskRequest {
             id: id.clone(),
             ..Default::default()
@@ -164,7 +164,7 @@ impl Delegate {
         Box::pin(asked)
             .await
             .map(drop)
-            .map_err(|error| self.lost(&error))
+            .map_err(|error| self.record_error(&error))
     }
 
     /// Writes down whose task it is as soon as that is known: after a restart it is followed, not begun again.
@@ -173,8 +173,8 @@ impl Delegate {
         turn: &Turn,
         id: &str,
         message: Message,
-        about: onward::Errand<'_>,
-    ) -> Result<(Came, Cost), String> {
+        about: caller_propagation::OutgoingCall<'_>,
+    ) -> Result<(DelegateOutcome, Cost), String> {
         // The same for every try of the same turn, and for no other.
         let place = turn
             .task()
@@ -186,72 +186,81 @@ impl Delegate {
             .client(turn, about)
             .await?
             .with_header("Idempotency-Key", &key)
-            .map_err(|error| self.lost(&error))?;
+            .map_err(|error| self.record_error(&error))?;
         let stream = Box::pin(client.stream(SendMessageRequest::new(message)))
             .await
-            .map_err(|error| self.lost(&error))?;
+            .map_err(|error| self.record_error(&error))?;
         let mut stream = stream.cancel_on_drop();
         while stream.task().is_none() {
             match Box::pin(stream.next()).await {
-                Some(told) => drop(told.map_err(|error| self.lost(&error))?),
+                Some(told) => drop(told.map_err(|error| self.record_error(&error))?),
                 None => break,
             }
         }
         if let Some(task) = stream.task() {
             let caller = self.caller(turn).map(str::to_owned);
-            Step::Delegated {
+            LlmStep::Delegated {
                 id: id.to_owned(),
                 task: task.id.clone(),
                 caller,
             }
-            .tell(turn)
+            .publish(turn)
             .await;
         }
         self.follow(stream).await
     }
 
-    async fn follow(&self, stream: TaskStream) -> Result<(Came, Cost), String> {
+    async fn follow(&self, stream: TaskStream) -> Result<(DelegateOutcome, Cost), String> {
         let ended = Box::pin(stream.cancel_on_drop().finish())
             .await
-            .map_err(|error| self.lost(&error))?;
-        self.breaker.note(None);
+            .map_err(|error| self.record_error(&error))?;
+        self.breaker.record_result(None);
         match ended {
             SendMessageResponse::Message(message) => {
-                Ok((Came::Done(message.text()), Cost::default()))
+                Ok((DelegateOutcome::Completed(message.text()), Cost::default()))
             }
-            SendMessageResponse::Task(task) => Ok((came(&task), Cost::of(&task))),
+            SendMessageResponse::Task(task) => {
+                Ok((delegate_outcome(&task), Cost::from_task(&task)))
+            }
         }
     }
 
     /// A client for one turn, with what goes along with its message.
-    async fn client(&self, turn: &Turn, about: onward::Errand<'_>) -> Result<Client, String> {
-        self.onward
-            .client(self.found().await?, turn, about)
-            .map_err(|error| self.lost(&error))
+    async fn client(
+        &self,
+        turn: &Turn,
+        about: caller_propagation::OutgoingCall<'_>,
+    ) -> Result<Client, String> {
+        self.propagation
+            .client(self.discovered_client().await?, turn, about)
+            .map_err(|error| self.record_error(&error))
     }
 
     /// Why it gave no answer, in words for the model.
-    fn lost(&self, error: &attache::Error) -> String {
-        self.breaker.note(Some(error));
+    fn record_error(&self, error: &attache::Error) -> String {
+        self.breaker.record_result(Some(error));
         format!("the agent gave no answer: {}", error.message())
     }
 
     /// It took longer than it may.
-    pub(super) fn was_late(&self) {
-        self.breaker.failed();
+    pub(super) fn record_timeout(&self) {
+        self.breaker.record_failure();
     }
 
-    async fn found(&self) -> Result<Client, String> {
+    async fn discovered_client(&self) -> Result<Client, String> {
         // On the heap, like every exchange here: it is deep itself.
         let found = self
             .client
             .get_or_try_init(|| Box::pin(self.builder.discover(&self.url)));
-        found.await.map_err(|error| self.lost(&error)).cloned()
+        found
+            .await
+            .map_err(|error| self.record_error(&error))
+            .cloned()
     }
 }
 
 /// Where a task has come to.
-fn came(task: &Task) -> Came {
+fn delegate_outcome(task: &Task) -> DelegateOutcome {
     let words = task
         .status
         .message
@@ -259,13 +268,13 @@ fn came(task: &Task) -> Came {
         .map(|message| message.text())
         .unwrap_or_default();
     match task.status.state {
-        TaskState::Completed => Came::Done(task.text()),
-        TaskState::InputRequired => Came::Asks {
+        TaskState::Completed => DelegateOutcome::Completed(task.text()),
+        TaskState::InputRequired => DelegateOutcome::Question {
             task: task.id.clone(),
             words,
             needs_auth: false,
         },
-        TaskState::AuthRequired => Came::Asks {
+        TaskState::AuthRequired => DelegateOutcome::Question {
             task: task.id.clone(),
             words,
             needs_auth: true,
@@ -275,7 +284,7 @@ fn came(task: &Task) -> Came {
                 .as_str()
                 .trim_start_matches("TASK_STATE_")
                 .to_lowercase();
-            Came::Failed(format!("the agent's task ended as {state}: {words}"))
+            DelegateOutcome::Failed(format!("the agent's task ended as {state}: {words}"))
         }
     }
 }

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use attache::model::Secret;
-use attache::model::measure::{Size, Time};
+use attache::model::units::{ByteSize, HumanDuration};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::masked;
-use crate::mcp::McpServerSettings;
-use crate::model::ModelSettings;
+use crate::chat_model::ModelSettings;
+use crate::mcp_client::McpServerSettings;
+use crate::redact;
 
 /// A model, what it is told, and what it may do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -25,7 +25,7 @@ pub struct LlmSettings {
     /// How many earlier tasks of a conversation the model remembers.
     pub memory: usize,
     /// How much of them; the newest come first.
-    #[serde(with = "Size")]
+    #[serde(with = "ByteSize")]
     pub memory_size: usize,
     /// How often the model is asked for one task; then the task fails.
     pub max_steps: usize,
@@ -67,7 +67,7 @@ pub struct ToolSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mcp: Option<McpServerSettings>,
     /// Headers that go along to `http` and `agent`, credentials among them.
-    #[serde(serialize_with = "masked::map")]
+    #[serde(serialize_with = "redact::map")]
     pub headers: BTreeMap<String, Secret>,
     /// Tells `http` and `agent` who calls, as authentication knows them, in `Attache-Caller` and `Attache-Tenant`.
     pub forward_caller: bool,
@@ -81,10 +81,10 @@ pub struct ToolSettings {
     /// Whether a call that was cut off by a restart may be made again. One of another agent is followed, not repeated.
     pub repeat: bool,
     /// How long a call may take.
-    #[serde(with = "Time")]
+    #[serde(with = "HumanDuration")]
     pub timeout: Duration,
     /// How much of a result the model reads.
-    #[serde(with = "Size")]
+    #[serde(with = "ByteSize")]
     pub max_output: usize,
 }
 

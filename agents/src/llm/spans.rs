@@ -1,15 +1,15 @@
 //! What a trace is told of tools, in the words that OpenTelemetry has for them. What is said is told only where the
 //! operator wants that.
 
-use attache::trace::{TARGET, records_content};
+use attache::telemetry::trace::{TARGET, is_content_recording_enabled};
 use tracing::Span;
 use tracing::field::Empty;
 
-use super::tool::Given;
-use crate::model::{Call, failed};
+use super::tool::ToolOutput;
+use crate::chat_model::{ToolCall, record_error};
 
 /// A tool is called.
-pub(super) fn tool(call: &Call) -> Span {
+pub(super) fn tool_span(call: &ToolCall) -> Span {
     let span = tracing::info_span!(
         target: TARGET,
         "execute_tool",
@@ -24,24 +24,24 @@ pub(super) fn tool(call: &Call) -> Span {
         gen_ai.tool.call.result = Empty,
         error.type = Empty,
     );
-    if !span.is_disabled() && records_content() {
+    if !span.is_disabled() && is_content_recording_enabled() {
         span.record("gen_ai.tool.call.arguments", &*call.arguments);
     }
     span
 }
 
 /// A tool has given this.
-pub(super) fn given(span: &Span, given: &Given) {
+pub(super) fn record_output(span: &Span, output: &ToolOutput) {
     if span.is_disabled() {
         return;
     }
-    if given.is_err() {
-        failed(span, "tool");
+    if output.is_err() {
+        record_error(span, "tool");
     }
-    if records_content() {
+    if is_content_recording_enabled() {
         span.record(
             "gen_ai.tool.call.result",
-            given.as_ref().map_or_else(String::as_str, String::as_str),
+            output.as_ref().map_or_else(String::as_str, String::as_str),
         );
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use attache::Http as Door;
+use attache::HttpClient;
 use attache::Turn;
 use attache::model::{Artifact, Part, Secret};
 use bytes::Bytes;
@@ -12,14 +12,16 @@ use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
 use super::delegate::Delegate;
-use super::fence::clean;
+use super::history::LlmStep;
 use super::settings::ToolSettings;
-use super::steps::Step;
+use super::untrusted_text::sanitize;
+use crate::caller_propagation;
+use crate::chat_model::ToolCall;
 #[cfg(unix)]
-use crate::command::{Command, CommandSettings, Words};
-use crate::mcp::{CallFailed, Heard, Link, Listed, Standing, read};
-use crate::model::Call;
-use crate::onward;
+use crate::command::{CommandAgent, CommandSettings, CommandSpec};
+use crate::mcp_client::{
+    CallError, CallEvent, CatalogTool, McpConnection, ToolStatus, into_text_and_files,
+};
 
 /// How much is passed on of what a tool says about how it goes.
 const MAX_PROGRESS: usize = 1 << 10;
@@ -29,37 +31,37 @@ const MAX_PROGRESS: usize = 1 << 10;
 pub(super) struct Tool {
     pub(super) name: String,
     pub(super) settings: ToolSettings,
-    pub(super) way: Way,
+    pub(super) kind: ToolKind,
 }
 
 /// How a tool is called.
 #[derive(Debug)]
-pub(super) enum Way {
+pub(super) enum ToolKind {
     #[cfg(unix)]
-    Command(Box<Command>),
-    Http(Box<Place>),
+    Command(Box<CommandAgent>),
+    Http(Box<HttpTool>),
     Agent(Box<Delegate>),
     Client,
-    Mcp(Distant),
+    Mcp(McpTool),
 }
 
 /// A tool of an MCP server.
 #[derive(Debug)]
-pub(super) struct Distant {
-    pub(super) link: Arc<Link>,
-    pub(super) listed: Arc<Listed>,
+pub(super) struct McpTool {
+    pub(super) connection: Arc<McpConnection>,
+    pub(super) catalog_tool: Arc<CatalogTool>,
 }
 
 /// Where the arguments of calls are posted to.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct HttpTool {
     url: Uri,
     headers: Vec<(HeaderName, HeaderValue)>,
-    door: Door,
+    http: HttpClient,
 }
 
 /// What a call gave: a result, or why there is none, in words for the model.
-pub(super) type Given = Result<String, String>;
+pub(super) type ToolOutput = Result<String, String>;
 
 impl Tool {
     /// What is wrong with a tool, whatever it is.
@@ -75,7 +77,7 @@ impl Tool {
             settings.client,
             settings.mcp.is_some(),
         ];
-        if ways.into_iter().filter(|way| *way).count() != 1 {
+        if ways.into_iter().filter(|kind| *kind).count() != 1 {
             return Err(format!(
                 "tool `{name}` must have exactly one of command, http, agent, client and mcp"
             ));
@@ -90,20 +92,20 @@ impl Tool {
 
     /// One that is no MCP server's, and was checked.
     pub(super) fn new(name: &str, settings: ToolSettings) -> Result<Self, String> {
-        let way = way(&settings).map_err(|why| format!("tool `{name}`: {why}"))?;
+        let kind = kind(&settings).map_err(|why| format!("tool `{name}`: {why}"))?;
         Ok(Self {
             name: name.to_owned(),
             settings,
-            way,
+            kind,
         })
     }
 
     /// The tool as the model is told of it.
-    pub(super) fn offer(&self) -> Value {
+    pub(super) fn definition(&self) -> Value {
         let message = json!({"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]});
-        let parameters = match (&self.way, self.settings.parameters.is_empty()) {
+        let parameters = match (&self.kind, self.settings.parameters.is_empty()) {
             (_, false) => Value::Object(self.settings.parameters.clone()),
-            (Way::Agent(_), true) => message,
+            (ToolKind::Agent(_), true) => message,
             (_, true) => json!({"type": "object", "properties": {}}),
         };
         let function = json!({"name": self.name, "description": self.settings.description, "parameters": parameters});
@@ -114,23 +116,23 @@ impl Tool {
     pub(super) async fn call(
         &self,
         turn: &Turn,
-        call: &Call,
+        call: &ToolCall,
         arguments: &Map<String, Value>,
-    ) -> Given {
+    ) -> ToolOutput {
         let body = Value::Object(arguments.clone()).to_string();
         let called = async {
-            match &self.way {
+            match &self.kind {
                 #[cfg(unix)]
-                Way::Command(command) => command.call(turn, body).await,
-                Way::Http(place) => self.post(turn, call, body, place).await,
-                Way::Mcp(distant) => self.ask(turn, call, arguments, distant).await,
-                Way::Agent(_) | Way::Client => {
+                ToolKind::Command(command) => command.call_as_tool(turn, body).await,
+                ToolKind::Http(endpoint) => self.call_http(turn, call, body, endpoint).await,
+                ToolKind::Mcp(mcp_tool) => self.call_mcp(turn, call, arguments, mcp_tool).await,
+                ToolKind::Agent(_) | ToolKind::Client => {
                     Err("this tool cannot be called like that".to_owned())
                 }
             }
         };
         match timeout(self.settings.timeout, called).await {
-            Ok(given) => self.cleaned(given),
+            Ok(output) => self.sanitized(output),
             Err(_) => Err(format!(
                 "the tool took longer than {:?}",
                 self.settings.timeout
@@ -139,99 +141,111 @@ impl Tool {
     }
 
     /// Whether its server does not offer it any more.
-    pub(super) fn is_gone(&self) -> bool {
-        matches!(&self.way, Way::Mcp(distant) if distant.listed.standing == Standing::Gone)
+    pub(super) fn is_removed(&self) -> bool {
+        matches!(&self.kind, ToolKind::Mcp(mcp_tool) if mcp_tool.catalog_tool.status == ToolStatus::Removed)
     }
 
     /// Whether its server says something else of it than at first.
     pub(super) fn has_changed(&self) -> bool {
-        matches!(&self.way, Way::Mcp(distant) if distant.listed.standing == Standing::Changed)
+        matches!(&self.kind, ToolKind::Mcp(mcp_tool) if mcp_tool.catalog_tool.status == ToolStatus::Changed)
     }
 
-    pub(super) fn cleaned(&self, given: Given) -> Given {
-        let clean = |text: String| clean(&text, self.settings.max_output);
-        given.map(clean).map_err(clean)
+    pub(super) fn sanitized(&self, output: ToolOutput) -> ToolOutput {
+        let sanitize = |text: String| sanitize(&text, self.settings.max_output);
+        output.map(sanitize).map_err(sanitize)
     }
 
     /// Asks an MCP server; once more if it has not heard of it, or went away and that does no harm.
-    async fn ask(
+    async fn call_mcp(
         &self,
         turn: &Turn,
-        call: &Call,
+        call: &ToolCall,
         arguments: &Map<String, Value>,
-        distant: &Distant,
-    ) -> Given {
-        match self.ask_once(turn, call, arguments, distant).await {
-            Err(CallFailed::Unheard) => self.ask_once(turn, call, arguments, distant).await,
-            Err(CallFailed::Cut) if self.settings.repeat => {
-                self.ask_once(turn, call, arguments, distant).await
+        mcp_tool: &McpTool,
+    ) -> ToolOutput {
+        match self.call_mcp_once(turn, call, arguments, mcp_tool).await {
+            Err(CallError::SessionExpired) => {
+                self.call_mcp_once(turn, call, arguments, mcp_tool).await
             }
-            asked => asked,
+            Err(CallError::ConnectionLost) if self.settings.repeat => {
+                self.call_mcp_once(turn, call, arguments, mcp_tool).await
+            }
+            pending => pending,
         }
-        .unwrap_or_else(|failed| Err(failed.words()))
+        .unwrap_or_else(|failed| Err(failed.message()))
     }
 
-    async fn ask_once(
+    async fn call_mcp_once(
         &self,
         turn: &Turn,
-        call: &Call,
+        call: &ToolCall,
         arguments: &Map<String, Value>,
-        Distant { link, listed }: &Distant,
-    ) -> Result<Given, CallFailed> {
+        McpTool {
+            connection,
+            catalog_tool,
+        }: &McpTool,
+    ) -> Result<ToolOutput, CallError> {
         let trace = turn.trace();
-        let asked = link
-            .ask(
-                listed,
+        let pending = connection
+            .start_call(
+                catalog_tool,
                 arguments.clone(),
                 self.settings.timeout,
                 trace.as_ref(),
             )
             .await;
-        let mut asked = match asked {
-            Ok(asked) => asked,
-            Err(absent) => return Ok(Err(absent.words)),
+        let mut pending = match pending {
+            Ok(pending) => pending,
+            Err(unavailable) => return Ok(Err(unavailable.message)),
         };
         loop {
-            match asked.next().await {
-                Heard::Progress(progress) => {
+            match pending.next().await {
+                CallEvent::Progress(progress) => {
                     let (id, name) = (call.id.clone(), call.name.clone());
-                    let text = clean(&progress.words.unwrap_or_default(), MAX_PROGRESS);
-                    let (progress, total) = (progress.so_far, progress.total);
-                    Step::ToolProgress {
+                    let text = sanitize(&progress.message.unwrap_or_default(), MAX_PROGRESS);
+                    let (progress, total) = (progress.progress, progress.total);
+                    LlmStep::ToolProgress {
                         id,
                         name,
                         progress,
                         total,
                         text,
                     }
-                    .tell(turn)
+                    .publish(turn)
                     .await;
                 }
-                Heard::Result(result) => {
+                CallEvent::Result(result) => {
                     let has_failed = result.is_error == Some(true);
-                    let (text, files) = read(*result);
-                    hand_over(turn, call, files).await;
+                    let (text, files) = into_text_and_files(*result);
+                    publish_files(turn, call, files).await;
                     return Ok(if has_failed { Err(text) } else { Ok(text) });
                 }
-                Heard::Failed(failed) => return Err(failed),
+                CallEvent::Failed(failed) => return Err(failed),
             }
         }
     }
 
-    async fn post(&self, turn: &Turn, call: &Call, body: String, place: &Place) -> Given {
-        let request = Request::post(place.url.clone())
+    async fn call_http(
+        &self,
+        turn: &Turn,
+        call: &ToolCall,
+        body: String,
+        endpoint: &HttpTool,
+    ) -> ToolOutput {
+        let request = Request::post(endpoint.url.clone())
             .header(CONTENT_TYPE, "application/json")
             .header("user-agent", concat!("attache/", env!("CARGO_PKG_VERSION")))
             .header("idempotency-key", format!("{}:{}", turn.task_id(), call.id));
-        let mut request = onward::request(request, turn, self.settings.forward_caller);
-        for (name, value) in &place.headers {
+        let mut request =
+            caller_propagation::add_headers(request, turn, self.settings.forward_caller);
+        for (name, value) in &endpoint.headers {
             request = request.header(name, value);
         }
         let request = request
             .body(Bytes::from(body))
             .map_err(|_| "the call cannot be sent".to_owned())?;
-        let answer = place
-            .door
+        let answer = endpoint
+            .http
             .send(request)
             .await
             .map_err(|_| "the tool cannot be reached".to_owned())?;
@@ -252,55 +266,55 @@ impl Tool {
 }
 
 /// Files are nothing that a model reads: the caller has them as results.
-async fn hand_over(turn: &Turn, call: &Call, files: Vec<Part>) {
+async fn publish_files(turn: &Turn, call: &ToolCall, files: Vec<Part>) {
     for (at, file) in files.into_iter().enumerate() {
         let name = file.filename().unwrap_or(&call.name).to_owned();
-        turn.artifact(Artifact::new(name, file).with_id(format!("{}-{at}", call.id)))
+        turn.add_artifact(Artifact::new(name, file).with_id(format!("{}-{at}", call.id)))
             .await;
     }
 }
 
-fn way(settings: &ToolSettings) -> Result<Way, String> {
+fn kind(settings: &ToolSettings) -> Result<ToolKind, String> {
     if settings.client {
-        return Ok(Way::Client);
+        return Ok(ToolKind::Client);
     }
     if let Some(url) = &settings.agent {
         let delegate = Delegate::new(url, &settings.headers, settings.forward_caller);
-        return delegate.map(|delegate| Way::Agent(Box::new(delegate)));
+        return delegate.map(|delegate| ToolKind::Agent(Box::new(delegate)));
     }
     if let Some(url) = &settings.http {
         let wrong = || "http must begin with http:// or https:// and name a host".to_owned();
         let url: Uri = url.parse().map_err(|_| wrong())?;
-        Door::check(&url).map_err(|_| wrong())?;
+        HttpClient::check(&url).map_err(|_| wrong())?;
         let headers = settings
             .headers
             .iter()
             .map(header)
             .collect::<Result<_, _>>()?;
-        return Ok(Way::Http(Box::new(Place {
+        return Ok(ToolKind::Http(Box::new(HttpTool {
             url,
             headers,
-            door: Door::new(),
+            http: HttpClient::new(),
         })));
     }
     command(settings)
 }
 
 #[cfg(unix)]
-fn command(settings: &ToolSettings) -> Result<Way, String> {
+fn command(settings: &ToolSettings) -> Result<ToolKind, String> {
     let command = CommandSettings {
-        command: Words::List(settings.command.clone()),
+        command: CommandSpec::List(settings.command.clone()),
         timeout: Some(settings.timeout),
         max_output: settings.max_output.saturating_mul(4).max(4 << 10),
         ..CommandSettings::default()
     };
-    Command::from_settings(command)
-        .map(|command| Way::Command(Box::new(command)))
+    CommandAgent::from_settings(command)
+        .map(|command| ToolKind::Command(Box::new(command)))
         .map_err(|why| why.to_string())
 }
 
 #[cfg(not(unix))]
-fn command(_: &ToolSettings) -> Result<Way, String> {
+fn command(_: &ToolSettings) -> Result<ToolKind, String> {
     Err("commands need a Unix system".to_owned())
 }
 

@@ -3,11 +3,11 @@
 use attache::model::ErrorKind;
 use attache::{Error, Outcome};
 
-use super::approved::NotApproved;
+use super::card_pin::CardMismatch;
 
-pub(super) fn in_words(error: &Error) -> Outcome {
+pub(super) fn error_outcome(error: &Error) -> Outcome {
     let kind = error.kind();
-    if std::error::Error::source(error).is_some_and(|cause| cause.is::<NotApproved>()) {
+    if std::error::Error::source(error).is_some_and(|cause| cause.is::<CardMismatch>()) {
         return Outcome::failed("the agent behind is not the one that was agreed to");
     }
     match kind {

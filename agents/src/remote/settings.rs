@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use attache::model::measure::Time;
+use attache::model::units::HumanDuration;
 use attache::model::{Binding, Secret, Version};
 use serde::{Deserialize, Serialize};
 
-use crate::masked;
+use crate::redact;
 
 /// How another agent is called for every turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -24,7 +24,7 @@ pub struct RemoteSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<RemoteVersion>,
     /// Headers that go along, credentials among them.
-    #[serde(serialize_with = "masked::map")]
+    #[serde(serialize_with = "redact::map")]
     pub headers: BTreeMap<String, Secret>,
     /// Other origins (`https://host:port`) that the headers may go to, where the card leads there.
     pub trust: Vec<String>,
@@ -35,10 +35,10 @@ pub struct RemoteSettings {
     /// Tells the agent who calls, as authentication knows them, in `Attache-Caller` and `Attache-Tenant`.
     pub forward_caller: bool,
     /// How long one turn may take; then the agent is asked to stop.
-    #[serde(with = "Time")]
+    #[serde(with = "HumanDuration")]
     pub timeout: Duration,
     /// How long a stream may be silent before it counts as cut and is opened again.
-    #[serde(with = "Time")]
+    #[serde(with = "HumanDuration")]
     pub max_silence: Duration,
     /// How often in a row something is tried again that surely did not arrive, or may be asked twice.
     pub retries: u32,
@@ -52,7 +52,7 @@ pub struct RemoteSettings {
     /// After so many failures in a row the agent is left alone for `breaker_pause`; never with 0.
     pub breaker_failures: u32,
     /// How long an agent that fails is left alone.
-    #[serde(with = "Time")]
+    #[serde(with = "HumanDuration")]
     pub breaker_pause: Duration,
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use attache::model::measure::{Size, SomeTime};
+use attache::model::units::{ByteSize, OptionalHumanDuration};
 use serde::Deserialize;
 
 /// What goes wrong with the answer to a request. An agent cannot do this to its callers: `attache mock` does.
@@ -14,7 +14,7 @@ pub struct Fault {
     /// How often it happens, from the first such request on; always if left out.
     pub times: Option<usize>,
     /// How long the answer is held back.
-    #[serde(with = "SomeTime")]
+    #[serde(with = "OptionalHumanDuration")]
     pub delay: Option<Duration>,
     /// Answers with this status and nothing else; the agent never hears of it.
     pub status: Option<u16>,
@@ -30,5 +30,5 @@ pub struct Fault {
 }
 
 fn some_size<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
-    Size::deserialize(deserializer).map(Some)
+    ByteSize::deserialize(deserializer).map(Some)
 }

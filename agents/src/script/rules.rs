@@ -5,8 +5,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::fault::Fault;
-use super::said::Said;
 use super::template::Template;
+use super::template_context::TemplateContext;
 
 /// What one step may do at most, whatever the file says.
 const MAX_CHUNKS: f64 = 10_000.0;
@@ -16,9 +16,9 @@ const MIN_EVERY: f64 = 0.1;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Rules {
+pub(super) struct ScriptFile {
     #[serde(rename = "rule")]
-    pub(super) rules: Vec<Rule>,
+    pub(super) rules: Vec<ScriptRule>,
     #[serde(default, rename = "fault")]
     pub(super) faults: Vec<Fault>,
 }
@@ -26,7 +26,7 @@ pub(super) struct Rules {
 /// What is done about messages that begin with certain words.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Rule {
+pub(super) struct ScriptRule {
     /// The word or words that the text begins with; any text if left out.
     #[serde(default)]
     word: String,
@@ -46,7 +46,7 @@ pub(super) struct Rule {
     /// Answers with a plain message, and makes no task.
     pub(super) reply: Option<Template>,
     #[serde(default)]
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<ScriptStep>,
     /// What is said when the task is canceled.
     pub(super) canceled: Option<Template>,
 }
@@ -54,25 +54,25 @@ pub(super) struct Rule {
 /// One thing that a script does. The last eight end the turn.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Step {
+pub(super) enum ScriptStep {
     /// The task is working, with this message.
     Say(Template),
     /// An artifact of text, in one piece or in several.
-    Write(Write),
+    Write(WriteStep),
     /// An artifact of text in many chunks of one size.
-    Stream(Stream),
+    Stream(StreamStep),
     /// An artifact of the parts that came in.
-    Echo(Echo),
-    File(File),
-    Data(Data),
+    Echo(EchoStep),
+    File(FileStep),
+    Data(DataStep),
     /// Time passes.
-    Wait(Wait),
+    Wait(WaitStep),
     /// Credentials are needed; the script goes on at once.
     AuthElsewhere(Template),
     /// The script goes on with the answer.
     Ask(Template),
     /// The same, with a request that programs understand.
-    Tool(Tool),
+    Tool(ToolStep),
     /// Credentials are needed; the script goes on with the next message.
     Auth(Template),
     Complete(Template),
@@ -85,7 +85,7 @@ pub(super) enum Step {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Write {
+pub(super) struct WriteStep {
     pub(super) name: String,
     pub(super) text: OneOrMany,
 }
@@ -99,7 +99,7 @@ pub(super) enum OneOrMany {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Stream {
+pub(super) struct StreamStep {
     pub(super) name: String,
     /// What each chunk says, again and again until it is long enough.
     pub(super) text: Template,
@@ -112,15 +112,15 @@ pub(super) struct Stream {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Echo {
+pub(super) struct EchoStep {
     pub(super) name: String,
     /// Which parts; all of them if left out. Without any such part there is no artifact.
-    pub(super) only: Option<Kind>,
+    pub(super) only: Option<PartKind>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Kind {
+pub(super) enum PartKind {
     Text,
     File,
     Data,
@@ -128,7 +128,7 @@ pub(super) enum Kind {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct File {
+pub(super) struct FileStep {
     pub(super) name: String,
     pub(super) media_type: String,
     /// One of these three is what it holds.
@@ -139,14 +139,14 @@ pub(super) struct File {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Data {
+pub(super) struct DataStep {
     pub(super) name: String,
     pub(super) value: Value,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Wait {
+pub(super) struct WaitStep {
     pub(super) seconds: Number,
     /// Says something after each of these, in seconds.
     pub(super) every: Option<f64>,
@@ -155,7 +155,7 @@ pub(super) struct Wait {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Tool {
+pub(super) struct ToolStep {
     pub(super) prompt: Template,
     pub(super) name: String,
     #[serde(default)]
@@ -169,12 +169,12 @@ pub(super) struct Tool {
 #[serde(untagged)]
 pub(super) enum Number {
     Fixed(f64),
-    Given(Given),
+    WordNumber(WordNumber),
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Given {
+pub(super) struct WordNumber {
     word: usize,
     default: f64,
     max: f64,
@@ -182,11 +182,11 @@ pub(super) struct Given {
 
 impl Number {
     /// The number for this message. A word that is none counts as left out, one that is too large as the largest.
-    pub(super) fn value(self, said: &Said<'_>) -> f64 {
+    pub(super) fn value(self, context: &TemplateContext<'_>) -> f64 {
         match self {
             Self::Fixed(number) => number,
-            Self::Given(Given { word, default, max }) => {
-                let given = said.word(word).and_then(|word| word.parse::<f64>().ok());
+            Self::WordNumber(WordNumber { word, default, max }) => {
+                let given = context.word(word).and_then(|word| word.parse::<f64>().ok());
                 given
                     .filter(|number| *number >= 0.0)
                     .unwrap_or(default)
@@ -201,30 +201,31 @@ impl Number {
         clippy::cast_sign_loss,
         reason = "checked to lie between 0 and MAX_STREAM_BYTES"
     )]
-    pub(super) fn count(self, said: &Said<'_>) -> usize {
-        self.value(said) as usize
+    pub(super) fn count(self, context: &TemplateContext<'_>) -> usize {
+        self.value(context) as usize
     }
 
-    fn most(self) -> f64 {
+    fn max_value(self) -> f64 {
         match self {
             Self::Fixed(number) => number,
-            Self::Given(Given { default, max, .. }) => max.max(default),
+            Self::WordNumber(WordNumber { default, max, .. }) => max.max(default),
         }
     }
 }
 
-impl Rule {
+impl ScriptRule {
     pub(super) fn words(&self) -> impl Iterator<Item = &str> {
         self.word.split_whitespace()
     }
 
     /// Whether the message is one for this rule: all that it says must fit.
-    pub(super) fn fits(&self, message: &Message, text: &str) -> bool {
-        let mut said = text.split_whitespace();
+    pub(super) fn matches(&self, message: &Message, text: &str) -> bool {
+        let mut context = text.split_whitespace();
         let contains = |wanted: &String| text.to_lowercase().contains(&wanted.to_lowercase());
         self.words().all(|word| {
-            said.next()
-                .is_some_and(|said| said.eq_ignore_ascii_case(word))
+            context
+                .next()
+                .is_some_and(|context| context.eq_ignore_ascii_case(word))
         }) && self.contains.as_ref().is_none_or(contains)
             && self
                 .message_id
@@ -233,7 +234,7 @@ impl Rule {
     }
 
     /// A line about it.
-    pub(super) fn help(&self) -> Option<String> {
+    pub(super) fn help_text(&self) -> Option<String> {
         let about = self.about.as_ref()?;
         let usage = [self.usage(), self.args.as_str()].join(" ");
         Some(format!("{}: {about}", usage.trim_end()))
@@ -260,37 +261,37 @@ impl Rule {
 }
 
 /// Checks what the shape of the file cannot say.
-pub(super) fn check(rules: &[Rule]) -> Result<(), String> {
+pub(super) fn check(rules: &[ScriptRule]) -> Result<(), String> {
     for (at, rule) in rules.iter().enumerate() {
-        let place = format!("rule {} (`{}`)", at + 1, rule.word);
+        let position = format!("rule {} (`{}`)", at + 1, rule.word);
         if rule.reply.is_some() != rule.steps.is_empty() {
-            return Err(format!("{place} must have either reply or steps"));
+            return Err(format!("{position} must have either reply or steps"));
         }
         for (step, number) in rule.steps.iter().zip(1..) {
             step.check()
-                .map_err(|complaint| format!("{place}, step {number}: {complaint}"))?;
+                .map_err(|complaint| format!("{position}, step {number}: {complaint}"))?;
         }
     }
     Ok(())
 }
 
-impl Step {
+impl ScriptStep {
     fn check(&self) -> Result<(), String> {
         match self {
             Self::Stream(stream) => {
-                within("chunks", stream.chunks.most(), 0.0, MAX_CHUNKS)?;
-                within("bytes", stream.bytes.most(), 0.0, MAX_STREAM_BYTES)?;
-                within(
+                check_range("chunks", stream.chunks.max_value(), 0.0, MAX_CHUNKS)?;
+                check_range("bytes", stream.bytes.max_value(), 0.0, MAX_STREAM_BYTES)?;
+                check_range(
                     "chunks times bytes",
-                    stream.chunks.most() * stream.bytes.most(),
+                    stream.chunks.max_value() * stream.bytes.max_value(),
                     0.0,
                     MAX_STREAM_BYTES,
                 )?;
-                within("seconds", stream.seconds, 0.0, MAX_SECONDS)
+                check_range("seconds", stream.seconds, 0.0, MAX_SECONDS)
             }
             Self::Wait(wait) => {
-                within("seconds", wait.seconds.most(), 0.0, MAX_SECONDS)?;
-                within(
+                check_range("seconds", wait.seconds.max_value(), 0.0, MAX_SECONDS)?;
+                check_range(
                     "every",
                     wait.every.unwrap_or(MIN_EVERY),
                     MIN_EVERY,
@@ -314,12 +315,12 @@ impl Step {
     }
 }
 
-fn within(name: &str, number: f64, least: f64, most: f64) -> Result<(), String> {
+fn check_range(name: &str, number: f64, least: f64, max_value: f64) -> Result<(), String> {
     // Not the other way round: what is no number is in no range.
-    if (least..=most).contains(&number) {
+    if (least..=max_value).contains(&number) {
         return Ok(());
     }
     Err(format!(
-        "{name} must lie between {least} and {most}, not {number}"
+        "{name} must lie between {least} and {max_value}, not {number}"
     ))
 }

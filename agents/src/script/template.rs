@@ -2,22 +2,22 @@
 
 use serde::Deserialize;
 
-use super::said::Said;
+use super::template_context::TemplateContext;
 
 /// A text with gaps, checked when the script is read.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub(super) struct Template(Vec<Piece>);
+pub(super) struct Template(Vec<TemplatePiece>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece {
+enum TemplatePiece {
     Text(String),
-    Gap(Gap),
+    Placeholder(Placeholder),
 }
 
 /// What a gap is filled with.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Gap {
+pub(super) enum Placeholder {
     /// The text of the message.
     Text,
     /// The text without the words that chose the rule.
@@ -38,16 +38,18 @@ pub(super) enum Gap {
     Total,
 }
 
-const NAMES: &str = "text, args, word <n>, files, data, result, help, count, total";
+const PLACEHOLDER_NAMES: &str = "text, args, word <n>, files, data, result, help, count, total";
 
 impl Template {
     /// The text, with its gaps filled.
-    pub(super) fn fill(&self, said: &Said<'_>) -> String {
+    pub(super) fn fill(&self, context: &TemplateContext<'_>) -> String {
         let mut text = String::new();
         for piece in &self.0 {
             match piece {
-                Piece::Text(literal) => text.push_str(literal),
-                Piece::Gap(gap) => text.push_str(&said.gap(gap)),
+                TemplatePiece::Text(literal) => text.push_str(literal),
+                TemplatePiece::Placeholder(placeholder) => {
+                    text.push_str(&context.resolve(placeholder))
+                }
             }
         }
         text
@@ -62,31 +64,36 @@ impl TryFrom<String> for Template {
         let mut rest = text.as_str();
         while let Some(at) = rest.find(['{', '}']) {
             let (before, brace) = rest.split_at(at);
-            pieces.push(Piece::Text(before.to_owned()));
+            pieces.push(TemplatePiece::Text(before.to_owned()));
             if let Some(after) = brace
                 .strip_prefix("{{")
                 .or_else(|| brace.strip_prefix("}}"))
             {
-                pieces.push(Piece::Text(brace[..1].to_owned()));
+                pieces.push(TemplatePiece::Text(brace[..1].to_owned()));
                 rest = after;
                 continue;
             }
-            let gap = brace.strip_prefix('{').and_then(|gap| gap.split_once('}'));
+            let placeholder = brace
+                .strip_prefix('{')
+                .and_then(|placeholder| placeholder.split_once('}'));
             let (name, after) =
-                gap.ok_or_else(|| format!("a brace without its other half in `{text}`"))?;
-            pieces.push(Piece::Gap(Gap::parse(name)?));
+                placeholder.ok_or_else(|| format!("a brace without its other half in `{text}`"))?;
+            pieces.push(TemplatePiece::Placeholder(Placeholder::parse(name)?));
             rest = after;
         }
-        pieces.push(Piece::Text(rest.to_owned()));
-        pieces.retain(|piece| *piece != Piece::Text(String::new()));
+        pieces.push(TemplatePiece::Text(rest.to_owned()));
+        pieces.retain(|piece| *piece != TemplatePiece::Text(String::new()));
         Ok(Self(pieces))
     }
 }
 
-impl Gap {
+impl Placeholder {
     fn parse(name: &str) -> Result<Self, String> {
-        let unknown =
-            || format!("{{{name}}} is not known; known are: {NAMES}; for a brace write {{{{");
+        let unknown = || {
+            format!(
+                "{{{name}}} is not known; known are: {PLACEHOLDER_NAMES}; for a brace write {{{{"
+            )
+        };
         Ok(match name {
             "text" => Self::Text,
             "args" => Self::Args,
@@ -116,7 +123,7 @@ mod tests {
         let message = Message::user(text);
         Template::try_from(template.to_owned())
             .unwrap()
-            .fill(&Said::new(&message, 1, "help!"))
+            .fill(&TemplateContext::new(&message, 1, "help!"))
     }
 
     #[test]

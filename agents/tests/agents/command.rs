@@ -4,14 +4,17 @@ use std::path::Path;
 use std::time::Duration;
 
 use attache::Settings;
-use attache_agents::{Command, CommandSettings, Input, Meaning, OutputForm, StderrFor, Words};
+use attache_agents::{
+    CommandAgent, CommandInput, CommandSettings, CommandSpec, ExitMeaning, StderrAudience,
+    StdoutFormat,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::harness::{artifact, soon, start, start_with, state, words};
 
-fn shell(script: &str) -> Command {
-    Command::new("sh", ["-c", script]).unwrap()
+fn shell(script: &str) -> CommandAgent {
+    CommandAgent::new("sh", ["-c", script]).unwrap()
 }
 
 fn output(task: &Value) -> &str {
@@ -51,7 +54,7 @@ async fn gone(id: &str) {
 
 #[tokio::test]
 async fn what_was_asked_goes_in_and_what_is_written_comes_out() {
-    let agent = start(Command::parse("cat").unwrap()).await;
+    let agent = start(CommandAgent::parse("cat").unwrap()).await;
     let task = agent.say("hello $HOME `id` é").await;
     assert_eq!(
         (state(&task), output(&task)),
@@ -67,7 +70,7 @@ async fn what_was_asked_goes_in_and_what_is_written_comes_out() {
 
 #[tokio::test]
 async fn s57_a_message_is_never_an_argument() {
-    let agent = start(Command::parse("sh -c 'echo $#; cat' name").unwrap()).await;
+    let agent = start(CommandAgent::parse("sh -c 'echo $#; cat' name").unwrap()).await;
     assert_eq!(
         output(&agent.say("--version; echo gone").await),
         "0\n--version; echo gone"
@@ -88,7 +91,7 @@ async fn output_is_there_while_the_command_runs() {
 
 #[tokio::test]
 async fn a_command_that_says_nothing_gives_no_artifact() {
-    let agent = start(Command::parse("true").unwrap()).await;
+    let agent = start(CommandAgent::parse("true").unwrap()).await;
     let task = agent.say("hello").await;
     assert_eq!(
         (state(&task), task.get("artifacts")),
@@ -115,7 +118,7 @@ async fn r45_a_command_that_fails_or_dies_fails_its_task_and_says_no_more() {
         assert_eq!(output(&task), "half\n");
         assert!(!task.to_string().contains("secret"), "{task}");
     }
-    let agent = start(Command::parse("/nonexistent/program").unwrap()).await;
+    let agent = start(CommandAgent::parse("/nonexistent/program").unwrap()).await;
     assert_eq!(
         words(&agent.say("hello").await),
         "Agent execution failed (CommandFailed)"
@@ -232,14 +235,19 @@ async fn r45_one_who_left_the_group_and_writes_on_does_not_keep_the_task_open() 
 
 #[tokio::test]
 async fn r44_output_without_end_is_cut_and_the_command_killed() {
-    let agent = start(Command::parse("yes").unwrap().max_output(10_001)).await;
+    let agent = start(CommandAgent::parse("yes").unwrap().max_output(10_001)).await;
     let task = agent.say("hello").await;
     assert_eq!(
         (state(&task), words(&task)),
         ("FAILED", "the output is larger than 10001 bytes")
     );
     assert_eq!(output(&task).len(), 10_001);
-    let agent = start(Command::parse("printf 0123456789").unwrap().max_output(10)).await;
+    let agent = start(
+        CommandAgent::parse("printf 0123456789")
+            .unwrap()
+            .max_output(10),
+    )
+    .await;
     assert_eq!(state(&agent.say("hello").await), "COMPLETED");
 }
 
@@ -251,7 +259,7 @@ async fn r44_stderr_without_end_does_no_harm() {
 
 #[tokio::test]
 async fn s57_a_command_sees_little_of_our_environment() {
-    let agent = start(Command::parse("env").unwrap()).await;
+    let agent = start(CommandAgent::parse("env").unwrap()).await;
     let task = agent.say("hello").await;
     let known = [
         "ATTACHE_TASK_ID",
@@ -303,7 +311,7 @@ async fn r44_no_more_commands_run_at_once_than_may() {
 
 #[tokio::test]
 async fn many_commands_at_once_keep_their_output_apart() {
-    let agent = start(Command::parse("cat").unwrap()).await;
+    let agent = start(CommandAgent::parse("cat").unwrap()).await;
     let mut tasks = Vec::new();
     for number in 0..100 {
         tasks.push(agent.begin(&number.to_string()).await);
@@ -315,20 +323,20 @@ async fn many_commands_at_once_keep_their_output_apart() {
 }
 
 /// A shell script, with settings.
-fn script(script: &str, settings: CommandSettings) -> Command {
-    let command = Words::List(["sh", "-c", script].map(str::to_owned).to_vec());
-    Command::from_settings(CommandSettings {
+fn script(script: &str, settings: CommandSettings) -> CommandAgent {
+    let command = CommandSpec::List(["sh", "-c", script].map(str::to_owned).to_vec());
+    CommandAgent::from_settings(CommandSettings {
         command,
         ..settings
     })
     .unwrap()
 }
 
-fn json_lines(lines: &str) -> Command {
+fn json_lines(lines: &str) -> CommandAgent {
     script(
         lines,
         CommandSettings {
-            output: OutputForm::JsonLines,
+            output: StdoutFormat::JsonLines,
             ..CommandSettings::default()
         },
     )
@@ -372,7 +380,7 @@ async fn s57_a_command_sees_what_it_was_given_of_the_environment_and_no_more() {
 
 #[tokio::test]
 async fn s57_an_argument_is_what_was_asked_and_never_an_option() {
-    let agent = start(Command::new("printf", ["%s.", "{text}", "and {text}"]).unwrap()).await;
+    let agent = start(CommandAgent::new("printf", ["%s.", "{text}", "and {text}"]).unwrap()).await;
     assert_eq!(output(&agent.say("a b; c").await), "a b; c.and a b; c.");
     let task = agent.say("--help").await;
     assert_eq!(
@@ -384,7 +392,7 @@ async fn s57_an_argument_is_what_was_asked_and_never_an_option() {
 #[tokio::test]
 async fn json_goes_in_whole() {
     let settings = CommandSettings {
-        input: Some(Input::Json),
+        input: Some(CommandInput::Json),
         ..CommandSettings::default()
     };
     let agent = start(script("cat", settings)).await;
@@ -398,7 +406,7 @@ async fn json_goes_in_whole() {
 #[tokio::test]
 async fn lines_stream_whole_and_the_last_may_be_half() {
     let settings = CommandSettings {
-        output: OutputForm::Lines,
+        output: StdoutFormat::Lines,
         ..CommandSettings::default()
     };
     let agent = start(script(
@@ -412,7 +420,7 @@ async fn lines_stream_whole_and_the_last_may_be_half() {
 #[tokio::test]
 async fn a_file_comes_whole_or_not_at_all() {
     let settings = CommandSettings {
-        output: OutputForm::File,
+        output: StdoutFormat::File,
         media_type: "text/csv".to_owned(),
         filename: "tides.csv".to_owned(),
         max_output: 10,
@@ -527,11 +535,11 @@ async fn r45_lines_that_make_no_sense_fail_the_task_and_end_the_command() {
 async fn exit_codes_mean_what_the_settings_say() {
     let settings = CommandSettings {
         exit_codes: [
-            (1.into(), Meaning::Completed),
-            (2.into(), Meaning::Rejected),
+            (1.into(), ExitMeaning::Completed),
+            (2.into(), ExitMeaning::Rejected),
         ]
         .into(),
-        stderr: StderrFor::Caller,
+        stderr: StderrAudience::Caller,
         ..CommandSettings::default()
     };
     let agent = start(script(
@@ -573,10 +581,10 @@ async fn r45_a_command_has_a_time_of_its_own() {
 async fn a_shell_is_there_when_it_is_asked_for() {
     let settings = CommandSettings {
         shell: true,
-        command: Words::Line("tr a-z A-Z | rev".to_owned()),
+        command: CommandSpec::Line("tr a-z A-Z | rev".to_owned()),
         ..CommandSettings::default()
     };
-    let agent = start(Command::from_settings(settings).unwrap()).await;
+    let agent = start(CommandAgent::from_settings(settings).unwrap()).await;
     assert_eq!(output(&agent.say("abc").await).trim(), "CBA");
 }
 
@@ -644,7 +652,7 @@ async fn r44_r45_fifty_bad_commands_at_once_end_as_they_should() {
 async fn s29_a_file_that_is_elsewhere_is_not_fetched() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/secret", listener.local_addr().unwrap());
-    let agent = start(Command::parse("cat").unwrap()).await;
+    let agent = start(CommandAgent::parse("cat").unwrap()).await;
     let task = agent
         .say_parts(json!([{"text": "look"}, {"url": url, "filename": "x"}]))
         .await;

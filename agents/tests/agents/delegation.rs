@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use attache::Settings;
-use attache_agents::{Llm, LlmSettings, Remote, RemoteSettings, Script, ToolSettings, practice};
+use attache_agents::{
+    LlmAgent, LlmSettings, RemoteAgent, RemoteSettings, Script, ToolSettings, demo_agent,
+};
 use serde_json::{Value, json};
 
 use crate::harness::{Running, soon, start, start_at, start_with, state, words};
@@ -170,7 +172,7 @@ async fn r40_when_the_time_of_the_root_is_over_those_behind_it_stop() {
     let hangs = model(&["hang"]).await;
     let child = agent(settings(&hangs)).await;
     let model = model(&[asks("x")]).await;
-    let llm = Llm::new(with(settings(&model), sage(&child.url()))).unwrap();
+    let llm = LlmAgent::new(with(settings(&model), sage(&child.url()))).unwrap();
     let limits = Settings {
         max_turn_time: Some(Duration::from_millis(700)),
         ..Settings::default()
@@ -196,7 +198,7 @@ async fn s59_an_agent_that_calls_itself_is_refused_and_its_model_reads_why() {
         .local_addr()
         .unwrap();
     let model = model(&[asks("again"), says("done")]).await;
-    let llm = Llm::new(with(
+    let llm = LlmAgent::new(with(
         settings(&model),
         sage(&format!("http://localhost:{}", free.port())),
     ))
@@ -221,7 +223,7 @@ async fn s59_a_remote_agent_passes_the_line_on_and_breaks_circles() {
     let leaf_model = model(&[says("42")]).await;
     let leaf = agent(settings(&leaf_model)).await;
     let remote = |url: &str| {
-        Remote::new(RemoteSettings {
+        RemoteAgent::new(RemoteSettings {
             url: url.to_owned(),
             ..RemoteSettings::default()
         })
@@ -251,7 +253,7 @@ async fn s59_a_remote_agent_passes_the_line_on_and_breaks_circles() {
 
 #[tokio::test]
 async fn r43_what_another_agent_needs_comes_up_under_a_stable_id_and_the_answer_goes_down() {
-    let child = start(practice()).await;
+    let child = start(demo_agent()).await;
     for (word, waits, wants, answer) in [
         ("ask", "INPUT_REQUIRED", "question", "Ada"),
         ("auth", "AUTH_REQUIRED", "credentials", "secret"),
@@ -275,7 +277,7 @@ async fn r43_what_another_agent_needs_comes_up_under_a_stable_id_and_the_answer_
 /// Somebody has answered the other agent in another way, or we were cut off after it had the answer.
 #[tokio::test]
 async fn r43_an_answer_that_is_not_needed_any_more_is_not_given_twice() {
-    let child = start(practice()).await;
+    let child = start(demo_agent()).await;
     let model = model(&[asks("ask"), says("done")]).await;
     let root = agent(with(settings(&model), sage(&child.url()))).await;
     let task = root.say("go").await;
@@ -292,7 +294,7 @@ async fn r43_an_answer_that_is_not_needed_any_more_is_not_given_twice() {
 
 #[tokio::test]
 async fn r40_a_cancel_of_a_task_that_waits_reaches_whoever_has_asked() {
-    let child = start(practice()).await;
+    let child = start(demo_agent()).await;
     let model = model(&[asks("ask")]).await;
     let root = agent(with(settings(&model), sage(&child.url()))).await;
     let task = root.say("go").await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use attache_agents::{Body, Http, HttpSettings};
+use attache_agents::{HttpAgent, HttpSettings, RequestBody};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -70,7 +70,7 @@ pub(crate) async fn request(stream: &mut TcpStream) -> String {
 
 async fn agent(backend: &Backend, settings: HttpSettings) -> Running {
     start(
-        Http::new(HttpSettings {
+        HttpAgent::new(HttpSettings {
             url: backend.url.clone(),
             ..settings
         })
@@ -174,7 +174,7 @@ async fn a_backend_is_told_what_it_should_know() {
     let running = agent(
         &backend,
         HttpSettings {
-            body: Body::Text,
+            body: RequestBody::Text,
             ..HttpSettings::default()
         },
     )
@@ -279,7 +279,7 @@ async fn r35_a_backend_that_is_slow_or_not_there_costs_its_own_task() {
     let url = format!("http://{}/", gone.local_addr().unwrap());
     drop(gone);
     let agent = start(
-        Http::new(HttpSettings {
+        HttpAgent::new(HttpSettings {
             url,
             ..HttpSettings::default()
         })
@@ -348,7 +348,7 @@ fn s38_settings_that_no_backend_can_have_are_refused() {
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).into()))
             .collect();
-        Http::new(HttpSettings {
+        HttpAgent::new(HttpSettings {
             url: url.to_owned(),
             headers,
             ..HttpSettings::default()
@@ -432,7 +432,7 @@ async fn r35_fifty_turns_of_a_bad_backend_end_as_they_should() {
         breaker_failures: 0,
         ..HttpSettings::default()
     };
-    let agent = start(Http::new(settings).unwrap()).await;
+    let agent = start(HttpAgent::new(settings).unwrap()).await;
     let kinds = [
         ("fine", "COMPLETED"),
         ("half", "FAILED"),

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use attache_agents::{Llm, LlmSettings, ModelSettings};
+use attache_agents::{LlmAgent, LlmSettings, ModelSettings};
 use serde_json::{Value, json};
 
 use crate::harness::{Running, artifact, start, state, words};
@@ -70,7 +70,7 @@ pub(crate) fn settings(backend: &Backend) -> LlmSettings {
 }
 
 pub(crate) async fn agent(settings: LlmSettings) -> Running {
-    start(Llm::new(settings).unwrap()).await
+    start(LlmAgent::new(settings).unwrap()).await
 }
 
 /// The body of the n-th request.
@@ -311,6 +311,6 @@ async fn settings_that_cannot_be_are_refused_by_their_key() {
         .tools
         .insert("x".to_owned(), attache_agents::ToolSettings::default());
     for (settings, key) in [(nameless, "model"), (nowhere, "model"), (toolless, "tools")] {
-        assert_eq!(Llm::new(settings).unwrap_err().key, key);
+        assert_eq!(LlmAgent::new(settings).unwrap_err().key, key);
     }
 }

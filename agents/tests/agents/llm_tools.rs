@@ -356,7 +356,7 @@ async fn another_agent_is_a_tool_with_a_task_of_its_own() {
 
 #[tokio::test]
 async fn a_question_of_another_agent_comes_up_and_its_answer_goes_down() {
-    let child = start(attache_agents::practice()).await;
+    let child = start(attache_agents::demo_agent()).await;
     let model = model(&[
         calls(&[("a", "sage", json!({"message": "ask"}))]),
         says("done"),

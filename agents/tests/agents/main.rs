@@ -5,6 +5,7 @@
 #[cfg(unix)]
 mod command;
 mod delegation;
+mod demo;
 #[cfg(unix)]
 mod dialects;
 mod harness;
@@ -14,10 +15,9 @@ mod llm;
 mod llm_tools;
 #[cfg(unix)]
 mod mcp;
-mod nodes;
-mod practice;
 mod remote;
 mod router;
 mod script;
+mod signed_delegation;
 #[cfg(unix)]
-mod traced;
+mod trace_propagation;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use attache_agents::{LlmSettings, Mcp, McpServerSettings, McpSettings, ToolSettings};
+use attache_agents::{LlmSettings, McpAgent, McpServerSettings, McpSettings, ToolSettings};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -394,7 +394,7 @@ async fn approval_is_asked_for_named_tools_and_an_absent_server_fails_the_task()
 }
 
 async fn clerk(server: McpServerSettings) -> Running {
-    let mcp = Mcp::new(McpSettings {
+    let mcp = McpAgent::new(McpSettings {
         server,
         ..McpSettings::default()
     })
@@ -487,7 +487,7 @@ async fn s36_a_skill_that_rules_are_about_is_called_under_the_name_that_they_hav
     for named_skills in [false, true] {
         let (server, folder) = server();
         let agent = start(
-            Mcp::new(McpSettings {
+            McpAgent::new(McpSettings {
                 server,
                 named_skills,
                 ..McpSettings::default()

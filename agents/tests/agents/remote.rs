@@ -1,19 +1,19 @@
 //! Other agents behind ours: everything that they say comes through, and everything that is said to them.
 
-mod odd;
+mod misbehaving_peer;
 
 use std::time::Duration;
 
 use attache::model::{Binding, Message, StreamResponse, TaskState, Version};
 use attache::{Client, Failure, Outcome, Turn};
-use attache_agents::{Remote, RemoteBinding, RemoteSettings, RemoteVersion, practice};
+use attache_agents::{RemoteAgent, RemoteBinding, RemoteSettings, RemoteVersion, demo_agent};
 use serde_json::json;
 
 use crate::harness::{Running, artifact, soon, start, state, words};
 
 async fn before(url: &str, settings: RemoteSettings) -> Running {
     start(
-        Remote::new(RemoteSettings {
+        RemoteAgent::new(RemoteSettings {
             url: url.to_owned(),
             ..settings
         })
@@ -24,7 +24,7 @@ async fn before(url: &str, settings: RemoteSettings) -> Running {
 
 #[tokio::test]
 async fn every_version_and_binding_is_spoken_behind_and_before() {
-    let behind = start(practice()).await;
+    let behind = start(demo_agent()).await;
     for binding in [RemoteBinding::Jsonrpc, RemoteBinding::Rest] {
         for version in [RemoteVersion::V03, RemoteVersion::V1] {
             let settings = RemoteSettings {
@@ -49,7 +49,7 @@ async fn every_version_and_binding_is_spoken_behind_and_before() {
 
 #[tokio::test]
 async fn pieces_come_through_with_their_flags() {
-    let behind = start(practice()).await;
+    let behind = start(demo_agent()).await;
     let front = before(&behind.url(), RemoteSettings::default()).await;
     let client = Client::new(&front.url(), Binding::JsonRpc, Version::V1).unwrap();
     let mut stream = soon(client.stream(Message::user("stream 4 30")))
@@ -75,7 +75,7 @@ async fn pieces_come_through_with_their_flags() {
 
 #[tokio::test]
 async fn a_question_comes_through_and_its_answer_goes_to_the_same_task() {
-    let behind = start(practice()).await;
+    let behind = start(demo_agent()).await;
     let front = before(&behind.url(), RemoteSettings::default()).await;
     let asked = front.say("ask").await;
     assert_eq!(
@@ -91,7 +91,7 @@ async fn a_question_comes_through_and_its_answer_goes_to_the_same_task() {
 
 #[tokio::test]
 async fn a_need_for_credentials_comes_through() {
-    let behind = start(practice()).await;
+    let behind = start(demo_agent()).await;
     let front = before(&behind.url(), RemoteSettings::default()).await;
     let asked = front.say("auth").await;
     assert_eq!(state(&asked), "AUTH_REQUIRED", "{asked}");
@@ -107,7 +107,7 @@ async fn a_need_for_credentials_comes_through() {
 
 #[tokio::test]
 async fn a_cancel_reaches_the_task_behind_whether_it_works_or_waits() {
-    let behind = start(practice()).await;
+    let behind = start(demo_agent()).await;
     let front = before(&behind.url(), RemoteSettings::default()).await;
     let slow = front.begin("slow 600").await;
     front
@@ -127,7 +127,7 @@ async fn a_cancel_reaches_the_task_behind_whether_it_works_or_waits() {
 
 #[tokio::test]
 async fn failures_and_refusals_come_through_in_their_words() {
-    let behind = start(practice()).await;
+    let behind = start(demo_agent()).await;
     let front = before(&behind.url(), RemoteSettings::default()).await;
     let rejected = front.say("reject").await;
     assert_eq!(
@@ -206,7 +206,7 @@ async fn r35_an_agent_that_is_not_there_is_left_alone_for_a_while() {
 
 #[test]
 fn what_cannot_be_is_refused_with_its_key() {
-    let bad = |settings: RemoteSettings| Remote::new(settings).unwrap_err().key;
+    let bad = |settings: RemoteSettings| RemoteAgent::new(settings).unwrap_err().key;
     assert_eq!(
         bad(RemoteSettings {
             url: "ftp://x".to_owned(),

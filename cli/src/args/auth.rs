@@ -2,26 +2,26 @@
 
 use clap::{Args, Subcommand};
 
-use super::{Common, Talk};
+use super::{ClientArgs, CommonFlags};
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Auth {
+pub(crate) enum AuthCommand {
     /// Get a token as the card says, and keep it: it goes along from then on.
-    Login(AuthLogin),
+    Login(AuthLoginArgs),
     /// Show the logins that are kept, without their tokens.
-    Status(Talk),
+    Status(ClientArgs),
     /// Forget the tokens for an agent.
-    Logout(AuthLogout),
+    Logout(AuthLogoutArgs),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct AuthLogin {
+pub(crate) struct AuthLoginArgs {
     /// The security scheme of the card [default: the first that can be logged in to]
     #[arg(long, value_name = "NAME")]
     pub(crate) scheme: Option<String>,
     /// How: device or code (in a browser) for people, client for programs [default: as the card says]
     #[arg(long, value_name = "FLOW")]
-    pub(crate) flow: Option<crate::commands::Flow>,
+    pub(crate) flow: Option<crate::commands::LoginFlow>,
     /// The client that this program is registered as [ATTACHE_CLIENT_ID]
     #[arg(long, value_name = "ID")]
     pub(crate) client_id: Option<String>,
@@ -32,11 +32,11 @@ pub(crate) struct AuthLogin {
     #[arg(long, value_name = "FILE")]
     pub(crate) client_secret_file: Option<std::path::PathBuf>,
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub(crate) common: CommonFlags,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct AuthLogout {
+pub(crate) struct AuthLogoutArgs {
     /// Only this security scheme
     #[arg(long, value_name = "NAME")]
     pub(crate) scheme: Option<String>,
@@ -44,5 +44,5 @@ pub(crate) struct AuthLogout {
     #[arg(long)]
     pub(crate) all: bool,
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub(crate) common: CommonFlags,
 }

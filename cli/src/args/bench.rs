@@ -2,10 +2,10 @@
 
 use clap::{Args, ValueEnum};
 
-use super::Common;
+use super::CommonFlags;
 
 #[derive(Debug, Args)]
-pub(crate) struct Bench {
+pub(crate) struct BenchArgs {
     /// What to measure; several are measured one after the other [default: send]
     #[arg(value_enum, value_name = "SCENARIO")]
     pub(crate) scenarios: Vec<Scenario>,
@@ -31,7 +31,7 @@ pub(crate) struct Bench {
     pub(crate) message: Option<String>,
 
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub(crate) common: CommonFlags,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Serialize)]

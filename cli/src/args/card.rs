@@ -2,22 +2,22 @@
 
 use clap::{Args, Subcommand};
 
-use super::Common;
+use super::CommonFlags;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Card {
+pub(crate) enum CardCommand {
     /// Show the card of an agent.
-    Get(CardGet),
+    Get(CardGetArgs),
     /// Say what could be better about a card, beyond what the schema asks.
-    Lint(CardLint),
+    Lint(CardLintArgs),
     /// Sign a card, and print it.
-    Sign(CardSign),
+    Sign(CardSignArgs),
     /// Check the signatures of a card by the keys of --jwks.
-    Verify(CardVerify),
+    Verify(CardVerifyArgs),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct CardSign {
+pub(crate) struct CardSignArgs {
     /// The card, as with -a
     pub(crate) reference: Option<String>,
     /// The private key: a PEM file with an EC, Ed25519 or RSA key
@@ -33,11 +33,11 @@ pub(crate) struct CardSign {
     #[arg(long, value_name = "FILE")]
     pub(crate) key_set: Option<std::path::PathBuf>,
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub(crate) common: CommonFlags,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct CardGet {
+pub(crate) struct CardGetArgs {
     /// The agent, as with -a
     pub(crate) reference: Option<String>,
     /// Check it against the schema of 1.0
@@ -47,24 +47,24 @@ pub(crate) struct CardGet {
     #[arg(long)]
     pub(crate) extended: bool,
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub(crate) common: CommonFlags,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct CardLint {
+pub(crate) struct CardLintArgs {
     /// The agent, as with -a
     pub(crate) reference: Option<String>,
     /// Exit with 10 if the card breaks the schema
     #[arg(long)]
     pub(crate) exit_code: bool,
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub(crate) common: CommonFlags,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct CardVerify {
+pub(crate) struct CardVerifyArgs {
     /// The agent, as with -a
     pub(crate) reference: Option<String>,
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub(crate) common: CommonFlags,
 }

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 
 /// What every verb that talks to an agent takes. A value here beats `A2ACLI_<NAME>`, which beats the files.
 #[derive(Debug, Args, Default)]
-pub(crate) struct Common {
+pub(crate) struct CommonFlags {
     /// The agent: a host or origin, the url of a card, a file, or CATALOG#NAME
     #[arg(short = 'a', long, value_name = "REF", help_heading = "Agent")]
     pub(crate) agent_card: Option<String>,
@@ -132,11 +132,11 @@ pub(crate) struct Common {
 
 /// A message and its parts, in the order they were typed.
 #[derive(Debug, Args)]
-pub(crate) struct Send {
+pub(crate) struct SendArgs {
     /// A text to send; - reads it from stdin
     pub(crate) message: Option<String>,
     #[command(flatten)]
-    pub(crate) parts: Parts,
+    pub(crate) parts: PartFlags,
     /// The id of the message, for a second try of one that may have arrived [default: a fresh one]
     #[arg(long, value_name = "ID", help_heading = "Interaction")]
     pub(crate) message_id: Option<String>,
@@ -144,12 +144,12 @@ pub(crate) struct Send {
     #[arg(long, value_name = "ID", help_heading = "Interaction")]
     pub(crate) skill: Option<String>,
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub(crate) common: CommonFlags,
 }
 
 /// Parts may be repeated; they keep their order.
 #[derive(Debug, Args, Default)]
-pub(crate) struct Parts {
+pub(crate) struct PartFlags {
     /// A text part
     #[arg(
         long,
@@ -182,7 +182,7 @@ pub(crate) struct Parts {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Conformance {
+pub(crate) struct ConformanceArgs {
     /// Exit with 10 if a rule is broken
     #[arg(long)]
     pub(crate) exit_code: bool,
@@ -199,23 +199,23 @@ pub(crate) struct Conformance {
     #[arg(long, value_name = "TEXT")]
     pub(crate) ask: Option<String>,
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub(crate) common: CommonFlags,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Config {
+pub(crate) enum ConfigCommand {
     /// Show the settings in force, and where each comes from.
-    Show(Talk),
+    Show(ClientArgs),
 }
 
 /// A verb without options of its own.
 #[derive(Debug, Args)]
-pub(crate) struct Talk {
+pub(crate) struct ClientArgs {
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub(crate) common: CommonFlags,
 }
 
-impl Common {
+impl CommonFlags {
     /// What was typed, by the name of the setting.
     pub(crate) fn given(&self, name: &str) -> Vec<String> {
         let one = |value: &Option<String>| value.iter().cloned().collect();

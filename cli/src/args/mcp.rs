@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 #[derive(Debug, Args)]
-pub(crate) struct Mcp {
+pub(crate) struct McpArgs {
     /// A configuration file whose agents are offered; they run in this process.
     #[arg(value_name = "FILE", required_unless_present = "agents")]
     pub(crate) file: Option<PathBuf>,

@@ -2,22 +2,22 @@
 
 use clap::{Args, Subcommand};
 
-use super::{Common, Folder, TaskOne};
+use super::{CommonFlags, DataDirArgs, TaskIdArgs};
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum PushConfig {
+pub(crate) enum PushConfigCommand {
     /// Register a webhook.
-    Create(PushCreate),
+    Create(PushConfigCreateArgs),
     /// Show a registration.
-    Get(PushOne),
+    Get(PushConfigIdArgs),
     /// List the registrations of a task.
-    List(TaskOne),
+    List(TaskIdArgs),
     /// Remove a registration.
-    Delete(PushOne),
+    Delete(PushConfigIdArgs),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct PushCreate {
+pub(crate) struct PushConfigCreateArgs {
     /// Where to post
     #[arg(long, value_name = "URL")]
     pub(crate) url: String,
@@ -34,30 +34,30 @@ pub(crate) struct PushCreate {
     #[arg(long, value_name = "CREDENTIALS", requires = "auth_scheme")]
     pub(crate) auth_credentials: Option<String>,
     #[command(flatten)]
-    pub(crate) one: TaskOne,
+    pub(crate) one: TaskIdArgs,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Push {
+pub(crate) enum PushCommand {
     /// Listen for push notifications, and print them. With --task-id the agent is told to send those of that task.
-    Listen(Box<PushListen>),
+    Listen(Box<PushListenArgs>),
     /// List the webhooks that a running server has given up, or what one of them did not get.
-    Deliveries(PushDeliveries),
+    Deliveries(PushDeliveriesArgs),
     /// Call webhooks that were given up again, from where they were left.
-    Retry(PushRetry),
+    Retry(PushRetryArgs),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct PushDeliveries {
+pub(crate) struct PushDeliveriesArgs {
     /// The number of a webhook.
     pub(crate) number: Option<u64>,
 
     #[command(flatten)]
-    pub(crate) folder: Folder,
+    pub(crate) folder: DataDirArgs,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct PushRetry {
+pub(crate) struct PushRetryArgs {
     /// Their numbers.
     #[arg(conflicts_with = "all", required_unless_present = "all")]
     pub(crate) numbers: Vec<u64>,
@@ -67,11 +67,11 @@ pub(crate) struct PushRetry {
     pub(crate) all: bool,
 
     #[command(flatten)]
-    pub(crate) folder: Folder,
+    pub(crate) folder: DataDirArgs,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct PushListen {
+pub(crate) struct PushListenArgs {
     /// Where to listen; port 0 takes any that is free
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
     pub(crate) listen: String,
@@ -94,14 +94,14 @@ pub(crate) struct PushListen {
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u64>,
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub(crate) common: CommonFlags,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct PushOne {
+pub(crate) struct PushConfigIdArgs {
     /// The id of the registration
     #[arg(long = "id", value_name = "ID")]
     pub(crate) config_id: String,
     #[command(flatten)]
-    pub(crate) one: TaskOne,
+    pub(crate) one: TaskIdArgs,
 }

@@ -4,47 +4,47 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{Common, PushConfig};
+use super::{CommonFlags, PushConfigCommand};
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Task {
+pub(crate) enum TaskCommand {
     /// Show a task: its state, artifacts and history.
-    Get(TaskGet),
+    Get(TaskGetArgs),
     /// Cancel a task.
-    Cancel(TaskOne),
+    Cancel(TaskIdArgs),
     /// List tasks, a page at a time.
-    List(TaskList),
+    List(TaskListArgs),
     /// Follow a task, also across cuts.
-    Subscribe(TaskOne),
+    Subscribe(TaskIdArgs),
     /// Write the artifacts of a task to files.
-    Download(TaskDownload),
+    Download(TaskDownloadArgs),
     /// Webhooks of a task.
     #[command(subcommand)]
-    PushConfig(PushConfig),
+    PushConfig(PushConfigCommand),
     /// Wait for a task; the exit code can tell how it went.
-    Wait(TaskWait),
+    Wait(TaskWaitArgs),
 }
 
 /// A verb on one task.
 #[derive(Debug, Args)]
-pub(crate) struct TaskOne {
+pub(crate) struct TaskIdArgs {
     /// The task
     pub(crate) id: Option<String>,
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub(crate) common: CommonFlags,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct TaskGet {
+pub(crate) struct TaskGetArgs {
     /// At most so many messages of history [default: what the server gives]
     #[arg(long, value_name = "N")]
     pub(crate) history: Option<i32>,
     #[command(flatten)]
-    pub(crate) one: TaskOne,
+    pub(crate) one: TaskIdArgs,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct TaskList {
+pub(crate) struct TaskListArgs {
     /// Only in this state: completed, input-required, TASK_STATE_WORKING
     #[arg(long, value_name = "STATE")]
     pub(crate) status: Option<String>,
@@ -64,11 +64,11 @@ pub(crate) struct TaskList {
     #[arg(long)]
     pub(crate) include_artifacts: bool,
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub(crate) common: CommonFlags,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct TaskDownload {
+pub(crate) struct TaskDownloadArgs {
     /// Where to write [default: the working directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) output_dir: Option<PathBuf>,
@@ -82,11 +82,11 @@ pub(crate) struct TaskDownload {
     #[arg(long)]
     pub(crate) fetch_urls: bool,
     #[command(flatten)]
-    pub(crate) one: TaskOne,
+    pub(crate) one: TaskIdArgs,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct TaskWait {
+pub(crate) struct TaskWaitArgs {
     /// Wait through an interruption that is resolved elsewhere: auth or input; may be repeated
     #[arg(long, value_name = "WHAT")]
     pub(crate) through: Vec<String>,
@@ -97,5 +97,5 @@ pub(crate) struct TaskWait {
     #[arg(long)]
     pub(crate) exit_on_outcome: bool,
     #[command(flatten)]
-    pub(crate) one: TaskOne,
+    pub(crate) one: TaskIdArgs,
 }

@@ -1,23 +1,23 @@
 //! `attache auth login`, `status` and `logout`.
 
 mod browser;
-mod ways;
+mod scheme;
 
 use attache::model::{Secret, SecurityScheme, Timestamp};
-use attache::{Credentials, DeviceLogin, Endpoints, Error, OAuth, Token};
+use attache::{AuthorizationServer, CredentialProvider, DeviceLogin, Error, OAuth, Token};
 use serde::Serialize;
 
-use crate::args::{AuthLogin, AuthLogout};
-use crate::failure::{Failure, Outcome};
-use crate::logins::{Login, Logins, client_secret};
-use crate::output::{Output, Page};
+use crate::args::{AuthLoginArgs, AuthLogoutArgs};
+use crate::error::{CliError, CliResult};
+use crate::output::{Output, TextPage};
 use crate::reference::{self, credentials_host};
 use crate::settings::Settings;
-use ways::{Ways, scheme_of, trusted};
+use crate::token_store::{Login, TokenStore, client_secret};
+use scheme::{SchemeEndpoints, check_secret_target, select_scheme};
 
 /// How a token is had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Flow {
+pub(crate) enum LoginFlow {
     /// A person logs in elsewhere, with a code
     Device,
     /// A program logs in with its own secret
@@ -28,15 +28,15 @@ pub(crate) enum Flow {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Shown<'a> {
+struct LoginView<'a> {
     scheme: &'a str,
     host: &'a str,
     scopes: &'a [String],
     expires_at: Option<Timestamp>,
 }
 
-impl<'a> Shown<'a> {
-    fn of(login: &'a Login) -> Self {
+impl<'a> LoginView<'a> {
+    fn new(login: &'a Login) -> Self {
         Self {
             scheme: &login.scheme,
             host: &login.host,
@@ -45,11 +45,11 @@ impl<'a> Shown<'a> {
         }
     }
 
-    fn fields(&self, page: &mut Page) {
-        page.field("Scheme", self.scheme);
-        page.field("Host", self.host);
-        page.field("Scopes", &self.scopes.join(" "));
-        page.field(
+    fn fields(&self, page: &mut TextPage) {
+        page.add_field("Scheme", self.scheme);
+        page.add_field("Host", self.host);
+        page.add_field("Scopes", &self.scopes.join(" "));
+        page.add_field(
             "Expires",
             &self
                 .expires_at
@@ -59,48 +59,52 @@ impl<'a> Shown<'a> {
 }
 
 /// Gets a token as the card says, and keeps it for the host of the card.
-pub(crate) async fn login(args: AuthLogin, settings: &Settings, out: &mut Output) -> Outcome {
+pub(crate) async fn login(args: AuthLoginArgs, settings: &Settings, out: &mut Output) -> CliResult {
     let logins = store(settings)?;
-    let found = reference::find(settings).await?;
-    let (name, scheme) = scheme_of(&found, args.scheme.as_deref())?;
+    let found = reference::resolve(settings).await?;
+    let (name, scheme) = select_scheme(&found, args.scheme.as_deref())?;
     let secret = secret(&args)?;
-    secret.iter().for_each(|secret| out.mask(secret));
-    let ways = Ways::of(scheme, settings).await?;
-    let flow = args.flow.unwrap_or_else(|| ways.flow(secret.is_some()));
+    secret.iter().for_each(|secret| out.redact(secret));
+    let endpoints = SchemeEndpoints::from_scheme(scheme, settings).await?;
+    let flow = args
+        .flow
+        .unwrap_or_else(|| endpoints.flow(secret.is_some()));
     let client_id = args
         .client_id
         .or_else(|| std::env::var("ATTACHE_CLIENT_ID").ok())
         .ok_or_else(|| {
-            Failure::usage("no client is named")
+            CliError::usage("no client is named")
                 .hint("say as which client: --client-id, or ATTACHE_CLIENT_ID")
         })?;
     let scopes = match (args.scope.is_empty(), scheme, flow) {
         (false, ..) => args.scope,
         // Without it a login of OpenID Connect is none.
-        (true, SecurityScheme::OpenIdConnect(_), Flow::Device | Flow::Code) => {
+        (true, SecurityScheme::OpenIdConnect(_), LoginFlow::Device | LoginFlow::Code) => {
             vec!["openid".to_owned()]
         }
-        (true, ..) => ways.scopes,
+        (true, ..) => endpoints.scopes,
     };
-    let token_url = ways.endpoints.token_url().to_owned();
-    if secret.is_some() && flow != Flow::Device {
-        trusted(&found, &token_url, settings)?;
+    let token_url = endpoints.endpoints.token_url().to_owned();
+    if secret.is_some() && flow != LoginFlow::Device {
+        check_secret_target(&found, &token_url, settings)?;
     }
     let token = match (flow, secret) {
-        (Flow::Device, _) => by_device(ways.endpoints, &client_id, &scopes, out).await?,
-        (Flow::Code, secret) => {
-            browser::login(ways.endpoints, &client_id, secret, &scopes, out).await?
+        (LoginFlow::Device, _) => {
+            login_by_device_code(endpoints.endpoints, &client_id, &scopes, out).await?
         }
-        (Flow::Client, Some(secret)) => {
-            by_secret(ways.endpoints, &client_id, secret, &scopes).await?
+        (LoginFlow::Code, secret) => {
+            browser::login(endpoints.endpoints, &client_id, secret, &scopes, out).await?
         }
-        (Flow::Client, None) => {
-            return Err(Failure::usage("the client has no secret")
+        (LoginFlow::Client, Some(secret)) => {
+            login_with_secret(endpoints.endpoints, &client_id, secret, &scopes).await?
+        }
+        (LoginFlow::Client, None) => {
+            return Err(CliError::usage("the client has no secret")
                 .hint("set ATTACHE_CLIENT_SECRET, or name a file: --client-secret-file"));
         }
     };
-    out.mask(&token.access);
-    token.refresh.iter().for_each(|refresh| out.mask(refresh));
+    out.redact(&token.access);
+    token.refresh.iter().for_each(|refresh| out.redact(refresh));
     let mut login = Login {
         host: credentials_host(&found),
         scheme: name.to_owned(),
@@ -112,34 +116,34 @@ pub(crate) async fn login(args: AuthLogin, settings: &Settings, out: &mut Output
         expires_at: None,
     };
     login.renew(&token);
-    logins.keep(login.clone())?;
+    logins.save(login.clone())?;
     out.note(&format!("kept in {}", logins.path().display()));
-    let shown = Shown::of(&login);
+    let shown = LoginView::new(&login);
     if out.is_json() {
-        return out.json(&shown);
+        return out.print_json(&shown);
     }
-    let mut page = Page::new(false);
+    let mut page = TextPage::new(false);
     shown.fields(&mut page);
-    out.page(&page)
+    out.print_page(&page)
 }
 
-fn secret(args: &AuthLogin) -> Outcome<Option<Secret>> {
+fn secret(args: &AuthLoginArgs) -> CliResult<Option<Secret>> {
     let Some(file) = &args.client_secret_file else {
         return Ok(client_secret());
     };
     let text = std::fs::read_to_string(file).map_err(|error| {
-        Failure::usage(format!("--client-secret-file {}: {error}", file.display()))
+        CliError::usage(format!("--client-secret-file {}: {error}", file.display()))
     })?;
     Ok(Some(Secret::from(text.trim())))
 }
 
-async fn by_device(
-    endpoints: Endpoints,
+async fn login_by_device_code(
+    endpoints: AuthorizationServer,
     client_id: &str,
     scopes: &[String],
     out: &mut Output,
-) -> Outcome<Token> {
-    let login = DeviceLogin::begin(endpoints, client_id, scopes)
+) -> CliResult<Token> {
+    let login = DeviceLogin::start(endpoints, client_id, scopes)
         .await
         .map_err(|error| refused(&error))?;
     out.note(&format!(
@@ -153,74 +157,79 @@ async fn by_device(
     login.wait().await.map_err(|error| refused(&error))
 }
 
-async fn by_secret(
-    endpoints: Endpoints,
+async fn login_with_secret(
+    endpoints: AuthorizationServer,
     client_id: &str,
     secret: Secret,
     scopes: &[String],
-) -> Outcome<Token> {
+) -> CliResult<Token> {
     let oauth = OAuth::client_credentials(endpoints, client_id, secret).scopes(scopes.to_vec());
     oauth
-        .show(None, &[])
+        .auth_params(None, &[])
         .await
         .map_err(|error| refused(&error))?;
     oauth
         .token()
         .await
-        .ok_or_else(|| Failure::auth_failed("no token was given out"))
+        .ok_or_else(|| CliError::auth_failed("no token was given out"))
 }
 
-fn refused(error: &Error) -> Failure {
-    Failure::of(error, attache::model::Binding::HttpJson, true)
+fn refused(error: &Error) -> CliError {
+    CliError::from_error(error, attache::model::Binding::HttpJson, true)
 }
 
 /// What there is, without the tokens.
-pub(crate) async fn status(settings: &Settings, out: &mut Output) -> Outcome {
-    let host = reference::host_of(settings).await?;
+pub(crate) async fn status(settings: &Settings, out: &mut Output) -> CliResult {
+    let host = reference::agent_host(settings).await?;
     let logins = store(settings)?.read()?;
     let shown: Vec<_> = logins
         .iter()
         .filter(|login| host.as_ref().is_none_or(|host| *host == login.host))
-        .map(Shown::of)
+        .map(LoginView::new)
         .collect();
     if out.is_json() {
-        return out.json(&serde_json::json!({"schema": "attache.auth-status/1", "logins": shown}));
+        return out
+            .print_json(&serde_json::json!({"schema": "attache.auth-status/1", "logins": shown}));
     }
-    let mut page = Page::new(false);
+    let mut page = TextPage::new(false);
     shown.iter().for_each(|one| one.fields(&mut page));
     if shown.is_empty() {
-        page.field("Logins", "none");
+        page.add_field("Logins", "none");
     }
-    out.page(&page)
+    out.print_page(&page)
 }
 
 /// Forgets the tokens for an agent, or all of them.
-pub(crate) async fn logout(args: &AuthLogout, settings: &Settings, out: &mut Output) -> Outcome {
-    let host = reference::host_of(settings).await?.filter(|_| !args.all);
+pub(crate) async fn logout(
+    args: &AuthLogoutArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> CliResult {
+    let host = reference::agent_host(settings).await?.filter(|_| !args.all);
     if host.is_none() && !args.all {
-        return Err(
-            Failure::usage("no agent is named").hint("say which: -a <host, url or file>, or --all")
-        );
+        return Err(CliError::usage("no agent is named")
+            .hint("say which: -a <host, url or file>, or --all"));
     }
-    let gone = store(settings)?.forget(|login| {
+    let gone = store(settings)?.remove(|login| {
         host.as_ref().is_none_or(|host| *host == login.host)
             && args
                 .scheme
                 .as_ref()
                 .is_none_or(|scheme| *scheme == login.scheme)
     })?;
-    let shown: Vec<_> = gone.iter().map(Shown::of).collect();
+    let shown: Vec<_> = gone.iter().map(LoginView::new).collect();
     if out.is_json() {
-        return out
-            .json(&serde_json::json!({"schema": "attache.auth-logout/1", "forgotten": shown}));
+        return out.print_json(
+            &serde_json::json!({"schema": "attache.auth-logout/1", "forgotten": shown}),
+        );
     }
-    let mut page = Page::new(false);
-    page.field("Forgotten", &shown.len().to_string());
-    out.page(&page)
+    let mut page = TextPage::new(false);
+    page.add_field("Forgotten", &shown.len().to_string());
+    out.print_page(&page)
 }
 
-fn store(settings: &Settings) -> Outcome<Logins> {
-    Logins::of(settings).ok_or_else(|| {
-        Failure::usage("there is no place to keep logins: neither HOME nor XDG_CONFIG_HOME is set")
+fn store(settings: &Settings) -> CliResult<TokenStore> {
+    TokenStore::from_settings(settings).ok_or_else(|| {
+        CliError::usage("there is no place to keep logins: neither HOME nor XDG_CONFIG_HOME is set")
     })
 }

@@ -3,41 +3,41 @@
 use std::time::Duration;
 
 use attache::Client;
-use attache::{ClientSettings, Retries};
+use attache::{ClientSettings, RetryPolicy};
 use serde::Serialize;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::args::{Bench, Scenario};
-use crate::bench::{Figures, Plan, Spread, measure};
-use crate::failure::{Failure, Outcome};
+use crate::args::{BenchArgs, Scenario};
+use crate::bench::{BenchPlan, Measurement, Percentiles, measure};
+use crate::error::{CliError, CliResult};
 use crate::interrupts::Interrupts;
-use crate::output::{Output, Page};
+use crate::output::{Output, TextPage};
 use crate::reference::{self, is_loopback};
 use crate::session::Session;
 use crate::settings::{Settings, duration};
 
 #[derive(Serialize)]
-struct Report {
+struct BenchReport {
     schema: &'static str,
     agent: String,
-    results: Vec<Measured>,
+    results: Vec<ScenarioReport>,
 }
 
 /// One scenario over one interface.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Measured {
+struct ScenarioReport {
     scenario: Scenario,
     binding: String,
     version: &'static str,
     url: String,
     connections: usize,
     #[serde(flatten)]
-    figures: Figures,
+    measurement: Measurement,
 }
 
-pub(crate) async fn run(args: Bench, settings: &Settings, out: &mut Output) -> Outcome<u8> {
+pub(crate) async fn run(args: BenchArgs, settings: &Settings, out: &mut Output) -> CliResult<u8> {
     let plans = plans(&args)?;
     let (stop, mut interrupts) = (CancellationToken::new(), Interrupts::new()?);
     let (told, mut hearing) = (stop.clone(), JoinSet::new());
@@ -46,8 +46,8 @@ pub(crate) async fn run(args: Bench, settings: &Settings, out: &mut Output) -> O
         told.cancel();
         exit
     });
-    let found = stop.run_until_cancelled(reference::find(settings)).await;
-    let found = found.unwrap_or_else(|| Err(Failure::interrupted(130)))?;
+    let found = stop.run_until_cancelled(reference::resolve(settings)).await;
+    let found = found.unwrap_or_else(|| Err(CliError::interrupted(130)))?;
     if !found.host().is_none_or(is_loopback) {
         out.warn(
             "every message is real work for this agent, and may cost money; bound it with --count",
@@ -55,32 +55,32 @@ pub(crate) async fn run(args: Bench, settings: &Settings, out: &mut Output) -> O
     }
     let agent = found.card.name.clone();
     if !out.is_json() {
-        out.print(&format!("Agent: {}", crate::output::line(&agent)))?;
+        out.print_line(&format!("Agent: {}", crate::output::line(&agent)))?;
     }
     // Over the binding that a message would take; over each that is named.
     let sessions = match settings.transports.is_empty() {
-        true => vec![Session::on(settings, &found, out)?],
-        false => Session::each(settings, &found, out)?,
+        true => vec![Session::with_card(settings, &found, out)?],
+        false => Session::open_all(settings, &found, out)?,
     };
     let mut results = Vec::new();
     'all: for session in &sessions {
         for plan in &plans {
             let clients = clients(session, plan.connections)?;
-            let figures = measure(plan, clients, &stop, &mut |line| out.note(line)).await;
-            let measured = measured(session, plan, figures);
+            let measurement = measure(plan, clients, &stop, &mut |line| out.note(line)).await;
+            let measured = measured(session, plan, measurement);
             if !out.is_json() {
-                out.page(&page(&measured))?;
+                out.print_page(&page(&measured))?;
             }
             results.push(measured);
             if stop.is_cancelled() {
-                out.note("interrupted: these are the figures so far");
+                out.note("interrupted: these are the measurement so far");
                 break 'all;
             }
         }
     }
-    let any = results.iter().any(|one| one.figures.done > 0);
+    let any = results.iter().any(|one| one.measurement.done > 0);
     if out.is_json() {
-        out.json(&Report {
+        out.print_json(&BenchReport {
             schema: "attache.bench/1",
             agent,
             results,
@@ -101,7 +101,7 @@ pub(crate) async fn run(args: Bench, settings: &Settings, out: &mut Output) -> O
     Ok(u8::from(!any))
 }
 
-fn plans(args: &Bench) -> Outcome<Vec<Plan>> {
+fn plans(args: &BenchArgs) -> CliResult<Vec<BenchPlan>> {
     let time = time("--for", &args.time)?;
     let warm_up = match args.warm_up.as_str() {
         "0" => Duration::ZERO,
@@ -112,7 +112,7 @@ fn plans(args: &Bench) -> Outcome<Vec<Plan>> {
     } else {
         &args.scenarios
     };
-    let plan = |scenario: &Scenario| Plan {
+    let plan = |scenario: &Scenario| BenchPlan {
         scenario: *scenario,
         connections: args.connections as usize,
         time,
@@ -124,86 +124,92 @@ fn plans(args: &Bench) -> Outcome<Vec<Plan>> {
 }
 
 /// The longest that one scenario may run.
-const LONGEST: Duration = Duration::from_secs(3600);
+const MAX_DURATION: Duration = Duration::from_secs(3600);
 
-fn time(flag: &str, text: &str) -> Outcome<Duration> {
+fn time(flag: &str, text: &str) -> CliResult<Duration> {
     match duration::parse(text) {
-        Some(time) if time > Duration::ZERO && time <= LONGEST => Ok(time),
-        Some(_) => Err(Failure::usage(format!("{flag} {text}: between 1ms and 1h"))),
+        Some(time) if time > Duration::ZERO && time <= MAX_DURATION => Ok(time),
+        Some(_) => Err(CliError::usage(format!(
+            "{flag} {text}: between 1ms and 1h"
+        ))),
         None => {
-            Err(Failure::usage(format!("{flag} {text} is no duration"))
+            Err(CliError::usage(format!("{flag} {text} is no duration"))
                 .hint("say 500ms, 10s, 1m30s"))
         }
     }
 }
 
 /// One client for each connection. None tries anything again: what fails is counted.
-fn clients(session: &Session<'_>, count: usize) -> Outcome<Vec<Client>> {
-    let retries = Retries {
-        attempts: 0,
-        ..Retries::default()
+fn clients(session: &Session<'_>, count: usize) -> CliResult<Vec<Client>> {
+    let retries = RetryPolicy {
+        max_retries: 0,
+        ..RetryPolicy::default()
     };
     let settings = ClientSettings {
         retries,
         ..session.client.settings().clone()
     };
     let client = session.client.clone().with_settings(settings);
-    let tls = crate::tls::of(session.settings)?;
+    let tls = crate::tls::client_tls(session.settings)?;
     Ok((0..count).map(|_| client.clone().with_tls(&tls)).collect())
 }
 
-fn measured(session: &Session<'_>, plan: &Plan, figures: Figures) -> Measured {
-    Measured {
+fn measured(session: &Session<'_>, plan: &BenchPlan, measurement: Measurement) -> ScenarioReport {
+    ScenarioReport {
         scenario: plan.scenario,
         binding: session.binding.as_str().to_owned(),
         version: session.version.as_str(),
         url: session.client.interface().url,
         connections: plan.connections,
-        figures,
+        measurement,
     }
 }
 
-fn page(measured: &Measured) -> Page {
-    let (figures, mut page) = (&measured.figures, Page::new(false));
+fn page(measured: &ScenarioReport) -> TextPage {
+    let (measurement, mut page) = (&measured.measurement, TextPage::new(false));
     let (scenario, connections) = (measured.scenario, measured.connections);
-    page.field(
+    page.add_field(
         "Scenario",
         &format!("{}, {connections} connections", scenario.name()),
     );
-    page.field(
+    page.add_field(
         "Interface",
         &format!("{} {} {}", measured.binding, measured.version, measured.url),
     );
-    page.field(
+    page.add_field(
         "Done",
-        &format!("{} in {:.1} s", figures.done, figures.seconds),
+        &format!("{} in {:.1} s", measurement.done, measurement.seconds),
     );
-    page.field("Failed", &figures.failed.to_string());
-    for (fault, times) in &figures.faults {
-        page.field("Fault", &format!("{times} × {fault}"));
+    page.add_field("Failed", &measurement.failed.to_string());
+    for (fault, times) in &measurement.faults {
+        page.add_field("Fault", &format!("{times} × {fault}"));
     }
     if !matches!(scenario, Scenario::FanOut | Scenario::Idle) {
-        page.field("Per second", &format!("{:.0}", figures.per_second));
+        page.add_field("Per second", &format!("{:.0}", measurement.per_second));
     }
     let latency = match scenario {
         Scenario::FanOut => "End seen, behind the first reader",
         Scenario::Idle => "Opened within",
         Scenario::Send | Scenario::Get | Scenario::Stream => "Latency",
     };
-    spread(&mut page, latency, figures.latency_ms.as_ref());
-    spread(&mut page, "First event", figures.first_event_ms.as_ref());
-    if figures.events > 0 {
-        page.field(
+    percentiles(&mut page, latency, measurement.latency_ms.as_ref());
+    percentiles(
+        &mut page,
+        "First event",
+        measurement.first_event_ms.as_ref(),
+    );
+    if measurement.events > 0 {
+        page.add_field(
             "Events",
             &format!(
                 "{}, {:.0} a second",
-                figures.events, figures.events_per_second
+                measurement.events, measurement.events_per_second
             ),
         );
     }
-    let own = &figures.generator;
+    let own = &measurement.generator;
     let share = own.share * 100.0;
-    page.field(
+    page.add_field(
         "Generator",
         &format!(
             "{:.2} s of CPU, {share:.0} % of {} cores",
@@ -211,7 +217,7 @@ fn page(measured: &Measured) -> Page {
         ),
     );
     if own.was_the_limit {
-        page.field(
+        page.add_field(
             "Limit",
             "the generator, not the agent: it may be faster than this; measure from more machines",
         );
@@ -219,17 +225,17 @@ fn page(measured: &Measured) -> Page {
     page
 }
 
-fn spread(page: &mut Page, label: &str, spread: Option<&Spread>) {
-    if let Some(Spread {
+fn percentiles(page: &mut TextPage, label: &str, percentiles: Option<&Percentiles>) {
+    if let Some(Percentiles {
         p50,
         p90,
         p99,
         p999,
         max,
-    }) = spread
+    }) = percentiles
     {
         let text =
             format!("p50 {p50:.2} ms, p90 {p90:.2}, p99 {p99:.2}, p99.9 {p999:.2}, max {max:.2}");
-        page.field(label, &text);
+        page.add_field(label, &text);
     }
 }

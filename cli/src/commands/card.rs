@@ -4,9 +4,9 @@ use attache::ErrorKind;
 use attache::model::AgentCard;
 use serde_json::Value;
 
-use crate::args::CardGet;
-use crate::card::findings;
-use crate::failure::{Failure, Outcome};
+use crate::args::CardGetArgs;
+use crate::card_schema::findings;
+use crate::error::{CliError, CliResult};
 use crate::output::Output;
 use crate::reference;
 use crate::session::Session;
@@ -14,28 +14,28 @@ use crate::settings::Settings;
 use crate::signature;
 use crate::wire_log;
 
-pub(crate) async fn get(args: CardGet, settings: &Settings, out: &mut Output) -> Outcome {
-    let received = reference::receive(settings).await?;
+pub(crate) async fn get(args: CardGetArgs, settings: &Settings, out: &mut Output) -> CliResult {
+    let received = reference::fetch_document(settings).await?;
     if args.validate {
         validate(&received.text, out)?;
     }
-    let found = received.read()?;
+    let found = received.parse()?;
     let verdict = signature::check(&found, settings).await?;
     if settings.require_signature {
-        signature::require(&verdict)?;
+        signature::require_verified(&verdict)?;
     }
     if args.extended {
-        return extended(&Session::on(settings, &found, out)?, out).await;
+        return extended(&Session::with_card(settings, &found, out)?, out).await;
     }
     let text = as_new(&found.card, &found.received.text, out);
-    let words = signature::words(&verdict, settings, out);
-    out.card(&found.card, &text, &words)
+    let words = signature::describe(&verdict, settings, out);
+    out.print_card(&found.card, &text, &words)
 }
 
 /// Names every finding, and ends with the first.
-fn validate(text: &str, out: &mut Output) -> Outcome {
+fn validate(text: &str, out: &mut Output) -> CliResult {
     let card: Value = serde_json::from_str(text)
-        .map_err(|error| Failure::card_invalid(format!("the card is no JSON: {error}")))?;
+        .map_err(|error| CliError::card_invalid(format!("the card is no JSON: {error}")))?;
     let found = findings(&card);
     let Some(first) = found.first() else {
         return Ok(());
@@ -45,25 +45,25 @@ fn validate(text: &str, out: &mut Output) -> Outcome {
         1 => String::new(),
         many => format!(", and {} more", many - 1),
     };
-    Err(Failure::card_invalid(format!("{first}{more}")))
+    Err(CliError::card_invalid(format!("{first}{more}")))
 }
 
 /// The card that authenticated callers see: asked for only where the public one declares it and how to authenticate.
-async fn extended(session: &Session<'_>, out: &mut Output) -> Outcome {
+async fn extended(session: &Session<'_>, out: &mut Output) -> CliResult {
     if session.card.capabilities.extended_agent_card != Some(true) {
-        return Err(Failure::protocol(
+        return Err(CliError::protocol(
             ErrorKind::UnsupportedOperation,
             "the agent declares no extended card",
         ));
     }
     if session.card.security_schemes.is_empty() {
-        return Err(Failure::credentials_missing(
+        return Err(CliError::credentials_missing(
             "the card declares no way to authenticate, so nothing was asked",
         )
         .hint("an extended card is for authenticated callers: the public card must name a security scheme"));
     }
     let settings = session.settings;
-    let (client, heard) = wire_log::kept(session.client.clone(), settings);
+    let (client, heard) = wire_log::capture(session.client.clone(), settings);
     let card = session.call(client.get_extended_agent_card()).await?;
     let received = document(&heard.take());
     let text = match &received {
@@ -73,10 +73,10 @@ async fn extended(session: &Session<'_>, out: &mut Output) -> Outcome {
     let verdict =
         signature::check_card(&card, received.as_deref().map(str::as_bytes), settings).await?;
     if settings.require_signature {
-        signature::require(&verdict)?;
+        signature::require_verified(&verdict)?;
     }
-    let words = signature::words(&verdict, settings, out);
-    out.card(&card, &text, &words)
+    let words = signature::describe(&verdict, settings, out);
+    out.print_card(&card, &text, &words)
 }
 
 /// The card in an answer, as it was written; what is no JSON has none.
@@ -89,8 +89,8 @@ fn document(answer: &[u8]) -> Option<String> {
     serde_json::to_string_pretty(card).ok()
 }
 
-fn pretty(card: &AgentCard) -> Outcome<String> {
-    serde_json::to_string_pretty(card).map_err(|error| Failure::internal(error.to_string()))
+fn pretty(card: &AgentCard) -> CliResult<String> {
+    serde_json::to_string_pretty(card).map_err(|error| CliError::internal(error.to_string()))
 }
 
 /// A card with 1.0 in it is shown as it was received; another one as 1.0 would have it.

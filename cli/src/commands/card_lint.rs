@@ -6,56 +6,56 @@ use attache::model::AgentCard;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::card::findings;
-use crate::failure::{Failure, Outcome};
-use crate::output::{Output, Page};
+use crate::card_schema::findings;
+use crate::error::{CliError, CliResult};
+use crate::output::{Output, TextPage};
 use crate::reference::{self, is_loopback};
 use crate::settings::Settings;
 
 #[derive(Serialize)]
-struct Report {
+struct LintReport {
     schema: &'static str,
     errors: Vec<String>,
     warnings: Vec<String>,
 }
 
 /// What the schema forbids is told by this exit code, for those who ask for it.
-const BROKEN: u8 = 10;
+const EXIT_SCHEMA_ERRORS: u8 = 10;
 
-pub(crate) async fn run(exit_code: bool, settings: &Settings, out: &mut Output) -> Outcome<u8> {
-    let received = reference::receive(settings).await?;
+pub(crate) async fn run(exit_code: bool, settings: &Settings, out: &mut Output) -> CliResult<u8> {
+    let received = reference::fetch_document(settings).await?;
     let read: Value = serde_json::from_str(&received.text)
-        .map_err(|error| Failure::card_invalid(format!("the card is no JSON: {error}")))?;
+        .map_err(|error| CliError::card_invalid(format!("the card is no JSON: {error}")))?;
     let errors = findings(&read);
     // A card that cannot be read has errors that say why.
     let warnings = received
-        .read()
+        .parse()
         .map(|found| warnings(&found.card, found.host()))
         .unwrap_or_default();
     let exit = if exit_code && !errors.is_empty() {
-        BROKEN
+        EXIT_SCHEMA_ERRORS
     } else {
         0
     };
     if out.is_json() {
-        out.json(&Report {
+        out.print_json(&LintReport {
             schema: "attache.card-lint/1",
             errors,
             warnings,
         })?;
         return Ok(exit);
     }
-    let mut page = Page::new(false);
+    let mut page = TextPage::new(false);
     errors
         .iter()
-        .for_each(|finding| page.field("Error", finding));
+        .for_each(|finding| page.add_field("Error", finding));
     warnings
         .iter()
-        .for_each(|finding| page.field("Warning", finding));
+        .for_each(|finding| page.add_field("Warning", finding));
     if errors.is_empty() && warnings.is_empty() {
-        page.field("Findings", "none");
+        page.add_field("Findings", "none");
     }
-    out.page(&page)?;
+    out.print_page(&page)?;
     Ok(exit)
 }
 

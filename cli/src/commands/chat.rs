@@ -5,21 +5,21 @@ use std::io::{BufRead, IsTerminal};
 use attache::model::{Message, SendMessageResponse};
 use tokio::sync::mpsc::{Receiver, channel};
 
-use super::send::exchange;
-use crate::failure::{Failure, Outcome};
+use super::send::send_and_wait;
+use crate::error::{CliError, CliResult};
 use crate::output::Output;
 use crate::session::Session;
 use crate::settings::Settings;
 
-pub(crate) async fn run(settings: &Settings, out: &mut Output) -> Outcome {
+pub(crate) async fn run(settings: &Settings, out: &mut Output) -> CliResult {
     if out.is_json() {
-        return Err(Failure::usage("chat is for people, and prints text")
+        return Err(CliError::usage("chat is for people, and prints text")
             .hint("for a program: attache send -o json, with --context-id and --task-id"));
     }
     let keyboard = std::io::stdin().is_terminal();
     if keyboard && !std::io::stdout().is_terminal() {
         return Err(
-            Failure::usage("there is a keyboard, but nobody to read the answers")
+            CliError::usage("there is a keyboard, but nobody to read the answers")
                 .hint("pipe the turns in as well, a line each"),
         );
     }
@@ -30,15 +30,15 @@ pub(crate) async fn run(settings: &Settings, out: &mut Output) -> Outcome {
     }
     let mut lines = lines();
     while let Some(line) = lines.recv().await {
-        let line = line.map_err(|error| Failure::usage(format!("stdin: {error}")))?;
+        let line = line.map_err(|error| CliError::usage(format!("stdin: {error}")))?;
         if line.trim().is_empty() {
             continue;
         }
         let mut message = Message::user(line);
         message.context_id = context.as_deref().map(Into::into);
         message.task_id = task.as_deref().map(Into::into);
-        out.begin();
-        match exchange(&session, message, out).await? {
+        out.reset();
+        match send_and_wait(&session, message, out).await? {
             SendMessageResponse::Message(reply) => {
                 context = reply.context_id.map(|id| id.to_string()).or(context);
                 task = None;

@@ -4,22 +4,22 @@ use std::io::{self, Write};
 
 use anyhow::bail;
 
-use crate::args::Check;
-use crate::config::{Config, Given, schema};
-use crate::serving::{self, environment};
+use crate::args::CheckArgs;
+use crate::config::{Config, FlagValues, schema};
+use crate::server::{self, environment};
 
-pub(crate) async fn run(args: &Check) -> anyhow::Result<()> {
+pub(crate) async fn run(args: &CheckArgs) -> anyhow::Result<()> {
     let Some(file) = &args.file else {
         return Ok(writeln!(io::stdout(), "{:#}", schema())?);
     };
-    let config = Config::load(Some(file), &environment, &Given::default())?;
-    let served = config.build()?;
+    let config = Config::load(Some(file), &environment, &FlagValues::default())?;
+    let served = config.build_agents()?;
     if served.is_empty() {
         bail!("{} has no agents; add one: [agents.<name>]", file.display());
     }
     let agents = count(served.len());
-    serving::check(served, super::serve::FOLDER, &config).await?;
-    if let Some(exposed) = config.exposed() {
+    server::dry_run(served, super::serve::DATA_DIR_NAME, &config).await?;
+    if let Some(exposed) = config.exposed_secret() {
         eprintln!("warning: {exposed}");
     }
     Ok(writeln!(

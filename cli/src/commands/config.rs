@@ -2,35 +2,35 @@
 
 use serde::Serialize;
 
-use crate::failure::Outcome;
-use crate::output::{Output, Page};
+use crate::error::CliResult;
+use crate::output::{Output, TextPage};
 use crate::settings::{Setting, Settings};
 
 #[derive(Serialize)]
-struct Shown {
-    settings: Vec<One>,
+struct ConfigReport {
+    settings: Vec<SettingReport>,
 }
 
 #[derive(Serialize)]
-struct One {
+struct SettingReport {
     name: &'static str,
     value: Option<String>,
     source: String,
     origin: Option<String>,
 }
 
-pub(crate) fn show(settings: &Settings, out: &mut Output) -> Outcome {
+pub(crate) fn show(settings: &Settings, out: &mut Output) -> CliResult {
     let shown: Vec<_> = settings.all.iter().map(one).collect();
     if out.is_json() {
-        return out.json(&Shown { settings: shown });
+        return out.print_json(&ConfigReport { settings: shown });
     }
-    let mut page = Page::new(false);
+    let mut page = TextPage::new(false);
     for one in shown {
         let from = one
             .origin
             .map(|origin| format!(", {origin}"))
             .unwrap_or_default();
-        page.field(
+        page.add_field(
             one.name,
             &format!(
                 "{} ({}{from})",
@@ -39,13 +39,13 @@ pub(crate) fn show(settings: &Settings, out: &mut Output) -> Outcome {
             ),
         );
     }
-    out.page(&page)
+    out.print_page(&page)
 }
 
-fn one(setting: &Setting) -> One {
-    One {
+fn one(setting: &Setting) -> SettingReport {
+    SettingReport {
         name: setting.name,
-        value: setting.shown(),
+        value: setting.display_value(),
         source: setting.source.to_string(),
         origin: setting.origin(),
     }

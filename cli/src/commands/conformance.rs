@@ -2,47 +2,55 @@
 
 use serde::Serialize;
 
-use super::kit;
-use crate::args::Conformance;
-use crate::conformance::{Finding, Known, Outcome as Found, look_into};
-use crate::failure::Outcome;
-use crate::output::{Output, Page};
+use super::conformance_kit;
+use crate::args::ConformanceArgs;
+use crate::conformance::{CheckInputs, CheckOutcome, Finding, run_checks};
+use crate::error::CliResult;
+use crate::output::{Output, TextPage};
 use crate::reference::{self, is_loopback};
 use crate::session::Session;
 use crate::settings::Settings;
 
 /// The exit code for rules that are broken, if one is asked for.
-const BROKEN: u8 = 10;
+const EXIT_RULE_BROKEN: u8 = 10;
 /// A webhook that is never called: its task has ended.
 const WEBHOOK: &str = "https://example.com/attache-conformance";
 const LOCAL_WEBHOOK: &str = "http://127.0.0.1:9/attache-conformance";
 
 #[derive(Serialize)]
-struct Report {
+struct ConformanceReport {
     schema: &'static str,
     agent: String,
-    summary: Summary,
+    summary: ConformanceSummary,
     checks: Vec<Finding>,
 }
 
 #[derive(Serialize)]
-struct Summary {
+struct ConformanceSummary {
     passed: usize,
     failed: usize,
     skipped: usize,
 }
 
-pub(crate) async fn run(args: Conformance, settings: &Settings, out: &mut Output) -> Outcome<u8> {
-    let found = reference::find(settings).await?;
+pub(crate) async fn run(
+    args: ConformanceArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> CliResult<u8> {
+    let found = reference::resolve(settings).await?;
     if let Some(folder) = &args.kit {
-        let passed = kit::run(folder, &found, settings, out).await?;
-        return Ok(if args.exit_code && !passed { BROKEN } else { 0 });
+        let passed = conformance_kit::run(folder, &found, settings, out).await?;
+        return Ok(if args.exit_code && !passed {
+            EXIT_RULE_BROKEN
+        } else {
+            0
+        });
     }
     let local = found.host().is_none_or(is_loopback);
     let webhook = args
         .webhook
         .unwrap_or_else(|| if local { LOCAL_WEBHOOK } else { WEBHOOK }.to_owned());
-    let known = Known {
+    let known = CheckInputs {
         webhook: &webhook,
         slow: args.slow.as_deref(),
         ask: args.ask.as_deref(),
@@ -50,24 +58,24 @@ pub(crate) async fn run(args: Conformance, settings: &Settings, out: &mut Output
     let agent = found.card.name.clone();
     let mut checks = Vec::new();
     if !out.is_json() {
-        out.print(&format!("Agent: {}", crate::output::line(&agent)))?;
+        out.print_line(&format!("Agent: {}", crate::output::line(&agent)))?;
     }
-    for session in Session::each(settings, &found, out)? {
+    for session in Session::open_all(settings, &found, out)? {
         let interface = session.client.interface();
         if !out.is_json() {
             let line = format!(
                 "{} {} {}",
                 interface.protocol_binding, interface.protocol_version, interface.url
             );
-            out.print(&format!("Interface: {}", crate::output::line(&line)))?;
+            out.print_line(&format!("Interface: {}", crate::output::line(&line)))?;
         }
         let mut printed = Ok(());
-        let mut tell = |finding: &Finding| {
+        let mut report = |finding: &Finding| {
             if !out.is_json() && printed.is_ok() {
-                printed = out.page(&page(finding, settings.verbose));
+                printed = out.print_page(&page(finding, settings.verbose));
             }
         };
-        let findings = look_into(&session, &known, &mut tell).await;
+        let findings = run_checks(&session, &known, &mut report).await;
         printed?;
         checks.extend(findings);
     }
@@ -75,40 +83,40 @@ pub(crate) async fn run(args: Conformance, settings: &Settings, out: &mut Output
         out.note("more can be looked into with --slow <TEXT> and --ask <TEXT>, see attache help conformance");
     }
     let count = |outcome| checks.iter().filter(|one| one.outcome == outcome).count();
-    let summary = Summary {
-        passed: count(Found::Pass),
-        failed: count(Found::Fail),
-        skipped: count(Found::Skip),
+    let summary = ConformanceSummary {
+        passed: count(CheckOutcome::Pass),
+        failed: count(CheckOutcome::Fail),
+        skipped: count(CheckOutcome::Skip),
     };
     let code = if args.exit_code && summary.failed > 0 {
-        BROKEN
+        EXIT_RULE_BROKEN
     } else {
         0
     };
     match out.is_json() {
-        true => out.json(&Report {
+        true => out.print_json(&ConformanceReport {
             schema: "attache.conformance/1",
             agent,
             summary,
             checks,
         })?,
         false => {
-            let mut page = Page::new(false);
-            page.field("Passed", &summary.passed.to_string());
-            page.field("Failed", &summary.failed.to_string());
-            page.field("Skipped", &summary.skipped.to_string());
-            out.page(&page)?;
+            let mut page = TextPage::new(false);
+            page.add_field("Passed", &summary.passed.to_string());
+            page.add_field("Failed", &summary.failed.to_string());
+            page.add_field("Skipped", &summary.skipped.to_string());
+            out.print_page(&page)?;
         }
     }
     Ok(code)
 }
 
-fn page(finding: &Finding, verbose: bool) -> Page {
-    let mut page = Page::new(false);
+fn page(finding: &Finding, verbose: bool) -> TextPage {
+    let mut page = TextPage::new(false);
     let label = match finding.outcome {
-        Found::Pass => "Pass",
-        Found::Fail => "Fail",
-        Found::Skip => "Skip",
+        CheckOutcome::Pass => "Pass",
+        CheckOutcome::Fail => "Fail",
+        CheckOutcome::Skip => "Skip",
     };
     let detail = finding
         .detail
@@ -116,11 +124,11 @@ fn page(finding: &Finding, verbose: bool) -> Page {
         .map(|detail| format!(": {detail}"))
         .unwrap_or_default();
     // What is skipped is seldom of interest: who wants to know asks for more.
-    if finding.outcome != Found::Skip || verbose {
-        page.field(label, &format!("{}{detail}", finding.check));
+    if finding.outcome != CheckOutcome::Skip || verbose {
+        page.add_field(label, &format!("{}{detail}", finding.check));
     }
-    if verbose || finding.outcome == Found::Fail {
-        page.field("Rule", finding.rule);
+    if verbose || finding.outcome == CheckOutcome::Fail {
+        page.add_field("Rule", finding.rule);
     }
     page
 }

@@ -10,14 +10,14 @@ use attache::store::sqlite::Options;
 use attache::store::{Head, Sqlite, Store};
 use serde_json::json;
 
-use crate::args::{Db, DbVerb};
+use crate::args::{DbArgs, DbCommand};
 use crate::data_dir;
 
 /// How many are read at once.
-const PAGE: usize = 1000;
+const PAGE_SIZE: usize = 1000;
 
-pub(crate) async fn run(args: Db) -> anyhow::Result<()> {
-    let folder = data_dir::find(args.folder.data_dir.as_deref(), "attache")
+pub(crate) async fn run(args: DbArgs) -> anyhow::Result<()> {
+    let folder = data_dir::locate(args.folder.data_dir.as_deref(), "attache")
         .context("there is no data directory; name one: --data-dir <DIR>")?;
     let file = folder.join("tasks.db");
     if !file.is_file() {
@@ -27,8 +27,8 @@ pub(crate) async fn run(args: Db) -> anyhow::Result<()> {
         );
     }
     match args.verb {
-        DbVerb::Check => check(&file),
-        DbVerb::Backup { file: copy } => {
+        DbCommand::Check => check(&file),
+        DbCommand::Backup { file: copy } => {
             Sqlite::back_up(&file, &copy)?;
             eprintln!(
                 "Copied to {}. Webhooks in it need attache.key of {}.",
@@ -37,14 +37,14 @@ pub(crate) async fn run(args: Db) -> anyhow::Result<()> {
             );
             Ok(())
         }
-        DbVerb::Export => export(&folder, &file).await,
-        DbVerb::Vacuum => {
+        DbCommand::Export => export(&folder, &file).await,
+        DbCommand::Vacuum => {
             let before = fs::metadata(&file)?.len();
             Sqlite::vacuum(&file).context("stop the server first")?;
             eprintln!("{} bytes, {before} before.", fs::metadata(&file)?.len());
             Ok(())
         }
-        DbVerb::Migrate => {
+        DbCommand::Migrate => {
             let before = Sqlite::inspect(&file)?.version;
             Sqlite::open(&file, Options::default())?.close().await;
             eprintln!(
@@ -80,7 +80,7 @@ fn check(file: &Path) -> anyhow::Result<()> {
 
 /// Reads a copy, so that a server may go on with the file itself.
 async fn export(folder: &Path, file: &Path) -> anyhow::Result<()> {
-    let copies = Copies::make(folder)?;
+    let copies = ScratchDir::make(folder)?;
     let copy = copies.0.join("tasks.db");
     Sqlite::back_up(file, &copy)?;
     if folder.join("attache.key").is_file() {
@@ -95,7 +95,7 @@ async fn export(folder: &Path, file: &Path) -> anyhow::Result<()> {
 async fn write_all(store: &Sqlite) -> anyhow::Result<()> {
     let mut after: Option<TaskId> = None;
     loop {
-        let page = store.unfinished(after.as_ref(), PAGE).await?;
+        let page = store.list_unfinished(after.as_ref(), PAGE_SIZE).await?;
         for head in &page {
             write_task(store, head).await?;
         }
@@ -106,7 +106,7 @@ async fn write_all(store: &Sqlite) -> anyhow::Result<()> {
     }
     let ended = usize::try_from(store.count_ended().await?).unwrap_or(usize::MAX);
     let end_of_time = Timestamp::from_millis(i64::from(u32::MAX) * 1000).unwrap_or_default();
-    for head in store.ended(end_of_time, ended).await? {
+    for head in store.list_ended(end_of_time, ended).await? {
         write_task(store, &head).await?;
     }
     Ok(())
@@ -118,7 +118,7 @@ async fn write_task(store: &Sqlite, head: &Head) -> anyhow::Result<()> {
         let at = entries
             .last()
             .map_or(Seq(0), |entry: &attache::model::Entry| entry.seq);
-        let more = store.read(head, at, PAGE).await?;
+        let more = store.read(head, at, PAGE_SIZE).await?;
         if more.is_empty() {
             break;
         }
@@ -135,9 +135,9 @@ async fn write_task(store: &Sqlite, head: &Head) -> anyhow::Result<()> {
 }
 
 /// A folder for copies, for its owner alone; gone when dropped.
-struct Copies(std::path::PathBuf);
+struct ScratchDir(std::path::PathBuf);
 
-impl Copies {
+impl ScratchDir {
     fn make(beside: &Path) -> anyhow::Result<Self> {
         let folder = beside.join(format!("export-{}", std::process::id()));
         let mut builder = fs::DirBuilder::new();
@@ -150,7 +150,7 @@ impl Copies {
     }
 }
 
-impl Drop for Copies {
+impl Drop for ScratchDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }

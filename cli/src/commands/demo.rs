@@ -1,15 +1,15 @@
 //! `attache demo`: the practice agent, on this machine.
 
-use attache::{AgentCard, Served};
-use attache_agents::practice;
+use attache::{AgentCard, HostedAgent};
+use attache_agents::demo_agent;
 
 use crate::args;
 use crate::config::Config;
-use crate::serving::{self, Serving, Try};
+use crate::server::{self, Example, ServeSpec};
 
-pub(crate) async fn run(args: args::Serving) -> anyhow::Result<()> {
-    let config = Config::load(None, &serving::environment, &args.given())?;
-    let agent = practice();
+pub(crate) async fn run(args: args::ServerFlags) -> anyhow::Result<()> {
+    let config = Config::load(None, &server::environment, &args.flag_values())?;
+    let agent = demo_agent();
     let card = AgentCard::new(
         "Attache demo",
         "A practice agent that shows everything an agent can do",
@@ -22,17 +22,17 @@ pub(crate) async fn run(args: args::Serving) -> anyhow::Result<()> {
         .skills()
         .fold(card.version(env!("CARGO_PKG_VERSION")), AgentCard::skill);
     let name = card.name.clone();
-    let serving = Serving {
-        agents: vec![Served::new(name, card, agent)],
+    let serving = ServeSpec {
+        agents: vec![HostedAgent::new(name, card, agent)],
         folder: "attache/demo",
-        tries_webhooks: true,
-        tries: [
-            Try::say("Say hello", "hello"),
-            Try::stream("Watch it write", "stream 5"),
-            Try::say("Ask what else it can do", "help"),
+        allows_local_webhooks: true,
+        examples: [
+            Example::say("Say hello", "hello"),
+            Example::stream("Watch it write", "stream 5"),
+            Example::say("Ask what else it can do", "help"),
         ],
         faults: Vec::new(),
-        again: None,
+        reread: None,
     };
-    serving::run(serving, &config).await
+    server::run(serving, &config).await
 }

@@ -6,10 +6,10 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use crate::args::Init;
+use crate::args::InitArgs;
 use crate::config::STARTER;
 
-pub(crate) fn run(args: &Init) -> anyhow::Result<()> {
+pub(crate) fn run(args: &InitArgs) -> anyhow::Result<()> {
     if args.file == Path::new("-") {
         return Ok(io::stdout().write_all(STARTER.as_bytes())?);
     }

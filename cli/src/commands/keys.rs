@@ -4,47 +4,47 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use attache::auth::{Key, KeyFile};
+use attache::auth::{ApiKey, KeyFile};
 
 use crate::access;
-use crate::args::{Keys, KeysAdd, KeysVerb};
+use crate::args::{KeysAddArgs, KeysArgs, KeysCommand};
 use crate::data_dir;
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
-pub(crate) fn run(args: Keys) -> anyhow::Result<()> {
+pub(crate) fn run(args: KeysArgs) -> anyhow::Result<()> {
     let named = args.folder.data_dir.as_deref();
     let folder = match args.verb {
-        KeysVerb::Add(_) => data_dir::make(named, "attache")?,
+        KeysCommand::Add(_) => data_dir::create(named, "attache")?,
         // A folder with a name that was mistyped is not there, and stays so.
-        KeysVerb::List | KeysVerb::Revoke { .. } => data_dir::there(named, "attache")?,
+        KeysCommand::List | KeysCommand::Revoke { .. } => data_dir::require(named, "attache")?,
     };
     let (file, admin) = (access::key_file(&folder), access::admin_key_file(&folder));
     match args.verb {
-        KeysVerb::Add(add) => {
+        KeysCommand::Add(add) => {
             self::add(if add.admin { &admin } else { &file }, add)?;
-            access::tell(&folder)
+            access::notify_server(&folder)
         }
-        KeysVerb::List => {
+        KeysCommand::List => {
             let listed = list(&file, "")? + list(&admin, "  admin")?;
             if listed == 0 {
                 eprintln!("There are no keys in {}.", folder.display());
             }
             Ok(())
         }
-        KeysVerb::Revoke { key } => {
+        KeysCommand::Revoke { key } => {
             revoke([&file, &admin], &key, named)?;
-            access::tell(&folder)
+            access::notify_server(&folder)
         }
     }
 }
 
-fn add(file: &KeyFile, add: KeysAdd) -> anyhow::Result<()> {
+fn add(file: &KeyFile, add: KeysAddArgs) -> anyhow::Result<()> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
     if add.name.is_empty() || add.name.len() > 64 || !add.name.chars().all(is_plain) {
         bail!("a name has 1 to 64 letters, digits, '-', '_', '.' and '@'");
     }
-    let (secret, mut key) = Key::fresh(&add.name);
+    let (secret, mut key) = ApiKey::generate(&add.name);
     key.scopes = add.scopes;
     key.tenants = add.tenants;
     key.agents = (!add.agents.is_empty()).then_some(add.agents);
@@ -52,7 +52,7 @@ fn add(file: &KeyFile, add: KeysAdd) -> anyhow::Result<()> {
         .days
         .map(|days| key.created_ms + i64::from(days) * DAY_MS);
     let id = key.id.clone();
-    file.change(|keys| keys.push(key))
+    file.update(|keys| keys.push(key))
         .with_context(|| cannot(file))?;
     // The key alone on stdout, so that a script can take it.
     writeln!(io::stdout(), "{}", secret.expose())?;
@@ -98,7 +98,7 @@ fn revoke(files: [&KeyFile; 2], key: &str, named: Option<&Path>) -> anyhow::Resu
     let mut revoked = 0;
     // A file that is not there stays so: it would say that callers are asked for keys.
     for file in files.into_iter().filter(|file| file.path().exists()) {
-        let taken = file.change(|keys| {
+        let taken = file.update(|keys| {
             let before = keys.len();
             keys.retain(|own| own.id != key && own.name != key);
             before - keys.len()

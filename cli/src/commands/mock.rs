@@ -1,15 +1,15 @@
 //! `attache mock`: an agent that plays a script, and whatever goes wrong on the way to it.
 
 use anyhow::Context;
-use attache::{AgentCard, Served};
+use attache::{AgentCard, HostedAgent};
 use attache_agents::Script;
 
-use crate::args::Mock;
+use crate::args::MockArgs;
 use crate::config::Config;
-use crate::serving::{self, Serving, Try};
+use crate::server::{self, Example, ServeSpec};
 
-pub(crate) async fn run(args: Mock) -> anyhow::Result<()> {
-    let config = Config::load(None, &serving::environment, &args.serving.given())?;
+pub(crate) async fn run(args: MockArgs) -> anyhow::Result<()> {
+    let config = Config::load(None, &server::environment, &args.serving.flag_values())?;
     let name = args.file.display();
     let text =
         std::fs::read_to_string(&args.file).with_context(|| format!("cannot read {name}"))?;
@@ -18,17 +18,17 @@ pub(crate) async fn run(args: Mock) -> anyhow::Result<()> {
     let card = AgentCard::new("Mock", "Plays a script").version(env!("CARGO_PKG_VERSION"));
     let card = card.input_modes(["*/*"]).output_modes(["*/*"]);
     let card = script.skills().fold(card, AgentCard::skill);
-    let serving = Serving {
-        agents: vec![Served::new("mock", card, script)],
+    let serving = ServeSpec {
+        agents: vec![HostedAgent::new("mock", card, script)],
         folder: "attache/mock",
-        tries_webhooks: true,
-        tries: [
-            Try::say("Say hello", "hello"),
-            Try::tasks("Look at its tasks"),
-            Try::card("Look at its card"),
+        allows_local_webhooks: true,
+        examples: [
+            Example::say("Say hello", "hello"),
+            Example::tasks("Look at its tasks"),
+            Example::card("Look at its card"),
         ],
         faults,
-        again: None,
+        reread: None,
     };
-    serving::run(serving, &config).await
+    server::run(serving, &config).await
 }

@@ -7,17 +7,17 @@ use anyhow::{Context, bail};
 use serde::Deserialize;
 
 use crate::admin;
-use crate::args::{PushDeliveries, PushRetry};
+use crate::args::{PushDeliveriesArgs, PushRetryArgs};
 use crate::data_dir;
 
 #[derive(Deserialize)]
-struct Page {
-    deliveries: Vec<Stopped>,
+struct DeliveryPage {
+    deliveries: Vec<FailedWebhookRow>,
     next: Option<u64>,
 }
 
 #[derive(Deserialize)]
-struct Stopped {
+struct FailedWebhookRow {
     number: u64,
     task: String,
     agent: String,
@@ -30,18 +30,18 @@ struct Stopped {
 }
 
 #[derive(Deserialize)]
-struct Letters {
-    letters: Vec<Letter>,
+struct UndeliveredPage {
+    undelivered: Vec<UndeliveredRow>,
 }
 
 #[derive(Deserialize)]
-struct Letter {
+struct UndeliveredRow {
     id: String,
     sequence: u64,
     time: String,
 }
 
-pub(crate) fn deliveries(args: &PushDeliveries) -> anyhow::Result<()> {
+pub(crate) fn deliveries(args: &PushDeliveriesArgs) -> anyhow::Result<()> {
     let folder = folder(args.folder.data_dir.as_deref())?;
     match args.number {
         None => {
@@ -55,11 +55,11 @@ pub(crate) fn deliveries(args: &PushDeliveries) -> anyhow::Result<()> {
             }
             Ok(())
         }
-        Some(number) => letters(&folder, number),
+        Some(number) => undelivered(&folder, number),
     }
 }
 
-pub(crate) fn retry(args: &PushRetry) -> anyhow::Result<()> {
+pub(crate) fn retry(args: &PushRetryArgs) -> anyhow::Result<()> {
     let folder = folder(args.folder.data_dir.as_deref())?;
     match args.all {
         true => stopped(&folder, |page| {
@@ -74,17 +74,17 @@ pub(crate) fn retry(args: &PushRetry) -> anyhow::Result<()> {
 }
 
 fn folder(named: Option<&Path>) -> anyhow::Result<PathBuf> {
-    data_dir::find(named, "attache").context("name a folder: --data-dir <DIR>")
+    data_dir::locate(named, "attache").context("name a folder: --data-dir <DIR>")
 }
 
 /// Goes through all webhooks that were given up, page by page.
 fn stopped(
     folder: &Path,
-    mut each: impl FnMut(&[Stopped]) -> anyhow::Result<()>,
+    mut each: impl FnMut(&[FailedWebhookRow]) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let mut path = "/push/deliveries".to_owned();
     loop {
-        let page: Page = ask(folder, "GET", &path)?;
+        let page: DeliveryPage = ask(folder, "GET", &path)?;
         each(&page.deliveries)?;
         match page.next {
             Some(next) => path = format!("/push/deliveries?after={next}"),
@@ -93,10 +93,10 @@ fn stopped(
     }
 }
 
-fn list(page: &[Stopped]) -> anyhow::Result<()> {
+fn list(page: &[FailedWebhookRow]) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     for one in page {
-        let Stopped {
+        let FailedWebhookRow {
             number,
             task,
             agent,
@@ -115,10 +115,11 @@ fn list(page: &[Stopped]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn letters(folder: &Path, number: u64) -> anyhow::Result<()> {
-    let Letters { letters } = ask(folder, "GET", &format!("/push/letters?number={number}"))?;
+fn undelivered(folder: &Path, number: u64) -> anyhow::Result<()> {
+    let UndeliveredPage { undelivered } =
+        ask(folder, "GET", &format!("/push/undelivered?number={number}"))?;
     let mut out = io::stdout().lock();
-    for Letter { id, sequence, time } in letters {
+    for UndeliveredRow { id, sequence, time } in undelivered {
         writeln!(out, "{sequence}  {id}  {time}")?;
     }
     Ok(())
@@ -135,7 +136,7 @@ fn ask<T: serde::de::DeserializeOwned>(
     method: &str,
     path: &str,
 ) -> anyhow::Result<T> {
-    let Some(answer) = admin::ask(folder, method, path)? else {
+    let Some(answer) = admin::request(folder, method, path)? else {
         bail!(
             "no server runs with the folder {}; start it, or name its folder: --data-dir <DIR>",
             folder.display()

@@ -7,24 +7,28 @@ use attache::model::{
 };
 
 use super::task_id;
-use crate::args::{self, PushCreate};
-use crate::failure::{Failure, Outcome};
-use crate::output::{Output, Page};
+use crate::args::{self, PushConfigCreateArgs};
+use crate::error::{CliError, CliResult};
+use crate::output::{Output, TextPage};
 use crate::session::Session;
 use crate::settings::Settings;
 
-pub(crate) async fn run(verb: args::PushConfig, settings: &Settings, out: &mut Output) -> Outcome {
+pub(crate) async fn run(
+    verb: args::PushConfigCommand,
+    settings: &Settings,
+    out: &mut Output,
+) -> CliResult {
     let session = Session::open(settings, out).await?;
     if session.card.capabilities.push_notifications != Some(true) {
         let message = "the agent declares no push notifications";
         return Err(
-            Failure::protocol(ErrorKind::PushNotificationNotSupported, message)
+            CliError::protocol(ErrorKind::PushNotificationNotSupported, message)
                 .hint("follow the task instead: attache task subscribe"),
         );
     }
     match verb {
-        args::PushConfig::Create(args) => create(args, &session, out).await,
-        args::PushConfig::Get(args) => {
+        args::PushConfigCommand::Create(args) => create(args, &session, out).await,
+        args::PushConfigCommand::Get(args) => {
             let task_id = task_id(args.one.id, settings)?;
             let id = Some(args.config_id.as_str().into());
             let request = GetPushConfigRequest {
@@ -35,10 +39,12 @@ pub(crate) async fn run(verb: args::PushConfig, settings: &Settings, out: &mut O
             let config = session
                 .call(session.client.get_push_config(request))
                 .await?;
-            shown(&session, &[config], out).await
+            print_configs(&session, &[config], out).await
         }
-        args::PushConfig::List(args) => list(task_id(args.id, settings)?, &session, out).await,
-        args::PushConfig::Delete(args) => {
+        args::PushConfigCommand::List(args) => {
+            list(task_id(args.id, settings)?, &session, out).await
+        }
+        args::PushConfigCommand::Delete(args) => {
             let task_id = task_id(args.one.id, settings)?;
             let id = args.config_id.as_str().into();
             let request = DeletePushConfigRequest {
@@ -50,18 +56,18 @@ pub(crate) async fn run(verb: args::PushConfig, settings: &Settings, out: &mut O
                 .call(session.client.delete_push_config(request))
                 .await?;
             match out.is_json() {
-                true => out.json(&serde_json::json!({})),
+                true => out.print_json(&serde_json::json!({})),
                 false => {
-                    let mut page = about(&session, &task_id).await;
-                    page.field("Deleted", &args.config_id);
-                    out.page(&page)
+                    let mut page = task_page(&session, &task_id).await;
+                    page.add_field("Deleted", &args.config_id);
+                    out.print_page(&page)
                 }
             }
         }
     }
 }
 
-async fn create(args: PushCreate, session: &Session<'_>, out: &mut Output) -> Outcome {
+async fn create(args: PushConfigCreateArgs, session: &Session<'_>, out: &mut Output) -> CliResult {
     let around = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let token = args
         .token
@@ -74,7 +80,7 @@ async fn create(args: PushCreate, session: &Session<'_>, out: &mut Output) -> Ou
     token
         .iter()
         .chain(&credentials)
-        .for_each(|secret| out.mask(secret));
+        .for_each(|secret| out.redact(secret));
     let config = PushConfig {
         id: args.config_id.as_deref().map(Into::into),
         task_id: Some(task_id(args.one.id, session.settings)?),
@@ -88,10 +94,10 @@ async fn create(args: PushCreate, session: &Session<'_>, out: &mut Output) -> Ou
     let config = session
         .call(session.client.create_push_config(config))
         .await?;
-    shown(session, &[config], out).await
+    print_configs(session, &[config], out).await
 }
 
-async fn list(task_id: TaskId, session: &Session<'_>, out: &mut Output) -> Outcome {
+async fn list(task_id: TaskId, session: &Session<'_>, out: &mut Output) -> CliResult {
     let request = ListPushConfigsRequest {
         task_id: task_id.clone(),
         ..ListPushConfigsRequest::default()
@@ -100,42 +106,46 @@ async fn list(task_id: TaskId, session: &Session<'_>, out: &mut Output) -> Outco
         .call(session.client.list_push_configs(request))
         .await?;
     match (out.is_json(), list.configs.is_empty()) {
-        (true, _) => out.json(&list),
-        (false, true) => out.page(&about(session, &task_id).await),
-        (false, false) => shown(session, &list.configs, out).await,
+        (true, _) => out.print_json(&list),
+        (false, true) => out.print_page(&task_page(session, &task_id).await),
+        (false, false) => print_configs(session, &list.configs, out).await,
     }
 }
 
-async fn shown(session: &Session<'_>, configs: &[PushConfig], out: &mut Output) -> Outcome {
+async fn print_configs(
+    session: &Session<'_>,
+    configs: &[PushConfig],
+    out: &mut Output,
+) -> CliResult {
     if let (true, [config]) = (out.is_json(), configs) {
-        return out.json(config);
+        return out.print_json(config);
     }
     let Some(first) = configs.first() else {
         return Ok(());
     };
-    let mut page = about(session, &first.task_id.clone().unwrap_or_default()).await;
+    let mut page = task_page(session, &first.task_id.clone().unwrap_or_default()).await;
     for config in configs {
-        page.field("Webhook", config.id.as_ref().map_or("", |id| id.as_str()));
-        page.field("Url", &config.url);
+        page.add_field("Webhook", config.id.as_ref().map_or("", |id| id.as_str()));
+        page.add_field("Url", &config.url);
         if config.token.is_some() {
-            page.field("Token", "***");
+            page.add_field("Token", "***");
         }
         if let Some(info) = &config.authentication {
-            page.field("Authentication", &format!("{} ***", info.scheme));
+            page.add_field("Authentication", &format!("{} ***", info.scheme));
         }
     }
-    out.page(&page)
+    out.print_page(&page)
 }
 
 /// The task that webhooks belong to, as far as it can be seen.
-async fn about(session: &Session<'_>, id: &TaskId) -> Page {
-    let mut page = Page::new(false);
+async fn task_page(session: &Session<'_>, id: &TaskId) -> TextPage {
+    let mut page = TextPage::new(false);
     match session.task(id, Some(0)).await {
         Ok(task) => {
-            page.ids(task.id.as_str(), task.context_id.as_str());
-            page.field("State", task.status.state.as_str());
+            page.add_ids(task.id.as_str(), task.context_id.as_str());
+            page.add_field("State", task.status.state.as_str());
         }
-        Err(_) => page.field("Task", id.as_str()),
+        Err(_) => page.add_field("Task", id.as_str()),
     }
     page
 }

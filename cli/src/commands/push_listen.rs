@@ -4,15 +4,15 @@ use attache::jws::PublishedKeys;
 use attache::model::{
     AuthenticationInfo, DeletePushConfigRequest, MessageId, PushConfig, Secret, StreamResponse,
 };
-use attache::{ErrorKind, PushReceiver, PushReceiverSettings, PushSignatures};
+use attache::{ErrorKind, PushReceiver, PushReceiverSettings, PushSignatureVerifier};
 
-use crate::args::PushListen;
-use crate::failure::{Failure, Outcome};
+use crate::args::PushListenArgs;
+use crate::error::{CliError, CliResult};
 use crate::output::Output;
 use crate::session::Session;
 use crate::settings::Settings;
 
-pub(crate) async fn run(args: PushListen, settings: &Settings, out: &mut Output) -> Outcome {
+pub(crate) async fn run(args: PushListenArgs, settings: &Settings, out: &mut Output) -> CliResult {
     let around = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let mut token = args
         .token
@@ -29,12 +29,12 @@ pub(crate) async fn run(args: PushListen, settings: &Settings, out: &mut Output)
     token
         .iter()
         .chain(&credentials)
-        .for_each(|secret| out.mask(secret));
+        .for_each(|secret| out.redact(secret));
     let authentication = args.auth_scheme.map(|scheme| AuthenticationInfo {
         scheme,
         credentials,
     });
-    let unusable = |error| Failure::usage(format!("--listen {}: {error}", args.listen));
+    let unusable = |error| CliError::usage(format!("--listen {}: {error}", args.listen));
     let listener = tokio::net::TcpListener::bind(&args.listen)
         .await
         .map_err(unusable)?;
@@ -46,10 +46,10 @@ pub(crate) async fn run(args: PushListen, settings: &Settings, out: &mut Output)
         ..PushReceiverSettings::default()
     });
     if let Some(keys) = &args.key_set {
-        let keys = PublishedKeys::at(keys);
+        let keys = PublishedKeys::from_url(keys);
         let keys =
-            keys.map_err(|error| Failure::usage(format!("--key-set: {}", error.message())))?;
-        receiver = receiver.checked_by(PushSignatures::by(keys).audience(&url));
+            keys.map_err(|error| CliError::usage(format!("--key-set: {}", error.message())))?;
+        receiver = receiver.with_verifier(PushSignatureVerifier::new(keys).audience(&url));
     }
     // Each notification is a result of its own, so each has its line.
     out.stream = true;
@@ -71,9 +71,9 @@ pub(crate) async fn run(args: PushListen, settings: &Settings, out: &mut Output)
             let Some(notification) = notifications.next().await else {
                 break;
             };
-            out.event(&notification.event)?;
+            out.print_event(&notification.event)?;
             left = left.map(|left| left - 1);
-            if registered.is_some() && ends(&notification.event) {
+            if registered.is_some() && is_terminal_event(&notification.event) {
                 break;
             }
         }
@@ -97,12 +97,12 @@ async fn register<'a>(
     config: PushConfig,
     settings: &'a Settings,
     out: &mut Output,
-) -> Outcome<(Session<'a>, DeletePushConfigRequest)> {
+) -> CliResult<(Session<'a>, DeletePushConfigRequest)> {
     let session = Session::open(settings, out).await?;
     if session.card.capabilities.push_notifications != Some(true) {
         let message = "the agent declares no push notifications";
         return Err(
-            Failure::protocol(ErrorKind::PushNotificationNotSupported, message)
+            CliError::protocol(ErrorKind::PushNotificationNotSupported, message)
                 .hint("follow the task instead: attache task subscribe"),
         );
     }
@@ -115,7 +115,7 @@ async fn register<'a>(
         .await?;
     let id = made.id.unwrap_or_default();
     out.note(&format!("registered for task {task} as {}", id.as_str()));
-    out.resume_with(session.resume.delete_push_config(task, id.as_str()));
+    out.set_resume_command(session.resume.delete_push_config_command(task, id.as_str()));
     Ok((
         session,
         DeletePushConfigRequest {
@@ -126,7 +126,7 @@ async fn register<'a>(
     ))
 }
 
-fn ends(event: &StreamResponse) -> bool {
+fn is_terminal_event(event: &StreamResponse) -> bool {
     match event {
         StreamResponse::Task(task) => task.status.state.is_terminal(),
         StreamResponse::StatusUpdate(update) => update.status.state.is_terminal(),

@@ -6,37 +6,37 @@ use attache::model::{
 };
 use attache::{Client, ErrorKind};
 
-use crate::args::Send;
-use crate::failure::{Failure, Outcome};
-use crate::follow::Follow;
+use crate::args::SendArgs;
+use crate::error::{CliError, CliResult};
 use crate::output::Output;
-use crate::parts::Ordered;
+use crate::parts::PartArgs;
+use crate::progress;
 use crate::session::Session;
 use crate::settings::Settings;
-use crate::waiting;
+use crate::task_follower::TaskFollower;
 
 /// Where a message names the skill that it is for.
-const SKILL: &str = "skillId";
+const SKILL_METADATA_KEY: &str = "skillId";
 
 pub(crate) async fn run(
-    args: Send,
-    parts: Ordered,
+    args: SendArgs,
+    parts: PartArgs,
     settings: &Settings,
     out: &mut Output,
-) -> Outcome {
+) -> CliResult {
     let parts = parts.read(&mut std::io::stdin().lock(), &mut |what| out.warn(&what))?;
     let mut message = message(args.message_id, parts, settings);
     if let Some(skill) = args.skill {
         message
             .metadata
             .get_or_insert_default()
-            .insert(SKILL, skill.as_str());
+            .insert(SKILL_METADATA_KEY, skill.as_str());
     }
     let session = Session::open(settings, out).await?;
-    out.sent(&message);
+    out.print_sent(&message);
     match settings.detach {
-        true => detached(&session, message, out).await,
-        false => exchange(&session, message, out).await.map(|_| ()),
+        true => send_detached(&session, message, out).await,
+        false => send_and_wait(&session, message, out).await.map(|_| ()),
     }
 }
 
@@ -68,27 +68,27 @@ fn request(
     }
 }
 
-async fn detached(session: &Session<'_>, message: Message, out: &mut Output) -> Outcome {
-    let sent = keyed(session, &message)
+async fn send_detached(session: &Session<'_>, message: Message, out: &mut Output) -> CliResult {
+    let sent = with_idempotency_key(session, &message)
         .send_message(request(session, message.clone(), true))
         .await;
     let answer = match sent {
         Ok(answer) => answer,
-        Err(error) => return Err(session.refused_by_task(&message, &error).await),
+        Err(error) => return Err(session.explain_refusal(&message, &error).await),
     };
-    out.answer(&answer, next(session, &answer).as_deref())
+    out.print_response(&answer, resume_command(session, &answer).as_deref())
 }
 
 /// Sends a message, waits until what comes of it is settled, and says what was asked for.
-pub(super) async fn exchange(
+pub(super) async fn send_and_wait(
     session: &Session<'_>,
     message: Message,
     out: &mut Output,
-) -> Outcome<SendMessageResponse> {
+) -> CliResult<SendMessageResponse> {
     let live = session.settings.stream;
-    let mut follow = open(session, message, out).await?;
-    let last = waiting::until_settled(&mut follow, session, live, out).await?;
-    let answer = match (last, follow.so_far().cloned()) {
+    let mut follow = open_stream(session, message, out).await?;
+    let last = progress::follow_until_settled(&mut follow, session, live, out).await?;
+    let answer = match (last, follow.task().cloned()) {
         (Some(StreamResponse::Message(reply)), _) => SendMessageResponse::Message(reply),
         (_, Some(task)) if live => SendMessageResponse::Task(task),
         // The folded task has no history; the agent's own word is better where it can be had.
@@ -96,47 +96,47 @@ pub(super) async fn exchange(
             SendMessageResponse::Task(session.task(&task.id, None).await.unwrap_or(task))
         }
         (_, None) => {
-            return Err(Failure::protocol(
+            return Err(CliError::protocol(
                 ErrorKind::InvalidAgentResponse,
                 "the agent said nothing",
             ));
         }
     };
     if !live {
-        out.answer(&answer, next(session, &answer).as_deref())?;
+        out.print_response(&answer, resume_command(session, &answer).as_deref())?;
     }
     Ok(answer)
 }
 
 /// The command that goes on from an answer.
-fn next(session: &Session<'_>, answer: &SendMessageResponse) -> Option<String> {
+fn resume_command(session: &Session<'_>, answer: &SendMessageResponse) -> Option<String> {
     match answer {
-        SendMessageResponse::Task(task) => Some(session.resume.of(task)),
-        SendMessageResponse::Message(message) => session.resume.of_reply(message),
+        SendMessageResponse::Task(task) => Some(session.resume.for_task(task)),
+        SendMessageResponse::Message(message) => session.resume.for_reply(message),
     }
 }
 
 /// A stream brings the id at once; where there is none, an answer that does not wait does.
-async fn open<'a, 's>(
+async fn open_stream<'a, 's>(
     session: &'a Session<'s>,
     message: Message,
     out: &mut Output,
-) -> Outcome<Follow<'a, 's>> {
-    if session.settings.stream && !session.streams() {
+) -> CliResult<TaskFollower<'a, 's>> {
+    if session.settings.stream && !session.supports_streaming() {
         out.note("the agent does not stream: looking now and then instead");
     }
-    let client = keyed(session, &message);
+    let client = with_idempotency_key(session, &message);
     match client
         .stream(request(session, message.clone(), false))
         .await
     {
-        Ok(stream) => Ok(Follow::sent(session, stream, message)),
-        Err(error) => Err(session.refused_by_task(&message, &error).await),
+        Ok(stream) => Ok(TaskFollower::for_message(session, stream, message)),
+        Err(error) => Err(session.explain_refusal(&message, &error).await),
     }
 }
 
 /// A message that is typed again under its id is the same message, for agents that know such keys.
-fn keyed(session: &Session<'_>, message: &Message) -> Client {
+fn with_idempotency_key(session: &Session<'_>, message: &Message) -> Client {
     let client = session.client.clone();
     // An id that no header can carry is no key; the client makes one up.
     client

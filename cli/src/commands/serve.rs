@@ -4,27 +4,27 @@ use std::io::{self, Write};
 
 use anyhow::bail;
 use attache::model::AgentSkill;
-use attache::{Agent, AgentCard, Served};
+use attache::{Agent, AgentCard, HostedAgent};
 use attache_agents::Echo;
 use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 
-use crate::args::Serve;
+use crate::args::ServeArgs;
 use crate::config::{self, Config};
-use crate::serving::{self, Again, Serving, Try};
+use crate::server::{self, ConfigReader, Example, ServeSpec};
 
 /// Where tasks are kept, in the user's data directory.
-pub(super) const FOLDER: &str = "attache";
+pub(super) const DATA_DIR_NAME: &str = "attache";
 
-const TRIES: [Try; 3] = [
-    Try::say("Say hello", "hello"),
-    Try::tasks("Look at its tasks"),
-    Try::card("Look at its card"),
+const EXAMPLES: [Example; 3] = [
+    Example::say("Say hello", "hello"),
+    Example::tasks("Look at its tasks"),
+    Example::card("Look at its card"),
 ];
 
-pub(crate) async fn run(args: Serve) -> anyhow::Result<()> {
-    let given = args.serving.given();
-    let config = Config::load(args.agent.file.as_deref(), &serving::environment, &given)?;
+pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<()> {
+    let flags = args.serving.flag_values();
+    let config = Config::load(args.agent.file.as_deref(), &server::environment, &flags)?;
     if args.print_config {
         return Ok(io::stdout().write_all(config::print(&config)?.as_bytes())?);
     }
@@ -40,30 +40,30 @@ pub(crate) async fn run(args: Serve) -> anyhow::Result<()> {
             .output_modes(["*/*"]);
         return run_agent(card, Echo, &config).await;
     };
-    let (agents, odd) = config.open().await?;
+    let (agents, odd) = config.open_agents().await?;
     odd.iter().for_each(|odd| eprintln!("warning: {odd}"));
     if agents.is_empty() {
         bail!("{} has no agents; add one: [agents.<name>]", file.display());
     }
-    let again: Again = Box::new(move || {
-        let config = Config::load(Some(&file), &serving::environment, &given)?;
+    let reread: ConfigReader = Box::new(move || {
+        let config = Config::load(Some(&file), &server::environment, &flags)?;
         // Whoever reloads waits for it.
-        let opened = block_in_place(|| Handle::current().block_on(config.open()));
+        let opened = block_in_place(|| Handle::current().block_on(config.open_agents()));
         let (agents, odd) = opened?;
         odd.iter().for_each(|odd| tracing::warn!("{odd}"));
         Ok((config, agents))
     });
-    serving::run(served(agents, Some(again)), &config).await
+    server::run(served(agents, Some(reread)), &config).await
 }
 
-fn served(agents: Vec<Served>, again: Option<Again>) -> Serving {
-    Serving {
+fn served(agents: Vec<HostedAgent>, reread: Option<ConfigReader>) -> ServeSpec {
+    ServeSpec {
         agents,
-        folder: FOLDER,
-        tries_webhooks: false,
-        tries: TRIES,
+        folder: DATA_DIR_NAME,
+        allows_local_webhooks: false,
+        examples: EXAMPLES,
         faults: Vec::new(),
-        again,
+        reread,
     }
 }
 
@@ -77,8 +77,8 @@ fn card(name: &str, does: &str) -> AgentCard {
 }
 
 async fn run_agent(card: AgentCard, agent: impl Agent, config: &Config) -> anyhow::Result<()> {
-    serving::run(
-        served(vec![Served::new(card.name.clone(), card, agent)], None),
+    server::run(
+        served(vec![HostedAgent::new(card.name.clone(), card, agent)], None),
         config,
     )
     .await

@@ -6,37 +6,41 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use attache::model::{Artifact, Content, Json, Object, Part};
-use attache::{Allowed, FileFetcher, Reach};
+use attache::{AllowedTarget, EgressPolicy, FileFetcher};
 
 use super::task_id;
-use crate::args::TaskDownload;
-use crate::failure::{Failure, Outcome};
-use crate::output::{Output, Page};
-use crate::reference::{host_of_url, is_loopback};
+use crate::args::TaskDownloadArgs;
+use crate::error::{CliError, CliResult};
+use crate::output::{Output, TextPage};
+use crate::reference::{is_loopback, url_host};
 use crate::session::Session;
 use crate::settings::Settings;
 
 /// Where the path of a part that was written stands in its metadata.
 const SAVED_TO: &str = "attache.savedTo";
-const MOST_COLLISIONS: usize = 1000;
+const MAX_COLLISIONS: usize = 1000;
 /// How much of one url is fetched, and how long that may take.
 const MAX_BYTES: usize = 100 << 20;
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-pub(crate) async fn run(args: TaskDownload, settings: &Settings, out: &mut Output) -> Outcome {
+pub(crate) async fn run(
+    args: TaskDownloadArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> CliResult {
     let id = task_id(args.one.id, settings)?;
     let session = Session::open(settings, out).await?;
     let mut task = session.task(&id, Some(0)).await?;
     let folder = args.output_dir.unwrap_or_else(|| PathBuf::from("."));
     fs::create_dir_all(&folder).map_err(|error| {
-        Failure::internal(format!(
+        CliError::internal(format!(
             "cannot make the folder {}: {error}",
             folder.display()
         ))
     })?;
-    let mut page = Page::new(false);
-    page.ids(task.id.as_str(), task.context_id.as_str());
-    page.field("State", task.status.state.as_str());
+    let mut page = TextPage::new(false);
+    page.add_ids(task.id.as_str(), task.context_id.as_str());
+    page.add_field("State", task.status.state.as_str());
     let wanted = |artifact: &Artifact| {
         args.artifact.is_empty()
             || args
@@ -52,51 +56,55 @@ pub(crate) async fn run(args: TaskDownload, settings: &Settings, out: &mut Outpu
         .filter(|artifact| wanted(artifact))
     {
         seen += 1;
-        page.field("Artifact", artifact.artifact_id.as_str());
+        page.add_field("Artifact", artifact.artifact_id.as_str());
         let names: Vec<_> = (0..artifact.parts.len())
-            .map(|at| name_of(artifact, at))
+            .map(|at| file_name(artifact, at))
             .collect();
         for (part, name) in artifact.parts.iter_mut().zip(names) {
-            let Some(bytes) = bytes_of(part, fetcher.as_ref(), out).await else {
-                page.field("Not fetched", &describe(part));
+            let Some(bytes) = part_bytes(part, fetcher.as_ref(), out).await else {
+                page.add_field("Not fetched", &describe(part));
                 continue;
             };
             let path = write(&folder, &name, &bytes, args.force)?;
-            page.field("Saved", &path.display().to_string());
+            page.add_field("Saved", &path.display().to_string());
             let mut metadata = part.metadata().cloned().unwrap_or_else(Object::new);
             metadata.insert(SAVED_TO, Json::from(path.display().to_string().as_str()));
             *part = part.clone().with_metadata(metadata);
         }
     }
     if seen == 0 && !args.artifact.is_empty() {
-        return Err(Failure::usage(format!(
+        return Err(CliError::usage(format!(
             "the task has no artifact {}",
             args.artifact.join(", ")
         )));
     }
     match out.is_json() {
-        true => out.json(&task),
-        false => out.page(&page),
+        true => out.print_json(&task),
+        false => out.print_page(&page),
     }
 }
 
 /// Fetches what an agent names by its url: from the public internet over TLS, from this machine if the agent is here,
 /// and from hosts that the user allows. No credential goes along.
-fn fetcher(session: &Session<'_>) -> Outcome<FileFetcher> {
-    let here = is_loopback(&host_of_url(&session.client.interface().url));
+fn fetcher(session: &Session<'_>) -> CliResult<FileFetcher> {
+    let here = is_loopback(&url_host(&session.client.interface().url));
     let allowed = session.settings.allowed_hosts.iter().map(|host| {
-        host.parse::<Allowed>()
-            .map_err(|error| Failure::usage(format!("--allow-host {host}: {error}")))
+        host.parse::<AllowedTarget>()
+            .map_err(|error| CliError::usage(format!("--allow-host {host}: {error}")))
     });
-    let mut reach = Reach::default();
-    (reach.loopback, reach.allow) = (here, allowed.collect::<Outcome<_>>()?);
+    let mut reach = EgressPolicy::default();
+    (reach.loopback, reach.allow) = (here, allowed.collect::<CliResult<_>>()?);
     Ok(FileFetcher::new(reach)
         .max_bytes(MAX_BYTES)
         .timeout(TIMEOUT))
 }
 
 /// What is written of a part; of a url only if it was asked for, and can be had.
-async fn bytes_of(part: &Part, fetcher: Option<&FileFetcher>, out: &mut Output) -> Option<Vec<u8>> {
+async fn part_bytes(
+    part: &Part,
+    fetcher: Option<&FileFetcher>,
+    out: &mut Output,
+) -> Option<Vec<u8>> {
     let (Some(fetcher), Content::Url(url)) = (fetcher, &part.content) else {
         return content(part);
     };
@@ -127,7 +135,7 @@ fn describe(part: &Part) -> String {
 }
 
 /// The name of a part on disk: its own, or made of that of its artifact.
-fn name_of(artifact: &Artifact, at: usize) -> String {
+fn file_name(artifact: &Artifact, at: usize) -> String {
     let part = &artifact.parts[at];
     let in_url = match &part.content {
         Content::Url(url) => url
@@ -136,12 +144,12 @@ fn name_of(artifact: &Artifact, at: usize) -> String {
             .and_then(|path| path.rsplit('/').next()),
         Content::Text(_) | Content::Raw(_) | Content::Data(_) => None,
     };
-    if let Some(name) = part.filename().or(in_url).and_then(safe) {
+    if let Some(name) = part.filename().or(in_url).and_then(safe_file_name) {
         return name;
     }
-    let stem = artifact.name.as_deref().and_then(safe);
+    let stem = artifact.name.as_deref().and_then(safe_file_name);
     let stem = stem
-        .or_else(|| safe(artifact.artifact_id.as_str()))
+        .or_else(|| safe_file_name(artifact.artifact_id.as_str()))
         .unwrap_or_else(|| "artifact".to_owned());
     let number = if at == 0 {
         String::new()
@@ -161,7 +169,7 @@ fn name_of(artifact: &Artifact, at: usize) -> String {
 }
 
 /// A plain file name: no way out of the folder, nothing hidden, nothing that a system takes for a device.
-fn safe(name: &str) -> Option<String> {
+fn safe_file_name(name: &str) -> Option<String> {
     let base = name.rsplit(['/', '\\', ':']).next().unwrap_or_default();
     let odd = |c: char| {
         c.is_control()
@@ -188,11 +196,11 @@ fn safe(name: &str) -> Option<String> {
 }
 
 /// Writes a new file, under the next free name; never through a link, and over another file only by force.
-fn write(folder: &Path, name: &str, bytes: &[u8], force: bool) -> Outcome<PathBuf> {
+fn write(folder: &Path, name: &str, bytes: &[u8], force: bool) -> CliResult<PathBuf> {
     let cannot = |path: &Path, error: &io::Error| {
-        Failure::internal(format!("cannot write {}: {error}", path.display()))
+        CliError::internal(format!("cannot write {}: {error}", path.display()))
     };
-    for number in 1..MOST_COLLISIONS {
+    for number in 1..MAX_COLLISIONS {
         let path = folder.join(numbered(name, number));
         if force && fs::symlink_metadata(&path).is_ok_and(|it| it.is_file() || it.is_symlink()) {
             fs::remove_file(&path).map_err(|error| cannot(&path, &error))?;
@@ -207,7 +215,7 @@ fn write(folder: &Path, name: &str, bytes: &[u8], force: bool) -> Outcome<PathBu
             Err(error) => return Err(cannot(&path, &error)),
         }
     }
-    Err(Failure::internal(format!(
+    Err(CliError::internal(format!(
         "there are too many files called {name}"
     )))
 }
@@ -240,9 +248,9 @@ mod tests {
             ("a\u{1b}[2Jb\n.txt", Some("a_[2Jb_.txt")),
             ("x\u{202e}txt.exe", Some("x_txt.exe")),
         ] {
-            assert_eq!(safe(name).as_deref(), expected, "{name:?}");
+            assert_eq!(safe_file_name(name).as_deref(), expected, "{name:?}");
         }
-        assert_eq!(safe(&"ü".repeat(300)).unwrap().len(), 200);
+        assert_eq!(safe_file_name(&"ü".repeat(300)).unwrap().len(), 200);
     }
 
     #[cfg(unix)]

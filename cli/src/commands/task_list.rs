@@ -2,16 +2,16 @@
 
 use attache::model::{ListTasksRequest, ListTasksResponse, TaskState, Timestamp};
 
-use crate::args::TaskList;
-use crate::failure::{Failure, Outcome};
+use crate::args::TaskListArgs;
+use crate::error::{CliError, CliResult};
 use crate::output::Output;
 use crate::session::Session;
 use crate::settings::Settings;
 
 /// More pages than this are a server that goes in circles.
-const MOST_PAGES: usize = 10_000;
+const MAX_PAGES: usize = 10_000;
 
-pub(crate) async fn run(args: TaskList, settings: &Settings, out: &mut Output) -> Outcome {
+pub(crate) async fn run(args: TaskListArgs, settings: &Settings, out: &mut Output) -> CliResult {
     let all = args.all;
     let mut request = request(args, settings)?;
     let session = Session::open(settings, out).await?;
@@ -19,15 +19,15 @@ pub(crate) async fn run(args: TaskList, settings: &Settings, out: &mut Output) -
         .call(session.client.list_tasks(request.clone()))
         .await?;
     if !all {
-        return out.listed(&page);
+        return out.print_tasks(&page);
     }
     let mut together = ListTasksResponse::default();
-    for _ in 0..MOST_PAGES {
+    for _ in 0..MAX_PAGES {
         let token = std::mem::take(&mut page.next_page_token);
         match out.is_json() && !out.stream {
             // One document: it has all tasks in it.
             true => together.tasks.append(&mut page.tasks),
-            false => out.listed(&page)?,
+            false => out.print_tasks(&page)?,
         }
         if token.is_empty() {
             break;
@@ -39,7 +39,7 @@ pub(crate) async fn run(args: TaskList, settings: &Settings, out: &mut Output) -
     }
     if out.is_json() && !out.stream {
         let size = i32::try_from(together.tasks.len()).unwrap_or(i32::MAX);
-        return out.listed(&ListTasksResponse {
+        return out.print_tasks(&ListTasksResponse {
             page_size: size,
             total_size: size,
             ..together
@@ -48,17 +48,17 @@ pub(crate) async fn run(args: TaskList, settings: &Settings, out: &mut Output) -
     Ok(())
 }
 
-fn request(args: TaskList, settings: &Settings) -> Outcome<ListTasksRequest> {
+fn request(args: TaskListArgs, settings: &Settings) -> CliResult<ListTasksRequest> {
     let since = args.since.as_deref().map(|text| {
-        Timestamp::parse_liberal(text).map_err(|_| {
-            Failure::usage(format!(
+        Timestamp::parse_lenient(text).map_err(|_| {
+            CliError::usage(format!(
                 "--since {text} must be a time such as 2026-11-01T00:00:00Z"
             ))
         })
     });
     Ok(ListTasksRequest {
         context_id: settings.context_id.as_deref().map(Into::into),
-        status: args.status.as_deref().map(state).transpose()?,
+        status: args.status.as_deref().map(parse_state).transpose()?,
         page_size: args.page_size,
         page_token: args.page_token,
         status_timestamp_after: since.transpose()?,
@@ -68,7 +68,7 @@ fn request(args: TaskList, settings: &Settings) -> Outcome<ListTasksRequest> {
 }
 
 /// `TASK_STATE_INPUT_REQUIRED`, `INPUT_REQUIRED` or `input-required`.
-pub(crate) fn state(word: &str) -> Outcome<TaskState> {
+pub(crate) fn parse_state(word: &str) -> CliResult<TaskState> {
     let name = word.to_ascii_uppercase().replace('-', "_");
     let found = TaskState::ALL.into_iter().find(|state| {
         let full = state.as_str();
@@ -80,7 +80,7 @@ pub(crate) fn state(word: &str) -> Outcome<TaskState> {
                 .to_lowercase()
                 .replace('_', "-")
         });
-        Failure::usage(format!("there is no state {word}"))
+        CliError::usage(format!("there is no state {word}"))
             .hint(format!("one of {}", words.join(", ")))
     })
 }
@@ -97,9 +97,9 @@ mod tests {
             "input-required",
             "Input_Required",
         ] {
-            assert_eq!(state(word).unwrap(), TaskState::InputRequired);
+            assert_eq!(parse_state(word).unwrap(), TaskState::InputRequired);
         }
-        let wrong = state("done").unwrap_err();
+        let wrong = parse_state("done").unwrap_err();
         assert!(wrong.hint.unwrap().contains("completed"));
     }
 }

@@ -3,51 +3,55 @@
 use attache::model::TaskState;
 
 use super::task_id;
-use super::task_list::state;
-use crate::args::TaskWait;
-use crate::failure::{Failure, Outcome};
-use crate::follow::Follow;
+use super::task_list::parse_state;
+use crate::args::TaskWaitArgs;
+use crate::error::{CliError, CliResult};
 use crate::output::Output;
+use crate::progress;
 use crate::session::Session;
 use crate::settings::Settings;
-use crate::waiting;
+use crate::task_follower::TaskFollower;
 
-pub(crate) async fn run(args: TaskWait, settings: &Settings, out: &mut Output) -> Outcome<u8> {
+pub(crate) async fn run(
+    args: TaskWaitArgs,
+    settings: &Settings,
+    out: &mut Output,
+) -> CliResult<u8> {
     let id = task_id(args.one.id, settings)?;
     let through = args
         .through
         .iter()
         .map(|word| interruption(word))
-        .collect::<Outcome<Vec<_>>>()?;
-    let until = args.until.as_deref().map(state).transpose()?;
+        .collect::<CliResult<Vec<_>>>()?;
+    let until = args.until.as_deref().map(parse_state).transpose()?;
     let session = Session::open(settings, out).await?;
-    let mut follow = Follow::task(&session, id.clone())
+    let mut follow = TaskFollower::for_task(&session, id.clone())
         .through(through)
         .until(until);
-    waiting::until_settled(&mut follow, &session, settings.stream, out).await?;
+    progress::follow_until_settled(&mut follow, &session, settings.stream, out).await?;
     let task = session.task(&id, None).await?;
     if !settings.stream {
-        let resume = session.resume.of(&task);
-        out.task(&task, Some(&resume))?;
+        let resume = session.resume.for_task(&task);
+        out.print_task(&task, Some(&resume))?;
     }
     Ok(if args.exit_on_outcome {
-        code(task.status.state)
+        exit_code(task.status.state)
     } else {
         0
     })
 }
 
-fn interruption(word: &str) -> Outcome<TaskState> {
+fn interruption(word: &str) -> CliResult<TaskState> {
     match word {
         "auth" => Ok(TaskState::AuthRequired),
         "input" => Ok(TaskState::InputRequired),
-        _ => Err(Failure::usage(format!(
+        _ => Err(CliError::usage(format!(
             "--through {word} must be auth or input"
         ))),
     }
 }
 
-fn code(state: TaskState) -> u8 {
+fn exit_code(state: TaskState) -> u8 {
     match state {
         TaskState::Failed => 10,
         TaskState::Rejected => 11,

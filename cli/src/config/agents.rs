@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 
 use attache::jws::Signer;
 use attache::model::{AgentProvider, AgentSkill};
-use attache::{AgentCard, AgentSettings, Served};
-use attache_agents::{BadMcp, Choice, Mcp, Shared};
+use attache::{AgentCard, AgentSettings, HostedAgent};
+use attache_agents::{AnyAgent, McpAgent, McpSettingsError, RouteTarget};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::auth::AgentAuth;
-use super::complaint::{Complaint, unknown};
-use super::tree::Tree;
-pub(crate) use kind::Kind;
+use super::auth::AgentAuthSection;
+use super::error::{ConfigError, unknown_name};
+use super::tree::ConfigTree;
+pub(crate) use kind::AgentKind;
 
 /// An agent as the file has it.
 #[derive(Debug)]
@@ -23,8 +23,8 @@ pub(crate) struct AgentConfig {
     pub(crate) name: String,
     pub(crate) card: CardSection,
     pub(crate) settings: AgentSettings,
-    pub(crate) auth: AgentAuth,
-    pub(crate) kind: Kind,
+    pub(crate) auth: AgentAuthSection,
+    pub(crate) kind: AgentKind,
 }
 
 /// What every agent says of itself.
@@ -42,7 +42,7 @@ pub(crate) struct CardSection {
     version: Option<String>,
     /// Who provides it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    provider: Option<Provider>,
+    provider: Option<ProviderSection>,
     /// Where to read more.
     #[serde(skip_serializing_if = "Option::is_none")]
     documentation_url: Option<String>,
@@ -57,7 +57,7 @@ pub(crate) struct CardSection {
     output_modes: Vec<String>,
     /// What it can do; one skill of its own name if left out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    skills: Vec<Skill>,
+    skills: Vec<SkillSection>,
     /// What its tasks are kept under; the name of its section if left out. Say the old name when a section is renamed.
     #[serde(skip_serializing_if = "Option::is_none")]
     namespace: Option<String>,
@@ -69,7 +69,7 @@ pub(crate) struct CardSection {
 /// Who provides an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Provider {
+struct ProviderSection {
     /// Their name.
     organization: String,
     /// Their page.
@@ -79,7 +79,7 @@ struct Provider {
 /// One thing that an agent can do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Skill {
+struct SkillSection {
     /// Unique within the agent.
     id: String,
     /// For people; the id if left out.
@@ -96,16 +96,16 @@ struct Skill {
 }
 
 /// Takes all agents, in the order of the file.
-pub(super) fn take(tree: &mut Tree) -> Result<Vec<AgentConfig>, Complaint> {
-    let names = tree.names_in("agents")?;
+pub(super) fn take(tree: &mut ConfigTree) -> Result<Vec<AgentConfig>, ConfigError> {
+    let names = tree.table_names("agents")?;
     names.into_iter().map(|name| take_one(tree, name)).collect()
 }
 
-fn take_one(tree: &mut Tree, name: String) -> Result<AgentConfig, Complaint> {
+fn take_one(tree: &mut ConfigTree, name: String) -> Result<AgentConfig, ConfigError> {
     let section = format!("agents.{name}");
     let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if name.is_empty() || !name.chars().all(good) {
-        return Err(tree.complain(
+        return Err(tree.error_at(
             &section,
             "the name of an agent has letters, digits, - and _",
         ));
@@ -113,18 +113,18 @@ fn take_one(tree: &mut Tree, name: String) -> Result<AgentConfig, Complaint> {
     let Some(kind) = tree.take_text(&section, "type")? else {
         let why = format!(
             "has no type; write type = \"command\", or another of {}",
-            Kind::NAMES.join(", ")
+            AgentKind::NAMES.join(", ")
         );
-        return Err(tree.complain(&section, why));
+        return Err(tree.error_at(&section, why));
     };
     let card = tree.take(|_| section.clone())?;
     let mut settings: AgentSettings = tree.take(|_| format!("{section}.limits"))?;
     let auth = tree.take(|_| format!("{section}.auth"))?;
-    let kind = match Kind::take(&kind, tree, &section)? {
+    let kind = match AgentKind::take(&kind, tree, &section)? {
         Some(kind) => kind,
         None => {
-            let why = unknown("type of agent", &kind, Kind::NAMES);
-            return Err(tree.complain(&format!("{section}.type"), why));
+            let why = unknown_name("type of agent", &kind, AgentKind::NAMES);
+            return Err(tree.error_at(&format!("{section}.type"), why));
         }
     };
     settings.on_restart = settings.on_restart.or_else(|| kind.on_restart());
@@ -138,7 +138,7 @@ fn take_one(tree: &mut Tree, name: String) -> Result<AgentConfig, Complaint> {
 }
 
 /// An agent that is made, with the skills that it has by nature.
-pub(crate) type Made = (Shared, Vec<AgentSkill>);
+pub(crate) type BuiltAgent = (AnyAgent, Vec<AgentSkill>);
 
 /// Makes those agents whose skills others know, and asks them; gives too who did not say, and why. Where a rule says who may use
 /// a skill, messages have to name it.
@@ -148,13 +148,13 @@ pub(crate) type Made = (Shared, Vec<AgentSkill>);
 pub(crate) async fn ask(
     agents: &[AgentConfig],
     has_skill_rules: impl Fn(&AgentConfig) -> bool,
-) -> Result<(BTreeMap<String, Made>, Vec<String>), (String, String)> {
+) -> Result<(BTreeMap<String, BuiltAgent>, Vec<String>), (String, String)> {
     let (mut known, mut silent) = (BTreeMap::new(), Vec::new());
     for config in agents {
-        let Kind::Mcp(settings) = &config.kind else {
+        let AgentKind::Mcp(settings) = &config.kind else {
             continue;
         };
-        let bad = |bad: BadMcp| {
+        let bad = |bad: McpSettingsError| {
             (
                 format!("agents.{}.{}", config.name, bad.key),
                 bad.to_string(),
@@ -162,7 +162,7 @@ pub(crate) async fn ask(
         };
         let mut settings = (**settings).clone();
         settings.named_skills |= has_skill_rules(config);
-        let agent = Mcp::new(settings).map_err(bad)?;
+        let agent = McpAgent::new(settings).map_err(bad)?;
         // What the file says of them is not asked for.
         let skills = match config.card.skills.is_empty() {
             true => agent.skills().await,
@@ -175,7 +175,7 @@ pub(crate) async fn ask(
             ));
             Vec::new()
         });
-        known.insert(config.name.clone(), (Shared::new(agent), skills));
+        known.insert(config.name.clone(), (AnyAgent::new(agent), skills));
     }
     Ok((known, silent))
 }
@@ -186,10 +186,10 @@ pub(crate) async fn ask(
 /// The key at fault, and why.
 pub(crate) fn build(
     agents: &[AgentConfig],
-    mut known: BTreeMap<String, Made>,
+    mut known: BTreeMap<String, BuiltAgent>,
     signer: Option<&Signer>,
-) -> Result<Vec<Served>, (String, String)> {
-    let mut made: Vec<Choice> = Vec::new();
+) -> Result<Vec<HostedAgent>, (String, String)> {
+    let mut made: Vec<RouteTarget> = Vec::new();
     let mut cards = BTreeMap::new();
     for needy in [false, true] {
         let mut now = Vec::new();
@@ -198,7 +198,7 @@ pub(crate) fn build(
             .filter(|config| config.kind.needs_others() == needy)
         {
             let (card, agent) = config.make(&made, known.remove(&config.name), signer)?;
-            now.push(Choice {
+            now.push(RouteTarget {
                 name: config.name.clone(),
                 agent,
                 skills: card.skills.clone(),
@@ -214,7 +214,8 @@ pub(crate) fn build(
             .agent
             .clone();
         let tenants = config.card.tenants.iter().map(String::as_str);
-        let served = Served::new(&config.name, cards.remove(&config.name)?, agent).tenants(tenants);
+        let served =
+            HostedAgent::new(&config.name, cards.remove(&config.name)?, agent).tenants(tenants);
         let served = served.namespace(config.card.namespace.as_ref().unwrap_or(&config.name));
         Some(served.settings(config.settings.clone()))
     });
@@ -224,10 +225,10 @@ pub(crate) fn build(
 impl AgentConfig {
     fn make(
         &self,
-        others: &[Choice],
-        known: Option<Made>,
+        others: &[RouteTarget],
+        known: Option<BuiltAgent>,
         signer: Option<&Signer>,
-    ) -> Result<(AgentCard, Shared), (String, String)> {
+    ) -> Result<(AgentCard, AnyAgent), (String, String)> {
         let made = known.map_or_else(|| self.kind.build(others, signer), Ok);
         let (agent, skills) =
             made.map_err(|(key, why)| (format!("agents.{}.{key}", self.name), why))?;
@@ -236,7 +237,7 @@ impl AgentConfig {
 }
 
 impl CardSection {
-    fn card(&self, name: &str, kind: &Kind, own: Vec<AgentSkill>) -> AgentCard {
+    fn card(&self, name: &str, kind: &AgentKind, own: Vec<AgentSkill>) -> AgentCard {
         let title = self.name.as_deref().unwrap_or(name);
         let does = self.description.as_deref().unwrap_or(kind.does());
         let version = self.version.as_deref().unwrap_or(env!("CARGO_PKG_VERSION"));
@@ -252,7 +253,7 @@ impl CardSection {
         let (reads, writes) = kind.modes();
         card.default_input_modes = or(&self.input_modes, reads);
         card.default_output_modes = or(&self.output_modes, writes);
-        let said: Vec<_> = self.skills.iter().map(Skill::skill).collect();
+        let said: Vec<_> = self.skills.iter().map(SkillSection::skill).collect();
         let skills = if said.is_empty() { own } else { said };
         let skills = match skills.is_empty() {
             true => vec![AgentSkill::new(name, title, does).tag(kind.name())],
@@ -262,7 +263,7 @@ impl CardSection {
     }
 }
 
-impl Skill {
+impl SkillSection {
     fn skill(&self) -> AgentSkill {
         let name = self.name.as_ref().unwrap_or(&self.id);
         let skill = AgentSkill::new(&self.id, name, &self.description);

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use attache::auth::{Access, Algorithm, Certificates, Identity, Jwt, Keys, Rule};
+use attache::auth::{Access, AccessRule, Algorithm, ApiKeys, Certificates, Identity, Jwt};
 use attache::jws::PublishedKeys;
 use attache::model::Operation;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::agents::Kind;
-use super::{AgentConfig, Complaint, Config};
+use super::agents::AgentKind;
+use super::{AgentConfig, Config, ConfigError};
 
 /// Who may call, and what they need for what.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -21,17 +21,17 @@ pub(crate) struct AuthSection {
     pub(crate) keys: Option<bool>,
     /// Those whose tokens (JWT) are good.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) issuers: Vec<Issuer>,
+    pub(crate) issuers: Vec<IssuerSection>,
     /// The callers whose certificates are good, of those for whom `server.tls_client_ca` vouches; all of them if left out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) certificates: Vec<Certificate>,
+    pub(crate) certificates: Vec<CertificateSection>,
     /// Other servers of ours, which are believed about whom they call for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) nodes: Vec<Node>,
+    pub(crate) delegation: Vec<TrustedDelegate>,
     /// How many credentials that are not good are looked at in a minute, of one address that is no trusted proxy; then its
     /// calls are refused until the minute is over. 300 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) max_guesses: Option<u32>,
+    pub(crate) max_failed_logins_per_minute: Option<u32>,
     /// What calls need. All rules that are about a call have to be met.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) rules: Vec<RuleSection>,
@@ -40,7 +40,7 @@ pub(crate) struct AuthSection {
 /// An issuer of tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Issuer {
+pub(crate) struct IssuerSection {
     /// What tokens say in `iss`.
     issuer: String,
     /// What tokens say in `aud`.
@@ -59,7 +59,7 @@ pub(crate) struct Issuer {
 /// A caller who shows a certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Certificate {
+pub(crate) struct CertificateSection {
     /// The subject alternative name, such as `spiffe://example.com/ci`.
     name: String,
     /// The scopes that it gives.
@@ -76,7 +76,7 @@ pub(crate) struct Certificate {
 /// Another server of ours. Its calls are those of whoever they are for, as far as both may make them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Node {
+pub(crate) struct TrustedDelegate {
     /// Who it is, as authentication knows it, such as `key:broker`.
     caller: String,
     /// Where the keys are that it signs with: `/.well-known/jwks.json` of that server.
@@ -104,7 +104,7 @@ pub(crate) struct RuleSection {
 /// What calls of one agent need.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct AgentAuth {
+pub(crate) struct AgentAuthSection {
     /// The scopes that every call of this agent needs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     scopes: Vec<String>,
@@ -129,7 +129,7 @@ struct OperationScopes {
     scopes: Vec<String>,
 }
 
-impl Issuer {
+impl IssuerSection {
     /// What tokens say in `iss`.
     pub(crate) fn name(&self) -> &str {
         &self.issuer
@@ -137,8 +137,9 @@ impl Issuer {
 }
 
 impl RuleSection {
-    fn rule(&self) -> Rule {
-        let mut rule = Rule::needs(&self.scopes).operations(self.operations.iter().copied());
+    fn rule(&self) -> AccessRule {
+        let mut rule =
+            AccessRule::require(&self.scopes).operations(self.operations.iter().copied());
         if let Some(agent) = &self.agent {
             rule = rule.agent(agent);
         }
@@ -149,15 +150,15 @@ impl RuleSection {
     }
 }
 
-impl AgentAuth {
-    fn rules(&self, agent: &str) -> impl Iterator<Item = Rule> {
-        let always = (!self.scopes.is_empty()).then(|| Rule::needs(&self.scopes));
+impl AgentAuthSection {
+    fn rules(&self, agent: &str) -> impl Iterator<Item = AccessRule> {
+        let always = (!self.scopes.is_empty()).then(|| AccessRule::require(&self.scopes));
         let skills = self
             .skills
             .iter()
-            .map(|(skill, scopes)| Rule::needs(scopes).skill(skill));
+            .map(|(skill, scopes)| AccessRule::require(scopes).skill(skill));
         let operations = self.operations.iter().map(|one| {
-            let rule = Rule::needs(&one.scopes);
+            let rule = AccessRule::require(&one.scopes);
             rule.operations(one.operations.iter().copied())
         });
         always
@@ -168,7 +169,7 @@ impl AgentAuth {
     }
 }
 
-impl Certificate {
+impl CertificateSection {
     fn of(&self, identity: Identity) -> Identity {
         let identity = identity.scopes(&self.scopes).tenants(&self.tenants);
         match &self.agents {
@@ -181,8 +182,9 @@ impl Certificate {
 impl Config {
     /// Whether some rule is about a skill of this agent, or of a router, which may choose it.
     pub(super) fn has_skill_rules(&self, agent: &AgentConfig) -> bool {
-        let leads_there =
-            |other: &AgentConfig| other.name == agent.name || matches!(other.kind, Kind::Router(_));
+        let leads_there = |other: &AgentConfig| {
+            other.name == agent.name || matches!(other.kind, AgentKind::Router(_))
+        };
         let names = |name: &String| {
             self.agents
                 .iter()
@@ -203,51 +205,52 @@ impl Config {
     ///
     /// # Errors
     /// What is wrong, with its place.
-    pub(crate) fn access(&self, keys: Option<Keys>) -> Result<Option<Access>, Complaint> {
+    pub(crate) fn access(&self, keys: Option<ApiKeys>) -> Result<Option<Access>, ConfigError> {
         self.check_rules()?;
-        let mut access = keys.map(Access::by);
+        let mut access = keys.map(Access::new);
         for (at, issuer) in self.auth.issuers.iter().enumerate() {
             let jwt = self.jwt(issuer).map_err(|(key, why)| {
-                self.tree.complain(&format!("auth.issuers.{at}.{key}"), why)
+                self.tree.error_at(&format!("auth.issuers.{at}.{key}"), why)
             })?;
             access = Some(match access {
-                Some(access) => access.or(jwt),
-                None => Access::by(jwt),
+                Some(access) => access.authenticator(jwt),
+                None => Access::new(jwt),
             });
         }
         if let Some(certificates) = self.certificates()? {
             access = Some(match access {
-                Some(access) => access.or(certificates),
-                None => Access::by(certificates),
+                Some(access) => access.authenticator(certificates),
+                None => Access::new(certificates),
             });
         }
         let Some(access) = access else {
-            return match self.rules().next().is_some() || !self.auth.nodes.is_empty() {
+            return match self.rules().next().is_some() || !self.auth.delegation.is_empty() {
                 // Whoever has written a rule believes that it holds.
-                true => Err(self.tree.complain("auth", "there are rules or nodes, and nobody is asked who they are: add keys = true, an issuer, or server.tls_client_ca")),
+                true => Err(self.tree.error_at("auth", "there are rules or nodes, and nobody is asked who they are: add keys = true, an issuer, or server.tls_client_ca")),
                 false => Ok(None),
             };
         };
-        let access = self.nodes(self.rules().fold(access, Access::rule))?;
-        let access = match self.auth.max_guesses {
-            Some(most) => access.max_guesses(Some(most)),
+        let access = self.delegation(self.rules().fold(access, Access::rule))?;
+        let access = match self.auth.max_failed_logins_per_minute {
+            Some(most) => access.max_failed_logins_per_minute(Some(most)),
             None => access,
         };
         Ok(Some(if self.server.allow_anonymous {
-            access.or_anonymous()
+            access.allow_anonymous()
         } else {
             access
         }))
     }
 
-    fn nodes(&self, access: Access) -> Result<Access, Complaint> {
+    fn delegation(&self, access: Access) -> Result<Access, ConfigError> {
         self.auth
-            .nodes
+            .delegation
             .iter()
             .enumerate()
             .try_fold(access, |access, (at, node)| {
                 let wrong = |key: &str, why: String| {
-                    self.tree.complain(&format!("auth.nodes.{at}.{key}"), why)
+                    self.tree
+                        .error_at(&format!("auth.delegation.{at}.{key}"), why)
                 };
                 if node.caller.is_empty() || node.caller == "anonymous" {
                     return Err(wrong(
@@ -255,13 +258,13 @@ impl Config {
                         "must be somebody who is known, such as `key:broker`".to_owned(),
                     ));
                 }
-                let keys = PublishedKeys::at(&node.key_set)
+                let keys = PublishedKeys::from_url(&node.key_set)
                     .map_err(|why| wrong("key_set", why.to_string()))?;
-                Ok(access.node(&node.caller, keys))
+                Ok(access.trust_delegation(&node.caller, keys))
             })
     }
 
-    fn rules(&self) -> impl Iterator<Item = Rule> {
+    fn rules(&self) -> impl Iterator<Item = AccessRule> {
         let own = self
             .agents
             .iter()
@@ -270,21 +273,21 @@ impl Config {
     }
 
     /// A rule about an agent that is not there protects nothing.
-    fn check_rules(&self) -> Result<(), Complaint> {
+    fn check_rules(&self) -> Result<(), ConfigError> {
         for (at, rule) in self.auth.rules.iter().enumerate() {
             let there = |name: &String| self.agents.iter().any(|agent| agent.name == *name);
             if let Some(name) = rule.agent.as_ref().filter(|name| !there(name)) {
                 let key = format!("auth.rules.{at}.agent");
                 return Err(self
                     .tree
-                    .complain(&key, format!("there is no agent `{name}`")));
+                    .error_at(&key, format!("there is no agent `{name}`")));
             }
         }
         Ok(())
     }
 
-    fn jwt(&self, issuer: &Issuer) -> Result<Jwt, (&'static str, String)> {
-        let Issuer {
+    fn jwt(&self, issuer: &IssuerSection) -> Result<Jwt, (&'static str, String)> {
+        let IssuerSection {
             issuer: name,
             audience,
             key_set,
@@ -300,29 +303,29 @@ impl Config {
             jwt = jwt.algorithms(algorithms.iter().copied());
         }
         if let Some(claim) = tenant_claim {
-            jwt = jwt.tenants_in(claim);
+            jwt = jwt.tenant_claim(claim);
         }
         let own = self
             .agents
             .iter()
             .filter_map(|agent| Some((&agent.name, agent.auth.audience.as_ref()?)));
         Ok(own.fold(jwt, |jwt, (agent, audience)| {
-            jwt.audience_of(agent, audience)
+            jwt.agent_audience(agent, audience)
         }))
     }
 
-    fn certificates(&self) -> Result<Option<Certificates>, Complaint> {
+    fn certificates(&self) -> Result<Option<Certificates>, ConfigError> {
         let known = &self.auth.certificates;
         match (&self.server.tls_client_ca, known.is_empty()) {
             (None, true) => Ok(None),
-            (None, false) => Err(self.tree.complain(
+            (None, false) => Err(self.tree.error_at(
                 "auth.certificates",
                 "nobody vouches for certificates: set server.tls_client_ca",
             )),
-            (Some(_), true) => Ok(Some(Certificates::of_everybody())),
+            (Some(_), true) => Ok(Some(Certificates::any_subject())),
             (Some(_), false) => Ok(Some(
                 known.iter().fold(Certificates::default(), |known, one| {
-                    known.name(&one.name, |identity| one.of(identity))
+                    known.subject(&one.name, |identity| one.of(identity))
                 }),
             )),
         }

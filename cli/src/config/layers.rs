@@ -2,14 +2,14 @@
 
 use toml::Value;
 
-use super::Complaint;
-use super::tree::{Origin, Tree};
+use super::ConfigError;
+use super::tree::{ConfigTree, ValueOrigin};
 
 /// Looks up a variable.
 pub(crate) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// What can be said by a flag or in the environment: its key, its flag, and its variables, the first one first.
-const SAID: &[(&str, &str, &[&str])] = &[
+const OVERRIDES: &[(&str, &str, &[&str])] = &[
     ("server.listen", "--listen", &["ATTACHE_LISTEN"]),
     (
         "server.allow_anonymous",
@@ -48,13 +48,13 @@ const SAID: &[(&str, &str, &[&str])] = &[
 ];
 
 /// Keys that say yes or no.
-const SWITCHES: &[&str] = &["server.allow_anonymous", "push.local_webhooks"];
+const BOOLEAN_KEYS: &[&str] = &["server.allow_anonymous", "push.local_webhooks"];
 
 /// What flags say.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Given(Vec<(&'static str, Value)>);
+pub(crate) struct FlagValues(Vec<(&'static str, Value)>);
 
-impl Given {
+impl FlagValues {
     /// Adds the value of a key, if its flag was given.
     pub(crate) fn set(&mut self, key: &'static str, value: Option<impl Into<Value>>) {
         self.0.extend(value.map(|value| (key, value.into())));
@@ -63,32 +63,32 @@ impl Given {
 
 /// Puts what flags and the environment say over what the file says.
 pub(super) fn apply(
-    tree: &mut Tree,
+    tree: &mut ConfigTree,
     environment: Environment<'_>,
-    given: &Given,
-) -> Result<(), Complaint> {
-    for &(key, flag, variables) in SAID {
+    flags: &FlagValues,
+) -> Result<(), ConfigError> {
+    for &(key, flag, variables) in OVERRIDES {
         let variable = variables
             .iter()
             .find_map(|&name| Some((name, environment(name).filter(|value| !value.is_empty())?)));
         if let Some((name, text)) = variable {
-            tree.set(key, read(key, name, text)?, Origin::Environment(name));
+            tree.set(key, read(key, name, text)?, ValueOrigin::Environment(name));
         }
-        if let Some((_, value)) = given.0.iter().find(|(name, _)| *name == key) {
-            tree.set(key, value.clone(), Origin::Flag(flag));
+        if let Some((_, value)) = flags.0.iter().find(|(name, _)| *name == key) {
+            tree.set(key, value.clone(), ValueOrigin::Flag(flag));
         }
     }
     Ok(())
 }
 
 /// A variable is text, but for those that say yes or no.
-fn read(key: &str, name: &str, text: String) -> Result<Value, Complaint> {
-    if !SWITCHES.contains(&key) {
+fn read(key: &str, name: &str, text: String) -> Result<Value, ConfigError> {
+    if !BOOLEAN_KEYS.contains(&key) {
         return Ok(Value::String(text));
     }
     match text.to_ascii_lowercase().as_str() {
         "1" | "true" | "yes" | "on" => Ok(Value::Boolean(true)),
         "0" | "false" | "no" | "off" => Ok(Value::Boolean(false)),
-        _ => Err(Complaint::new(name, "must be true or false")),
+        _ => Err(ConfigError::new(name, "must be true or false")),
     }
 }

@@ -2,12 +2,12 @@
 
 mod agents;
 mod auth;
-mod complaint;
+mod error;
 mod expand;
-mod exposed;
-mod fixed;
+mod exposed_secrets;
 mod layers;
 mod print;
+mod restart_only;
 mod schema;
 mod sections;
 mod telemetry;
@@ -16,32 +16,32 @@ mod tree;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use attache::auth::Allowance;
+use attache::auth::CallerLimits;
 use attache::model::Limits;
-use attache::{PushSettings, Reach, Served, ServerSettings, Settings};
+use attache::{EgressPolicy, HostedAgent, PushSettings, ServerSettings, Settings};
 
-use agents::{AgentConfig, Made};
+use agents::{AgentConfig, BuiltAgent};
 pub(crate) use auth::AuthSection;
-pub(crate) use complaint::Complaint;
-pub(crate) use fixed::Fixed;
-pub(crate) use layers::{Environment, Given};
+pub(crate) use error::ConfigError;
+pub(crate) use layers::{Environment, FlagValues};
 pub(crate) use print::print;
+pub(crate) use restart_only::RestartOnly;
 pub(crate) use schema::schema;
 pub(crate) use sections::{PushSection, ServerSection, StoreKind, StoreSection};
-pub(crate) use telemetry::{LogFormat, Names, TelemetrySection};
-use tree::Tree;
+pub(crate) use telemetry::{LogFormat, SpanNames, TelemetrySection};
+use tree::ConfigTree;
 
 /// What a new file begins with.
 pub(crate) const STARTER: &str = include_str!("starter.toml");
 
 /// What is said in `[store]` of what the engine does.
-const STORED: &[&str] = &[
+const STORE_KEYS: &[&str] = &[
     "max_tasks",
     "max_age",
     "max_parked_age",
-    "max_parked_tasks",
-    "max_silent_age",
-    "max_resting_bytes",
+    "max_anonymous_waiting_tasks",
+    "orphan_timeout",
+    "task_cache_bytes",
     "store_timeout",
     "sweep_every",
 ];
@@ -50,19 +50,19 @@ const STORED: &[&str] = &[
 #[derive(Debug)]
 pub(crate) struct Config {
     pub(crate) server: ServerSection,
-    pub(crate) serving: ServerSettings,
+    pub(crate) server_settings: ServerSettings,
     pub(crate) store: StoreSection,
-    pub(crate) settings: Settings,
+    pub(crate) engine: Settings,
     pub(crate) limits: Limits,
     pub(crate) push: PushSection,
-    pub(crate) pushing: PushSettings,
-    pub(crate) reach: Reach,
+    pub(crate) push_settings: PushSettings,
+    pub(crate) egress: EgressPolicy,
     pub(crate) auth: AuthSection,
-    allowance: Allowance,
+    caller_limits: CallerLimits,
     pub(crate) telemetry: TelemetrySection,
     /// In the order of the file.
     pub(crate) agents: Vec<AgentConfig>,
-    tree: Tree,
+    tree: ConfigTree,
 }
 
 impl Config {
@@ -73,42 +73,42 @@ impl Config {
     pub(crate) fn load(
         file: Option<&Path>,
         environment: Environment<'_>,
-        given: &Given,
-    ) -> Result<Self, Complaint> {
+        flags: &FlagValues,
+    ) -> Result<Self, ConfigError> {
         let mut tree = match file {
-            Some(file) => Tree::read(file, environment)?,
-            None => Tree::default(),
+            Some(file) => ConfigTree::read(file, environment)?,
+            None => ConfigTree::default(),
         };
-        layers::apply(&mut tree, environment, given)?;
+        layers::apply(&mut tree, environment, flags)?;
         let config = Self {
             server: tree.take(|_| "server".to_owned())?,
-            serving: tree.take(|_| "server".to_owned())?,
+            server_settings: tree.take(|_| "server".to_owned())?,
             store: tree.take(|_| "store".to_owned())?,
-            settings: tree.take(|key| home_of(key).to_owned())?,
+            engine: tree.take(|key| section_of(key).to_owned())?,
             limits: tree.take(|_| "limits".to_owned())?,
             push: tree.take(|_| "push".to_owned())?,
-            pushing: tree.take(|_| "push".to_owned())?,
-            reach: tree.take(|_| "egress".to_owned())?,
+            push_settings: tree.take(|_| "push".to_owned())?,
+            egress: tree.take(|_| "egress".to_owned())?,
             auth: tree.take(|_| "auth".to_owned())?,
-            allowance: tree.take(|_| "auth.allowance".to_owned())?,
+            caller_limits: tree.take(|_| "auth.limits".to_owned())?,
             telemetry: tree.take(|_| "telemetry".to_owned())?,
             agents: agents::take(&mut tree)?,
-            tree: Tree::default(),
+            tree: ConfigTree::default(),
         };
-        tree.nothing_left()?;
+        tree.reject_unknown()?;
         Ok(Self { tree, ..config })
     }
 
     /// How much each caller may do, if anything is said of it.
-    pub(crate) fn allowance(&self) -> Option<&Allowance> {
-        self.tree.origin("auth.allowance").map(|_| &self.allowance)
+    pub(crate) fn caller_limits(&self) -> Option<&CallerLimits> {
+        self.tree.origin("auth.limits").map(|_| &self.caller_limits)
     }
 
     /// How webhooks are called; also those on this machine, if `local`.
     pub(crate) fn push(&self, local: bool) -> PushSettings {
-        let mut push = self.pushing.clone();
-        push.reach = self.reach.clone();
-        push.reach.loopback |= local || self.push.local_webhooks;
+        let mut push = self.push_settings.clone();
+        push.egress = self.egress.clone();
+        push.egress.loopback |= local || self.push.local_webhooks;
         push
     }
 
@@ -116,42 +116,45 @@ impl Config {
     ///
     /// # Errors
     /// What is wrong with one of them, with its place.
-    pub(crate) fn build(&self) -> Result<Vec<Served>, Complaint> {
-        self.build_with(BTreeMap::new())
+    pub(crate) fn build_agents(&self) -> Result<Vec<HostedAgent>, ConfigError> {
+        self.build_agents_with(BTreeMap::new())
     }
 
     /// The same, to be served: those are asked who know what an agent can do. Gives too what is odd.
     ///
     /// # Errors
     /// What is wrong with one of them, with its place.
-    pub(crate) async fn open(&self) -> Result<(Vec<Served>, Vec<String>), Complaint> {
+    pub(crate) async fn open_agents(&self) -> Result<(Vec<HostedAgent>, Vec<String>), ConfigError> {
         let asked = agents::ask(&self.agents, |agent| self.has_skill_rules(agent)).await;
-        let (known, mut odd) = asked.map_err(|(key, why)| self.tree.complain(&key, why))?;
-        odd.extend(self.exposed());
-        Ok((self.build_with(known)?, odd))
+        let (known, mut odd) = asked.map_err(|(key, why)| self.tree.error_at(&key, why))?;
+        odd.extend(self.exposed_secret());
+        Ok((self.build_agents_with(known)?, odd))
     }
 
-    fn build_with(&self, known: BTreeMap<String, Made>) -> Result<Vec<Served>, Complaint> {
+    fn build_agents_with(
+        &self,
+        known: BTreeMap<String, BuiltAgent>,
+    ) -> Result<Vec<HostedAgent>, ConfigError> {
         let signer = self
             .server
-            .node_signing_key
+            .delegation_signing_key
             .as_deref()
             .map(crate::access::signer)
             .transpose();
         let complain = |why| {
             self.tree
-                .complain("server.node_signing_key", format!("{why:#}"))
+                .error_at("server.delegation_signing_key", format!("{why:#}"))
         };
         let signer = signer.map_err(complain)?;
         let served = agents::build(&self.agents, known, signer.as_ref());
-        let mut served = served.map_err(|(key, why)| self.tree.complain(&key, why))?;
+        let mut served = served.map_err(|(key, why)| self.tree.error_at(&key, why))?;
         if let Some(root) = &self.server.root {
             match self.agents.iter().position(|agent| agent.name == *root) {
                 Some(at) => served[..=at].rotate_right(1),
                 None => {
                     return Err(self
                         .tree
-                        .complain("server.root", format!("there is no agent `{root}`")));
+                        .error_at("server.root", format!("there is no agent `{root}`")));
                 }
             }
         }
@@ -160,9 +163,9 @@ impl Config {
 }
 
 /// The section that a setting of the engine stands in.
-fn home_of(key: &str) -> &'static str {
+fn section_of(key: &str) -> &'static str {
     match key {
-        _ if STORED.contains(&key) => "store",
+        _ if STORE_KEYS.contains(&key) => "store",
         "trace_metadata" => "telemetry",
         _ => "limits",
     }

@@ -6,13 +6,13 @@ use anyhow::Context;
 use serde::Serialize;
 use toml::{Table, Value};
 
-use super::tree::Origin;
-use super::{Config, home_of};
+use super::tree::ValueOrigin;
+use super::{Config, section_of};
 
 /// How wide values are before their sources begin.
 const WIDTH: usize = 48;
 /// What stands for a secret.
-pub(super) const MASKED: &str = "***";
+pub(super) const REDACTED: &str = "***";
 
 /// The whole configuration as a file that could be read again, but for its secrets: those are masked, and what refers
 /// to something else is written as it was.
@@ -21,11 +21,11 @@ pub(super) const MASKED: &str = "***";
 /// None today: every value can be written as TOML.
 pub(crate) fn print(config: &Config) -> anyhow::Result<String> {
     let mut server = table(&config.server)?;
-    server.extend(table(&config.serving)?);
+    server.extend(table(&config.server_settings)?);
     let (mut store, mut limits) = (table(&config.store)?, table(&config.limits)?);
     let mut telemetry = table(&config.telemetry)?;
-    for (key, value) in table(&config.settings)? {
-        let home = match home_of(&key) {
+    for (key, value) in table(&config.engine)? {
+        let home = match section_of(&key) {
             "store" => &mut store,
             "telemetry" => &mut telemetry,
             _ => &mut limits,
@@ -33,16 +33,16 @@ pub(crate) fn print(config: &Config) -> anyhow::Result<String> {
         home.insert(key, value);
     }
     let mut push = table(&config.push)?;
-    push.extend(table(&config.pushing)?);
+    push.extend(table(&config.push_settings)?);
     let mut text = String::new();
     for (name, values) in [
         ("server", server),
         ("auth", table(&config.auth)?),
-        ("auth.allowance", table(&config.allowance)?),
+        ("auth.limits", table(&config.caller_limits)?),
         ("store", store),
         ("limits", limits),
         ("push", push),
-        ("egress", table(&config.reach)?),
+        ("egress", table(&config.egress)?),
         ("telemetry", telemetry),
     ] {
         section(&mut text, config, name, &values);
@@ -88,20 +88,20 @@ fn section(text: &mut String, config: &Config, name: &str, values: &Table) {
         let _ = writeln!(
             text,
             "{line:WIDTH$}  # {}",
-            config.tree.origin_in_words(&path)
+            config.tree.describe_origin(&path)
         );
     }
 }
 
 /// A value, with what refers to something else written as it was, however deep it stands.
 fn as_written(config: &Config, path: &str, value: &Value) -> Value {
-    if let Some(Origin::Line {
+    if let Some(ValueOrigin::Line {
         written: Some(written),
         ..
     }) = config.tree.origin(path)
     {
         return match value.as_str() {
-            Some(MASKED) => value.clone(),
+            Some(REDACTED) => value.clone(),
             _ => Value::from(written.as_str()),
         };
     }

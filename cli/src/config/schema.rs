@@ -1,17 +1,17 @@
 //! What a file may say, as JSON Schema, for editors.
 
-use attache::auth::Allowance;
+use attache::auth::CallerLimits;
 use attache::model::Limits;
-use attache::{AgentSettings, PushSettings, Reach, ServerSettings, Settings};
+use attache::{AgentSettings, EgressPolicy, PushSettings, ServerSettings, Settings};
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-use super::agents::{CardSection, Kind};
-use super::auth::{AgentAuth, AuthSection};
+use super::agents::{AgentKind, CardSection};
+use super::auth::{AgentAuthSection, AuthSection};
 use super::sections::{PushSection, ServerSection, StoreSection};
 use super::telemetry::TelemetrySection;
-use super::{STORED, home_of};
+use super::{STORE_KEYS, section_of};
 
 /// The JSON Schema of a configuration file.
 pub(crate) fn schema() -> Value {
@@ -21,11 +21,11 @@ pub(crate) fn schema() -> Value {
     let of_engine = |home: &str| -> Map<_, _> {
         properties(&engine)
             .into_iter()
-            .filter(|(key, _)| home_of(key) == home)
+            .filter(|(key, _)| section_of(key) == home)
             .collect()
     };
     let (stored, limits) = (of_engine("store"), of_engine("limits"));
-    debug_assert_eq!(stored.len(), STORED.len());
+    debug_assert_eq!(stored.len(), STORE_KEYS.len());
     let server = joined(
         "Where it listens, and how it serves.",
         [
@@ -50,7 +50,7 @@ pub(crate) fn schema() -> Value {
             properties(&PushSettings::json_schema(generator)),
         ],
     );
-    let reach = Reach::json_schema(generator);
+    let reach = EgressPolicy::json_schema(generator);
     let egress = joined(about(&reach), [properties(&reach)]);
     let auth = auth(generator);
     let telemetry = joined(
@@ -83,46 +83,48 @@ pub(crate) fn schema() -> Value {
 
 fn auth(generator: &mut SchemaGenerator) -> Value {
     let own = AuthSection::json_schema(generator);
-    let allowance = Allowance::json_schema(generator);
-    let allowance = joined(about(&allowance), [properties(&allowance)]);
+    let caller_limits = CallerLimits::json_schema(generator);
+    let caller_limits = joined(about(&caller_limits), [properties(&caller_limits)]);
     joined(
         about(&own),
         [
             properties(&own),
-            Map::from_iter([("allowance".to_owned(), allowance)]),
+            Map::from_iter([("limits".to_owned(), caller_limits)]),
         ],
     )
 }
 
 fn agents(generator: &mut SchemaGenerator) -> Value {
-    let auth = AgentAuth::json_schema(generator);
+    let auth = AgentAuthSection::json_schema(generator);
     let auth = joined(about(&auth), [properties(&auth)]);
     let card = properties(&CardSection::json_schema(generator));
     let limits = joined(
         "What this agent may do, where that is not what all may.",
         [properties(&AgentSettings::json_schema(generator))],
     );
-    let kinds = Kind::schemas(generator).into_iter().map(|(name, own)| {
-        let kind = json!({"const": name, "description": "What kind of agent it is."});
-        let every = [
-            ("type", kind),
-            ("limits", limits.clone()),
-            ("auth", auth.clone()),
-        ];
-        let every = every
-            .map(|(key, value)| (key.to_owned(), value))
-            .into_iter()
-            .collect();
-        let mut schema = joined(about(&own), [every, card.clone(), properties(&own)]);
-        let required = own
-            .get("required")
-            .and_then(Value::as_array)
-            .cloned()
-            .unwrap_or_default();
-        schema["required"] =
-            Value::Array([Value::from("type")].into_iter().chain(required).collect());
-        schema
-    });
+    let kinds = AgentKind::schemas(generator)
+        .into_iter()
+        .map(|(name, own)| {
+            let kind = json!({"const": name, "description": "What kind of agent it is."});
+            let every = [
+                ("type", kind),
+                ("limits", limits.clone()),
+                ("auth", auth.clone()),
+            ];
+            let every = every
+                .map(|(key, value)| (key.to_owned(), value))
+                .into_iter()
+                .collect();
+            let mut schema = joined(about(&own), [every, card.clone(), properties(&own)]);
+            let required = own
+                .get("required")
+                .and_then(Value::as_array)
+                .cloned()
+                .unwrap_or_default();
+            schema["required"] =
+                Value::Array([Value::from("type")].into_iter().chain(required).collect());
+            schema
+        });
     let kinds: Vec<Value> = kinds.collect();
     json!({
         "description": "The agents, by name: each is at /agents/{name}, the first at the root too.",

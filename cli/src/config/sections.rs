@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use attache::model::measure::Size;
+use attache::model::units::ByteSize;
 use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -33,9 +33,9 @@ pub(crate) struct ServerSection {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) previous_signing_key: Option<PathBuf>,
     /// Sign for whom agents call others (`forward_caller`) with this private key: a PEM file (EC, Ed25519 or RSA) that only its
-    /// owner can read. Servers that have us in `auth.nodes` find the public one at `/.well-known/jwks.json`.
+    /// owner can read. Servers that have us in `auth.delegation` find the public one at `/.well-known/jwks.json`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) node_signing_key: Option<PathBuf>,
+    pub(crate) delegation_signing_key: Option<PathBuf>,
     /// Where operators reach it who have a key of `attache keys add --admin`; nowhere if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) admin_listen: Option<String>,
@@ -57,7 +57,7 @@ impl Default for ServerSection {
             tls_client_ca: None,
             card_signing_key: None,
             previous_signing_key: None,
-            node_signing_key: None,
+            delegation_signing_key: None,
             admin_listen: None,
             admin_plain: false,
             root: None,
@@ -88,7 +88,7 @@ pub(crate) struct StoreSection {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) data_dir: Option<PathBuf>,
     /// With less room than this on the disk `/readyz` says no, while writes still get through.
-    #[serde(with = "Size")]
+    #[serde(with = "ByteSize")]
     pub(crate) min_free: usize,
     /// Of how many tasks that were read the SQLite store remembers where they stand: to read one of them again it need not ask
     /// the file. Each takes about half a kilobyte.

@@ -15,7 +15,7 @@ pub(crate) struct TelemetrySection {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) otlp_endpoint: Option<String>,
     /// What spans are called; `kaos` adds the metrics of that name.
-    pub(crate) names: Names,
+    pub(crate) names: SpanNames,
     /// Whether traces also say what models and tools were asked and answered.
     pub(crate) content: bool,
 }
@@ -26,7 +26,7 @@ impl Default for TelemetrySection {
             log: LogFormat::Auto,
             metrics: true,
             otlp_endpoint: None,
-            names: Names::A2a,
+            names: SpanNames::A2a,
             content: false,
         }
     }
@@ -35,7 +35,7 @@ impl Default for TelemetrySection {
 /// What spans are called.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Names {
+pub(crate) enum SpanNames {
     /// `a2a.SendMessage`, `a2a.turn` and so on.
     #[default]
     A2a,

@@ -3,11 +3,11 @@
 use super::*;
 
 /// Reads a file with this text.
-fn read(text: &str, environment: Environment<'_>, given: &Given) -> Result<Config, String> {
+fn read(text: &str, environment: Environment<'_>, flags: &FlagValues) -> Result<Config, String> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("agents.toml");
     std::fs::write(&file, text).unwrap();
-    let result = Config::load(Some(&file), environment, given);
+    let result = Config::load(Some(&file), environment, flags);
     result.map_err(|complaint| {
         complaint
             .to_string()
@@ -16,7 +16,7 @@ fn read(text: &str, environment: Environment<'_>, given: &Given) -> Result<Confi
 }
 
 fn plain(text: &str) -> Result<Config, String> {
-    read(text, &|_| None, &Given::default())
+    read(text, &|_| None, &FlagValues::default())
 }
 
 #[test]
@@ -29,17 +29,17 @@ fn flag_before_environment_before_file_before_default() {
         "ATTACHE_PUBLIC_URL" => Some(String::new()),
         _ => None,
     };
-    let mut given = Given::default();
-    given.set("server.listen", Some("flag:1"));
+    let mut flags = FlagValues::default();
+    flags.set("server.listen", Some("flag:1"));
     assert_eq!(plain("").unwrap().server, ServerSection::default());
     assert_eq!(plain(file).unwrap().server.listen, "file:1");
-    let config = read(file, &environment, &Given::default()).unwrap();
+    let config = read(file, &environment, &FlagValues::default()).unwrap();
     assert_eq!(
         (&*config.server.listen, config.store.kind),
         ("environment:1", StoreKind::Null)
     );
     assert!(config.server.allow_anonymous && config.server.public_url.is_none());
-    let config = read(file, &environment, &given).unwrap();
+    let config = read(file, &environment, &flags).unwrap();
     assert_eq!(
         (&*config.server.listen, config.store.kind),
         ("flag:1", StoreKind::Null)
@@ -56,7 +56,7 @@ fn stores_have_the_names_of_the_seeds() {
     ] {
         let environment = |variable: &str| (variable == "TASK_STORE_TYPE").then(|| name.to_owned());
         assert_eq!(
-            read("", &environment, &Given::default())
+            read("", &environment, &FlagValues::default())
                 .unwrap()
                 .store
                 .kind,
@@ -66,7 +66,7 @@ fn stores_have_the_names_of_the_seeds() {
     let complaint = read(
         "",
         &|name| (name == "TASK_STORE_TYPE").then(|| "redis".to_owned()),
-        &Given::default(),
+        &FlagValues::default(),
     );
     let complaint = complaint.unwrap_err();
     assert!(
@@ -105,28 +105,31 @@ fn every_section_reaches_its_settings() {
     .unwrap();
     let seconds = std::time::Duration::from_secs;
     assert_eq!(
-        (config.serving.max_body_bytes, config.serving.heartbeat),
+        (
+            config.server_settings.max_body_bytes,
+            config.server_settings.heartbeat
+        ),
         (1 << 20, None)
     );
     assert_eq!(
-        config.serving.trusted_proxies,
+        config.server_settings.trusted_proxies,
         [std::net::IpAddr::from([10, 0, 0, 1])]
     );
     assert_eq!(
-        (config.settings.max_age, config.settings.max_tasks),
+        (config.engine.max_age, config.engine.max_tasks),
         (Some(seconds(604_800)), Some(5))
     );
     assert_eq!(
-        (config.settings.max_turn_time, config.limits.max_parts),
+        (config.engine.max_turn_time, config.limits.max_parts),
         (Some(seconds(600)), 7)
     );
     assert_eq!(
-        config.settings.on_restart,
-        attache::Restart::RunAgain { attempts: 3 }
+        config.engine.on_restart,
+        attache::RestartPolicy::RunAgain { attempts: 3 }
     );
     assert_eq!(
-        config.settings.on_waiting,
-        attache::Waiting::FailAfter(seconds(3600))
+        config.engine.on_waiting,
+        attache::UnansweredPolicy::FailAfter(seconds(3600))
     );
     let agent = &config.agents[0];
     assert_eq!(
@@ -141,10 +144,10 @@ fn who_may_call_and_where_we_connect_is_said_in_the_file() {
         r#"
         [auth]
         keys = true
-        [auth.allowance]
+        [auth.limits]
         calls_per_second = "unlimited"
         bytes_per_minute = "1MiB"
-        parked_tasks = 3
+        waiting_tasks = 3
         [[auth.issuers]]
         issuer = "https://login.example.com"
         audience = "agents"
@@ -169,23 +172,23 @@ fn who_may_call_and_where_we_connect_is_said_in_the_file() {
         "#,
     )
     .unwrap();
-    let allowance = config.allowance().unwrap();
+    let caller_limits = config.caller_limits().unwrap();
     assert_eq!(
-        (allowance.calls_per_second, allowance.parked_tasks),
+        (caller_limits.calls_per_second, caller_limits.waiting_tasks),
         (None, Some(3))
     );
-    assert_eq!(allowance.bytes_per_minute.unwrap().get(), 1 << 20);
+    assert_eq!(caller_limits.bytes_per_minute.unwrap().get(), 1 << 20);
     let push = config.push(true);
     let seconds = std::time::Duration::from_secs;
     assert_eq!(
         (push.timeout, push.first_retries),
         (seconds(3), vec![seconds(1), seconds(5)])
     );
-    assert!(push.reach.loopback && push.reach.allow_only && push.reach.allow.len() == 2);
-    assert!(!config.push(false).reach.loopback);
+    assert!(push.egress.loopback && push.egress.allow_only && push.egress.allow.len() == 2);
+    assert!(!config.push(false).egress.loopback);
     assert!(
         config
-            .access(Some(attache::auth::Keys::new()))
+            .access(Some(attache::auth::ApiKeys::new()))
             .unwrap()
             .is_some()
     );
@@ -231,7 +234,7 @@ fn who_may_call_and_where_we_connect_is_said_in_the_file() {
     let config = plain(router).unwrap();
     assert!(!config.has_skill_rules(&config.agents[0]));
     let nothing = plain("").unwrap();
-    assert!(nothing.access(None).unwrap().is_none() && nothing.allowance().is_none());
+    assert!(nothing.access(None).unwrap().is_none() && nothing.caller_limits().is_none());
 }
 
 #[test]
@@ -243,7 +246,7 @@ fn s36_a_rule_that_would_protect_nothing_is_refused() {
             "auth: there are rules or nodes, and nobody is asked who they are",
         ),
         (
-            "[[auth.nodes]]\ncaller = \"key:b\"\nkey_set = \"http://b/keys\"",
+            "[[auth.delegation]]\ncaller = \"key:b\"\nkey_set = \"http://b/keys\"",
             "auth: there are rules or nodes, and nobody is asked who they are",
         ),
         (
@@ -272,9 +275,9 @@ fn s36_a_rule_that_would_protect_nothing_is_refused() {
             "[[auth.rules]]\noperations = [\"cancel\"]",
             "unknown value `cancel`; did you mean `cancel_task`?",
         ),
-        ("[auth.allowance]\nburst = 0", "auth.allowance.burst: "),
+        ("[auth.limits]\nburst = 0", "auth.limits.burst: "),
         (
-            "[auth.allowance]\ncalls_per_second = 0",
+            "[auth.limits]\ncalls_per_second = 0",
             "expected a number above 0, or \"unlimited\"",
         ),
         ("[egress]\nallow = [\"http://x\"]", "must be a host name"),
@@ -353,7 +356,7 @@ fn what_is_wrong_is_said_with_its_place_and_what_was_meant() {
     let complaint = Config::load(
         Some(Path::new("/nonexistent.toml")),
         &|_| None,
-        &Given::default(),
+        &FlagValues::default(),
     );
     assert!(
         complaint
@@ -386,7 +389,7 @@ fn s38_what_is_printed_names_its_sources_and_no_secrets() {
         [egress]
         allow = ["${TOKEN}.example.com"]
     "#;
-    let config = read(text, &environment, &Given::default()).unwrap();
+    let config = read(text, &environment, &FlagValues::default()).unwrap();
     let printed = print(&config).unwrap();
     let line = |beginning: &str| {
         let line = printed.lines().find(|line| line.starts_with(beginning));
@@ -401,14 +404,24 @@ fn s38_what_is_printed_names_its_sources_and_no_secrets() {
         !printed.contains("hunter2") && !printed.contains("swordfish"),
         "{printed}"
     );
-    let again = read(&printed, &environment, &Given::default()).unwrap();
+    let again = read(&printed, &environment, &FlagValues::default()).unwrap();
     assert_eq!(
-        (again.serving, again.settings, again.limits),
-        (config.serving, config.settings, config.limits)
+        (again.server_settings, again.engine, again.limits),
+        (config.server_settings, config.engine, config.limits)
     );
     assert_eq!(
-        (again.auth, again.allowance, again.pushing, again.reach),
-        (config.auth, config.allowance, config.pushing, config.reach)
+        (
+            again.auth,
+            again.caller_limits,
+            again.push_settings,
+            again.egress
+        ),
+        (
+            config.auth,
+            config.caller_limits,
+            config.push_settings,
+            config.egress
+        )
     );
 }
 

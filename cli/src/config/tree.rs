@@ -10,18 +10,18 @@ use serde_path_to_error::Segment;
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
-use super::complaint::{Complaint, unknown, with_nearest};
+use super::error::{ConfigError, explain_reader_error, unknown_name};
 use super::expand::expand;
 use super::layers::Environment;
 
 /// Keys whose values are paths, below the folder of the file that names them.
-const PATHS: &[&str] = &[
+const PATH_KEYS: &[&str] = &[
     "tls_cert",
     "tls_key",
     "tls_client_ca",
     "card_signing_key",
     "previous_signing_key",
-    "node_signing_key",
+    "delegation_signing_key",
     "signing_key",
     "data_dir",
     "folder",
@@ -30,17 +30,17 @@ const PATHS: &[&str] = &[
 
 /// What was said, and where. A key is written with dots.
 #[derive(Debug, Default)]
-pub(super) struct Tree {
+pub(super) struct ConfigTree {
     file: String,
     said: Table,
-    origins: BTreeMap<String, Origin>,
+    origins: BTreeMap<String, ValueOrigin>,
     /// By section, the keys that somebody has asked for.
     known: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// Where a value comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum ValueOrigin {
     /// Of the file; `written` if it refers to something else.
     Line {
         line: usize,
@@ -50,12 +50,12 @@ pub(super) enum Origin {
     Flag(&'static str),
 }
 
-impl Tree {
+impl ConfigTree {
     /// Reads a file, and fills in what its values refer to.
-    pub(super) fn read(file: &Path, environment: Environment<'_>) -> Result<Self, Complaint> {
+    pub(super) fn read(file: &Path, environment: Environment<'_>) -> Result<Self, ConfigError> {
         let name = file.display().to_string();
         let text = std::fs::read_to_string(file)
-            .map_err(|error| Complaint::new(&name, format!("cannot be read: {error}")))?;
+            .map_err(|error| ConfigError::new(&name, format!("cannot be read: {error}")))?;
         let folder = file.parent().map_or_else(PathBuf::new, Path::to_owned);
         Self::parse(name, &text, &folder, environment)
     }
@@ -65,14 +65,14 @@ impl Tree {
         text: &str,
         folder: &Path,
         environment: Environment<'_>,
-    ) -> Result<Self, Complaint> {
+    ) -> Result<Self, ConfigError> {
         let line = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
         let wrong = |error: toml::de::Error| {
             let place = error.span().map_or_else(
                 || file.clone(),
                 |span| format!("{file}:{}", line(span.start)),
             );
-            Complaint::new(place, error.message())
+            ConfigError::new(place, error.message())
         };
         let spans = DeTable::parse(text).map_err(&wrong)?;
         let said: Table = toml::from_str(text).map_err(wrong)?;
@@ -90,7 +90,7 @@ impl Tree {
             .map(|(key, at)| {
                 (
                     key,
-                    Origin::Line {
+                    ValueOrigin::Line {
                         line: line(at),
                         written: None,
                     },
@@ -102,7 +102,7 @@ impl Tree {
     }
 
     /// Fills in references, and makes paths absolute to the file.
-    fn fill(&mut self, folder: &Path, environment: Environment<'_>) -> Result<(), Complaint> {
+    fn fill(&mut self, folder: &Path, environment: Environment<'_>) -> Result<(), ConfigError> {
         let mut said = std::mem::take(&mut self.said);
         let mut wrong = None;
         texts(String::new(), &mut said, &mut |key, text| {
@@ -110,16 +110,18 @@ impl Tree {
                 Ok(None) => {}
                 Ok(Some(filled)) => {
                     let written = std::mem::replace(text, filled);
-                    if let Some(Origin::Line { written: place, .. }) = self.origins.get_mut(key) {
+                    if let Some(ValueOrigin::Line { written: place, .. }) =
+                        self.origins.get_mut(key)
+                    {
                         *place = Some(written);
                     }
                 }
                 Err(why) => {
-                    wrong.get_or_insert_with(|| self.complain(key, why));
+                    wrong.get_or_insert_with(|| self.error_at(key, why));
                 }
             }
             let last = key.rsplit('.').next().unwrap_or(key);
-            if PATHS.contains(&last) && Path::new(text).is_relative() {
+            if PATH_KEYS.contains(&last) && Path::new(text).is_relative() {
                 *text = folder.join(&*text).display().to_string();
             }
         });
@@ -128,7 +130,7 @@ impl Tree {
     }
 
     /// Says a value in place of what was said.
-    pub(super) fn set(&mut self, key: &str, value: Value, origin: Origin) {
+    pub(super) fn set(&mut self, key: &str, value: Value, origin: ValueOrigin) {
         let (section, name) = key.rsplit_once('.').unwrap_or(("", key));
         if let Some(table) = table_at(&mut self.said, section, true) {
             table.insert(name.to_owned(), value);
@@ -140,7 +142,7 @@ impl Tree {
     pub(super) fn take<T: DeserializeOwned + JsonSchema>(
         &mut self,
         home: impl Fn(&str) -> String,
-    ) -> Result<T, Complaint> {
+    ) -> Result<T, ConfigError> {
         let mut own = Table::new();
         for key in keys::<T>() {
             let section = home(&key);
@@ -151,7 +153,7 @@ impl Tree {
         }
         serde_path_to_error::deserialize(Value::Table(own)).map_err(|error| {
             let path = dotted(error.path());
-            let (unknown, what) = with_nearest(error.inner().message());
+            let (unknown, what) = explain_reader_error(error.inner().message());
             let key = path.split('.').next().unwrap_or_default();
             let key = match (path.as_str(), unknown) {
                 ("", None) => home(key),
@@ -159,7 +161,7 @@ impl Tree {
                 (path, None) => format!("{}.{path}", home(key)),
                 (path, Some(unknown)) => format!("{}.{path}.{unknown}", home(key)),
             };
-            self.complain(&key, what)
+            self.error_at(&key, what)
         })
     }
 
@@ -168,7 +170,7 @@ impl Tree {
         &mut self,
         section: &str,
         key: &str,
-    ) -> Result<Option<String>, Complaint> {
+    ) -> Result<Option<String>, ConfigError> {
         self.known
             .entry(section.to_owned())
             .or_default()
@@ -176,22 +178,22 @@ impl Tree {
         match table_at(&mut self.said, section, false).and_then(|table| table.remove(key)) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
-            Some(_) => Err(self.complain(&format!("{section}.{key}"), "must be a text")),
+            Some(_) => Err(self.error_at(&format!("{section}.{key}"), "must be a text")),
         }
     }
 
     /// The tables below a section, in the order of the file.
-    pub(super) fn names_in(&self, section: &str) -> Result<Vec<String>, Complaint> {
+    pub(super) fn table_names(&self, section: &str) -> Result<Vec<String>, ConfigError> {
         let Some(value) = self.said.get(section) else {
             return Ok(Vec::new());
         };
         let table = value
             .as_table()
-            .ok_or_else(|| self.complain(section, "must be a table"))?;
+            .ok_or_else(|| self.error_at(section, "must be a table"))?;
         let mut names: Vec<_> = table.keys().cloned().collect();
         names.sort_by_key(
             |name| match self.origins.get(&format!("{section}.{name}")) {
-                Some(Origin::Line { line, .. }) => *line,
+                Some(ValueOrigin::Line { line, .. }) => *line,
                 _ => usize::MAX,
             },
         );
@@ -199,14 +201,14 @@ impl Tree {
     }
 
     /// Refuses what nobody has asked for.
-    pub(super) fn nothing_left(&self) -> Result<(), Complaint> {
-        match self.left(&self.said, "") {
+    pub(super) fn reject_unknown(&self) -> Result<(), ConfigError> {
+        match self.first_unknown(&self.said, "") {
             Some(complaint) => Err(complaint),
             None => Ok(()),
         }
     }
 
-    fn left(&self, table: &Table, section: &str) -> Option<Complaint> {
+    fn first_unknown(&self, table: &Table, section: &str) -> Option<ConfigError> {
         let below = |name: &str| {
             if section.is_empty() {
                 name.to_owned()
@@ -221,14 +223,16 @@ impl Tree {
                 .keys()
                 .any(|known| known == &key || known.starts_with(&format!("{key}.")));
             match value {
-                Value::Table(table) if is_section || key == "agents" => self.left(table, &key),
+                Value::Table(table) if is_section || key == "agents" => {
+                    self.first_unknown(table, &key)
+                }
                 _ if section.is_empty() => {
                     let sections = self
                         .known
                         .keys()
                         .filter_map(|known| known.split('.').next());
                     let sections: BTreeSet<&str> = sections.chain(["agents"]).collect();
-                    Some(self.complain(&key, unknown("section", name, sections)))
+                    Some(self.error_at(&key, unknown_name("section", name, sections)))
                 }
                 _ => {
                     let known = self
@@ -237,9 +241,10 @@ impl Tree {
                         .into_iter()
                         .flatten()
                         .map(String::as_str);
-                    Some(
-                        self.complain(&key, format!("{} ({section})", unknown("key", name, known))),
-                    )
+                    Some(self.error_at(
+                        &key,
+                        format!("{} ({section})", unknown_name("key", name, known)),
+                    ))
                 }
             }
         })
@@ -251,22 +256,22 @@ impl Tree {
     }
 
     /// Where a value comes from, if it was said.
-    pub(super) fn origin(&self, key: &str) -> Option<&Origin> {
+    pub(super) fn origin(&self, key: &str) -> Option<&ValueOrigin> {
         self.origins.get(key)
     }
 
-    pub(super) fn origin_in_words(&self, key: &str) -> String {
+    pub(super) fn describe_origin(&self, key: &str) -> String {
         self.origin(key).map_or_else(
             || "default".to_owned(),
-            |origin| origin.in_words(&self.file),
+            |origin| origin.describe(&self.file),
         )
     }
 
-    pub(super) fn complain(&self, key: &str, what: impl fmt::Display) -> Complaint {
+    pub(super) fn error_at(&self, key: &str, what: impl fmt::Display) -> ConfigError {
         let mut place = Some(key);
         while let Some(key) = place {
             if let Some(origin) = self.origin(key) {
-                return Complaint::new(origin.in_words(&self.file), format!("{key}: {what}"));
+                return ConfigError::new(origin.describe(&self.file), format!("{key}: {what}"));
             }
             place = key.rsplit_once('.').map(|(above, _)| above);
         }
@@ -275,12 +280,12 @@ impl Tree {
         } else {
             &self.file
         };
-        Complaint::new(place, format!("{key}: {what}"))
+        ConfigError::new(place, format!("{key}: {what}"))
     }
 }
 
-impl Origin {
-    fn in_words(&self, file: &str) -> String {
+impl ValueOrigin {
+    fn describe(&self, file: &str) -> String {
         match self {
             Self::Line { line, .. } => format!("{file}:{line}"),
             Self::Environment(name) | Self::Flag(name) => (*name).to_owned(),

@@ -3,21 +3,21 @@
 use attache::model::Binding;
 use serde_json::{Value, json};
 
-use super::raw::{JSON, get_nobody, is_code, over, send, shortened};
-use super::{Agent, Check, NOBODY, Ruling, holds, moot};
+use super::raw::{JSON, expect_code, get_unknown_task, require_binding, send, shortened};
+use super::{AgentUnderTest, CheckResult, ConformanceCheck, UNKNOWN_TASK_ID, ensure, skip};
 
-pub(super) const CHECKS: &[Check] = &[
-    Check {
+pub(super) const CHECKS: &[ConformanceCheck] = &[
+    ConformanceCheck {
         name: "errors/rpc-parse",
         rule: "over JSON-RPC, what is no JSON is -32700",
         run: |agent| Box::pin(rpc(agent, "{", -32700)),
     },
-    Check {
+    ConformanceCheck {
         name: "errors/rpc-invalid-request",
         rule: "over JSON-RPC, what is no request is -32600",
         run: |agent| Box::pin(rpc(agent, r#"{"jsonrpc":"2.0","id":1}"#, -32600)),
     },
-    Check {
+    ConformanceCheck {
         name: "errors/rpc-unknown-method",
         rule: "over JSON-RPC, a method that is not there is -32601",
         run: |agent| {
@@ -28,7 +28,7 @@ pub(super) const CHECKS: &[Check] = &[
             ))
         },
     },
-    Check {
+    ConformanceCheck {
         name: "errors/rpc-invalid-params",
         rule: "over JSON-RPC, parameters of the wrong kind are -32602",
         run: |agent| {
@@ -39,7 +39,7 @@ pub(super) const CHECKS: &[Check] = &[
             ))
         },
     },
-    Check {
+    ConformanceCheck {
         name: "errors/rpc-batch",
         rule: "over JSON-RPC, several requests at once are -32600",
         run: |agent| {
@@ -50,7 +50,7 @@ pub(super) const CHECKS: &[Check] = &[
             ))
         },
     },
-    Check {
+    ConformanceCheck {
         name: "errors/rpc-other-protocol",
         rule: "over JSON-RPC, another version of JSON-RPC is -32600",
         run: |agent| {
@@ -61,7 +61,7 @@ pub(super) const CHECKS: &[Check] = &[
             ))
         },
     },
-    Check {
+    ConformanceCheck {
         name: "errors/rpc-missing-params",
         rule: "over JSON-RPC, what lacks a required field is -32602",
         run: |agent| {
@@ -72,101 +72,101 @@ pub(super) const CHECKS: &[Check] = &[
             ))
         },
     },
-    Check {
+    ConformanceCheck {
         name: "errors/rpc-task-not-found",
         rule: "over JSON-RPC, an error has the id of its request, a message, and typed details if any",
         run: |agent| Box::pin(rpc_shape(agent)),
     },
-    Check {
+    ConformanceCheck {
         name: "errors/rpc-version",
         rule: "over JSON-RPC, a version that is not served is -32009",
         run: |agent| Box::pin(rpc_version(agent)),
     },
-    Check {
+    ConformanceCheck {
         name: "operations/list-shape",
         rule: "over JSON-RPC, a list has tasks, nextPageToken, pageSize and totalSize, also when they are empty",
         run: |agent| Box::pin(rpc_list(agent)),
     },
-    Check {
+    ConformanceCheck {
         name: "errors/rest-task-not-found",
         rule: "over HTTP+JSON, a task that is not there is 404 with TASK_NOT_FOUND in its details",
         run: |agent| Box::pin(rest_not_found(agent)),
     },
-    Check {
+    ConformanceCheck {
         name: "errors/rest-shape",
         rule: "over HTTP+JSON, an error has its status as a number and by name, and a message",
         run: |agent| Box::pin(rest_shape(agent)),
     },
-    Check {
+    ConformanceCheck {
         name: "errors/rest-not-cancelable",
         rule: "over HTTP+JSON, a cancel of a task that has ended has TASK_NOT_CANCELABLE in its details",
         run: |agent| Box::pin(rest_not_cancelable(agent)),
     },
-    Check {
+    ConformanceCheck {
         name: "errors/rest-wrong-verb",
-        rule: "over HTTP+JSON, another verb than that of the route is refused, and does nothing",
+        rule: "over HTTP+JSON, another verb than that of the route is expect_error, and does nothing",
         run: |agent| Box::pin(rest_verb(agent)),
     },
-    Check {
+    ConformanceCheck {
         name: "errors/rest-unknown-route",
         rule: "over HTTP+JSON, a route that is not there is 404",
         run: |agent| Box::pin(rest_route(agent)),
     },
-    Check {
+    ConformanceCheck {
         name: "errors/rest-parse",
         rule: "over HTTP+JSON, what is no JSON is 400",
         run: |agent| Box::pin(rest_parse(agent)),
     },
-    Check {
+    ConformanceCheck {
         name: "errors/rest-version",
         rule: "over HTTP+JSON, a version that is not served is 400 with VERSION_NOT_SUPPORTED",
         run: |agent| Box::pin(rest_version(agent)),
     },
 ];
 
-async fn rpc(agent: &Agent<'_>, body: &str, code: i64) -> Ruling {
-    over(agent, Binding::JsonRpc)?;
+async fn rpc(agent: &AgentUnderTest<'_>, body: &str, code: i64) -> CheckResult {
+    require_binding(agent, Binding::JsonRpc)?;
     let answer = send(agent, "POST", "", &[JSON], body).await?;
-    is_code(&answer.body, code)
+    expect_code(&answer.body, code)
 }
 
-async fn rpc_shape(agent: &Agent<'_>) -> Ruling {
-    over(agent, Binding::JsonRpc)?;
+async fn rpc_shape(agent: &AgentUnderTest<'_>) -> CheckResult {
+    require_binding(agent, Binding::JsonRpc)?;
     for id in [json!("seven"), json!(7)] {
-        let body = send(agent, "POST", "", &[JSON], &get_nobody(&id))
+        let body = send(agent, "POST", "", &[JSON], &get_unknown_task(&id))
             .await?
             .body;
-        is_code(&body, -32001)?;
-        holds(body["id"] == id && body["jsonrpc"] == "2.0", || {
+        expect_code(&body, -32001)?;
+        ensure(body["id"] == id && body["jsonrpc"] == "2.0", || {
             format!("it is for {}", body["id"])
         })?;
-        holds(body["error"]["message"].is_string(), || {
+        ensure(body["error"]["message"].is_string(), || {
             "it has no message".to_owned()
         })?;
         let data = &body["error"]["data"];
-        holds(data.is_null() || data.is_array(), || {
+        ensure(data.is_null() || data.is_array(), || {
             "its data is no list".to_owned()
         })?;
     }
     Ok(())
 }
 
-async fn rpc_version(agent: &Agent<'_>) -> Ruling {
-    over(agent, Binding::JsonRpc)?;
+async fn rpc_version(agent: &AgentUnderTest<'_>) -> CheckResult {
+    require_binding(agent, Binding::JsonRpc)?;
     let answer = send(
         agent,
         "POST",
         "",
         &[JSON, ("a2a-version", "99.0")],
-        &get_nobody(&json!(1)),
+        &get_unknown_task(&json!(1)),
     )
     .await?;
-    is_code(&answer.body, -32009)
+    expect_code(&answer.body, -32009)
 }
 
-async fn rpc_list(agent: &Agent<'_>) -> Ruling {
-    over(agent, Binding::JsonRpc)?;
-    let params = json!({"contextId": NOBODY});
+async fn rpc_list(agent: &AgentUnderTest<'_>) -> CheckResult {
+    require_binding(agent, Binding::JsonRpc)?;
+    let params = json!({"contextId": UNKNOWN_TASK_ID});
     let request = json!({"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": params});
     let body = send(agent, "POST", "", &[JSON], &request.to_string())
         .await?
@@ -176,81 +176,81 @@ async fn rpc_list(agent: &Agent<'_>) -> Ruling {
         && page["nextPageToken"].is_string()
         && page["pageSize"].is_number()
         && page["totalSize"].is_number();
-    holds(whole, || format!("the answer is {}", shortened(&body)))
+    ensure(whole, || format!("the answer is {}", shortened(&body)))
 }
 
-async fn rest_not_found(agent: &Agent<'_>) -> Ruling {
-    over(agent, Binding::HttpJson)?;
-    let answer = send(agent, "GET", &format!("/tasks/{NOBODY}"), &[], "").await?;
-    holds(answer.status == 404, || format!("it is {}", answer.status))?;
+async fn rest_not_found(agent: &AgentUnderTest<'_>) -> CheckResult {
+    require_binding(agent, Binding::HttpJson)?;
+    let answer = send(agent, "GET", &format!("/tasks/{UNKNOWN_TASK_ID}"), &[], "").await?;
+    ensure(answer.status == 404, || format!("it is {}", answer.status))?;
     has_reason(&answer.body, "TASK_NOT_FOUND")
 }
 
-async fn rest_shape(agent: &Agent<'_>) -> Ruling {
-    over(agent, Binding::HttpJson)?;
-    let body = send(agent, "GET", &format!("/tasks/{NOBODY}"), &[], "")
+async fn rest_shape(agent: &AgentUnderTest<'_>) -> CheckResult {
+    require_binding(agent, Binding::HttpJson)?;
+    let body = send(agent, "GET", &format!("/tasks/{UNKNOWN_TASK_ID}"), &[], "")
         .await?
         .body;
     let error = &body["error"];
     let whole =
         error["code"] == 404 && error["status"] == "NOT_FOUND" && error["message"].is_string();
-    holds(whole, || format!("the body is {}", shortened(&body)))
+    ensure(whole, || format!("the body is {}", shortened(&body)))
 }
 
-async fn rest_not_cancelable(agent: &Agent<'_>) -> Ruling {
-    over(agent, Binding::HttpJson)?;
-    let id = agent.ended()?.id.clone();
+async fn rest_not_cancelable(agent: &AgentUnderTest<'_>) -> CheckResult {
+    require_binding(agent, Binding::HttpJson)?;
+    let id = agent.ended_task()?.id.clone();
     // An id may be anything, and stands in the path.
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
     if !id.as_str().chars().all(plain) {
-        return Err(moot("the id of the task does not fit into a path as it is"));
+        return Err(skip("the id of the task does not fit into a path as it is"));
     }
     let answer = send(agent, "POST", &format!("/tasks/{id}:cancel"), &[JSON], "{}").await?;
     // 409 is of the first text of 1.0.
-    holds(matches!(answer.status, 400 | 409), || {
+    ensure(matches!(answer.status, 400 | 409), || {
         format!("it is {}", answer.status)
     })?;
     has_reason(&answer.body, "TASK_NOT_CANCELABLE")
 }
 
-async fn rest_verb(agent: &Agent<'_>) -> Ruling {
-    over(agent, Binding::HttpJson)?;
+async fn rest_verb(agent: &AgentUnderTest<'_>) -> CheckResult {
+    require_binding(agent, Binding::HttpJson)?;
     let answer = send(agent, "PUT", "/message:send", &[JSON], "{}").await?;
-    holds(matches!(answer.status, 404 | 405), || {
+    ensure(matches!(answer.status, 404 | 405), || {
         format!("it is {}", answer.status)
     })
 }
 
-fn has_reason(body: &Value, reason: &str) -> Ruling {
+fn has_reason(body: &Value, reason: &str) -> CheckResult {
     let details = body["error"]["details"].as_array().into_iter().flatten();
     let info = details
         .into_iter()
         .any(|one| one["reason"] == reason && one["domain"] == "a2a-protocol.org");
-    holds(info, || format!("the body is {}", shortened(body)))
+    ensure(info, || format!("the body is {}", shortened(body)))
 }
 
-async fn rest_route(agent: &Agent<'_>) -> Ruling {
-    over(agent, Binding::HttpJson)?;
+async fn rest_route(agent: &AgentUnderTest<'_>) -> CheckResult {
+    require_binding(agent, Binding::HttpJson)?;
     let answer = send(agent, "GET", "/no-such-route", &[], "").await?;
-    holds(answer.status == 404, || format!("it is {}", answer.status))
+    ensure(answer.status == 404, || format!("it is {}", answer.status))
 }
 
-async fn rest_parse(agent: &Agent<'_>) -> Ruling {
-    over(agent, Binding::HttpJson)?;
+async fn rest_parse(agent: &AgentUnderTest<'_>) -> CheckResult {
+    require_binding(agent, Binding::HttpJson)?;
     let answer = send(agent, "POST", "/message:send", &[JSON], "{").await?;
-    holds(answer.status == 400, || format!("it is {}", answer.status))
+    ensure(answer.status == 400, || format!("it is {}", answer.status))
 }
 
-async fn rest_version(agent: &Agent<'_>) -> Ruling {
-    over(agent, Binding::HttpJson)?;
+async fn rest_version(agent: &AgentUnderTest<'_>) -> CheckResult {
+    require_binding(agent, Binding::HttpJson)?;
     let answer = send(
         agent,
         "GET",
-        &format!("/tasks/{NOBODY}"),
+        &format!("/tasks/{UNKNOWN_TASK_ID}"),
         &[("a2a-version", "99.0")],
         "",
     )
     .await?;
-    holds(answer.status == 400, || format!("it is {}", answer.status))?;
+    ensure(answer.status == 400, || format!("it is {}", answer.status))?;
     has_reason(&answer.body, "VERSION_NOT_SUPPORTED")
 }

@@ -8,47 +8,50 @@ use attache::model::{
     SendMessageConfiguration, SendMessageRequest, TaskId,
 };
 
-use super::{Agent, Check, Ruling, broken, fine, holds, moot, nobody, refused, within};
+use super::{
+    AgentUnderTest, CheckResult, ConformanceCheck, ensure, expect_error, expect_ok, skip,
+    unknown_task_id, violation, with_timeout,
+};
 
 const ID: &str = "attache-conformance";
 
-pub(super) const CHECKS: &[Check] = &[
-    Check {
+pub(super) const CHECKS: &[ConformanceCheck] = &[
+    ConformanceCheck {
         name: "push/undeclared",
         rule: "an agent without push notifications says PushNotificationNotSupported, whatever the task",
         run: |agent| Box::pin(undeclared(agent)),
     },
-    Check {
+    ConformanceCheck {
         name: "push/configs",
         rule: "a registration can be made, read, listed and removed, also twice",
         run: |agent| Box::pin(configs(agent)),
     },
-    Check {
+    ConformanceCheck {
         name: "push/unknown-task",
         rule: "a registration for a task that is not there is TaskNotFound",
         run: |agent| Box::pin(unknown_task(agent)),
     },
-    Check {
+    ConformanceCheck {
         name: "push/unknown-config",
         rule: "a registration that is not there is TaskNotFound",
         run: |agent| Box::pin(unknown_config(agent)),
     },
-    Check {
+    ConformanceCheck {
         name: "push/several",
         rule: "a task has several registrations, and one under the same id replaces the one before",
         run: |agent| Box::pin(several(agent)),
     },
-    Check {
+    ConformanceCheck {
         name: "push/in-send",
         rule: "a webhook that comes with a message is registered for its task",
         run: |agent| Box::pin(in_send(agent)),
     },
-    Check {
+    ConformanceCheck {
         name: "push/delivery",
         rule: "a webhook is called with its token, by StreamResponses, and last with the end of the task",
         run: |agent| Box::pin(delivery::delivery(agent)),
     },
-    Check {
+    ConformanceCheck {
         name: "push/bad-url",
         rule: "a webhook that is no url is InvalidParams",
         run: |agent| Box::pin(bad_url(agent)),
@@ -63,42 +66,43 @@ fn config(url: &str, task: TaskId) -> PushConfig {
     }
 }
 
-fn declared(agent: &Agent<'_>) -> Ruling {
+fn require_push(agent: &AgentUnderTest<'_>) -> CheckResult {
     match agent.session.card.capabilities.push_notifications {
         Some(true) => Ok(()),
-        _ => Err(moot("the agent declares no push notifications")),
+        _ => Err(skip("the agent declares no push notifications")),
     }
 }
 
-async fn undeclared(agent: &Agent<'_>) -> Ruling {
-    if declared(agent).is_ok() {
-        return Err(moot("the agent declares push notifications"));
+async fn undeclared(agent: &AgentUnderTest<'_>) -> CheckResult {
+    if require_push(agent).is_ok() {
+        return Err(skip("the agent declares push notifications"));
     }
-    let created = within(
+    let created = with_timeout(
         agent
             .session
             .client
-            .create_push_config(config(agent.webhook, nobody())),
+            .create_push_config(config(agent.webhook, unknown_task_id())),
     )
     .await;
-    refused(created, &[ErrorKind::PushNotificationNotSupported])
+    expect_error(created, &[ErrorKind::PushNotificationNotSupported])
 }
 
-async fn configs(agent: &Agent<'_>) -> Ruling {
-    declared(agent)?;
-    let (client, task_id) = (&agent.session.client, agent.task()?.id.clone());
-    let made = within(client.create_push_config(config(agent.webhook, task_id.clone()))).await;
+async fn configs(agent: &AgentUnderTest<'_>) -> CheckResult {
+    require_push(agent)?;
+    let (client, task_id) = (&agent.session.client, agent.first_task()?.id.clone());
+    let made =
+        with_timeout(client.create_push_config(config(agent.webhook, task_id.clone()))).await;
     if made
         .as_ref()
         .is_err_and(|error| error.kind() == ErrorKind::InvalidParams)
     {
-        return Err(moot(format!(
+        return Err(skip(format!(
             "the agent does not call {}; name another with --webhook",
             agent.webhook
         )));
     }
-    let made = fine(made)?;
-    holds(made.url == agent.webhook, || {
+    let made = expect_ok(made)?;
+    ensure(made.url == agent.webhook, || {
         format!("it is for {}", made.url)
     })?;
     let id = made.id.unwrap_or_else(|| ID.into());
@@ -107,16 +111,16 @@ async fn configs(agent: &Agent<'_>) -> Ruling {
         id: Some(id.clone()),
         ..Default::default()
     };
-    let read = fine(within(client.get_push_config(get)).await)?;
-    holds(read.url == agent.webhook, || {
+    let read = expect_ok(with_timeout(client.get_push_config(get)).await)?;
+    ensure(read.url == agent.webhook, || {
         format!("it is read as {}", read.url)
     })?;
     let list = ListPushConfigsRequest {
         task_id: task_id.clone(),
         ..Default::default()
     };
-    let listed = fine(within(client.list_push_configs(list.clone())).await)?;
-    holds(
+    let listed = expect_ok(with_timeout(client.list_push_configs(list.clone())).await)?;
+    ensure(
         listed
             .configs
             .iter()
@@ -128,10 +132,10 @@ async fn configs(agent: &Agent<'_>) -> Ruling {
         id: id.clone(),
         ..Default::default()
     };
-    fine(within(client.delete_push_config(delete.clone())).await)?;
-    fine(within(client.delete_push_config(delete)).await)?;
-    let listed = fine(within(client.list_push_configs(list)).await)?;
-    holds(
+    expect_ok(with_timeout(client.delete_push_config(delete.clone())).await)?;
+    expect_ok(with_timeout(client.delete_push_config(delete)).await)?;
+    let listed = expect_ok(with_timeout(client.list_push_configs(list)).await)?;
+    ensure(
         !listed
             .configs
             .iter()
@@ -141,18 +145,18 @@ async fn configs(agent: &Agent<'_>) -> Ruling {
 }
 
 /// Registers, or says that this webhook is not called by this agent.
-async fn register(agent: &Agent<'_>, config: PushConfig) -> Ruling<PushConfig> {
-    match within(agent.session.client.create_push_config(config)).await {
+async fn register(agent: &AgentUnderTest<'_>, config: PushConfig) -> CheckResult<PushConfig> {
+    match with_timeout(agent.session.client.create_push_config(config)).await {
         Err(error) if error.kind() == ErrorKind::InvalidParams => {
-            Err(moot("the agent does not call this webhook"))
+            Err(skip("the agent does not call this webhook"))
         }
-        made => fine(made),
+        made => expect_ok(made),
     }
 }
 
-async fn several(agent: &Agent<'_>) -> Ruling {
-    declared(agent)?;
-    let (client, task_id) = (&agent.session.client, agent.task()?.id.clone());
+async fn several(agent: &AgentUnderTest<'_>) -> CheckResult {
+    require_push(agent)?;
+    let (client, task_id) = (&agent.session.client, agent.first_task()?.id.clone());
     let other = format!("{}-other", agent.webhook);
     for (id, url) in [
         ("one", agent.webhook),
@@ -173,7 +177,7 @@ async fn several(agent: &Agent<'_>) -> Ruling {
         task_id: task_id.clone(),
         ..Default::default()
     };
-    let listed = fine(within(client.list_push_configs(list)).await)?.configs;
+    let listed = expect_ok(with_timeout(client.list_push_configs(list)).await)?.configs;
     let ours = |one: &&PushConfig| {
         one.id
             .as_ref()
@@ -191,19 +195,19 @@ async fn several(agent: &Agent<'_>) -> Ruling {
             id,
             ..Default::default()
         };
-        fine(within(client.delete_push_config(delete)).await)?;
+        expect_ok(with_timeout(client.delete_push_config(delete)).await)?;
     }
     let replaced =
         urls.len() == 2 && urls.contains(&other) && urls.iter().any(|url| url == agent.webhook);
-    holds(replaced, || format!("there are {urls:?}"))
+    ensure(replaced, || format!("there are {urls:?}"))
 }
 
-async fn in_send(agent: &Agent<'_>) -> Ruling {
-    declared(agent)?;
-    agent.task()?;
+async fn in_send(agent: &AgentUnderTest<'_>) -> CheckResult {
+    require_push(agent)?;
+    agent.first_task()?;
     let hook = PushConfig {
         task_id: None,
-        ..config(agent.webhook, nobody())
+        ..config(agent.webhook, unknown_task_id())
     };
     let configuration = SendMessageConfiguration {
         task_push_notification_config: Some(hook),
@@ -214,26 +218,26 @@ async fn in_send(agent: &Agent<'_>) -> Ruling {
         configuration: Some(configuration),
         ..message
     };
-    let answer = match within(agent.session.client.send_message(request)).await {
+    let answer = match with_timeout(agent.session.client.send_message(request)).await {
         Err(error) if error.kind() == ErrorKind::InvalidParams => {
-            return Err(moot(format!(
+            return Err(skip(format!(
                 "the agent does not call {}; name another with --webhook",
                 agent.webhook
             )));
         }
-        answer => fine(answer)?,
+        answer => expect_ok(answer)?,
     };
     let Some(task) = answer.task() else {
-        return Err(moot("the agent answered with a message"));
+        return Err(skip("the agent answered with a message"));
     };
     let list = ListPushConfigsRequest {
         task_id: task.id.clone(),
         ..Default::default()
     };
-    let listed = fine(within(agent.session.client.list_push_configs(list)).await)?;
+    let listed = expect_ok(with_timeout(agent.session.client.list_push_configs(list)).await)?;
     let found = listed.configs.iter().find(|one| one.url == agent.webhook);
     let Some(found) = found else {
-        return Err(broken("it is not listed"));
+        return Err(violation("it is not listed"));
     };
     let id = found.id.clone().unwrap_or_else(|| ID.into());
     let delete = DeletePushConfigRequest {
@@ -241,44 +245,44 @@ async fn in_send(agent: &Agent<'_>) -> Ruling {
         id,
         ..Default::default()
     };
-    fine(within(agent.session.client.delete_push_config(delete)).await).map(drop)
+    expect_ok(with_timeout(agent.session.client.delete_push_config(delete)).await).map(drop)
 }
 
-async fn unknown_task(agent: &Agent<'_>) -> Ruling {
-    declared(agent)?;
+async fn unknown_task(agent: &AgentUnderTest<'_>) -> CheckResult {
+    require_push(agent)?;
     let request = ListPushConfigsRequest {
-        task_id: nobody(),
+        task_id: unknown_task_id(),
         ..Default::default()
     };
-    refused(
-        within(agent.session.client.list_push_configs(request)).await,
+    expect_error(
+        with_timeout(agent.session.client.list_push_configs(request)).await,
         &[ErrorKind::TaskNotFound],
     )
 }
 
-async fn unknown_config(agent: &Agent<'_>) -> Ruling {
-    declared(agent)?;
-    let task_id = agent.task()?.id.clone();
+async fn unknown_config(agent: &AgentUnderTest<'_>) -> CheckResult {
+    require_push(agent)?;
+    let task_id = agent.first_task()?.id.clone();
     let request = GetPushConfigRequest {
         task_id,
-        id: Some(super::NOBODY.into()),
+        id: Some(super::UNKNOWN_TASK_ID.into()),
         ..Default::default()
     };
-    refused(
-        within(agent.session.client.get_push_config(request)).await,
+    expect_error(
+        with_timeout(agent.session.client.get_push_config(request)).await,
         &[ErrorKind::TaskNotFound],
     )
 }
 
-async fn bad_url(agent: &Agent<'_>) -> Ruling {
-    declared(agent)?;
-    let task_id = agent.task()?.id.clone();
-    let made = within(
+async fn bad_url(agent: &AgentUnderTest<'_>) -> CheckResult {
+    require_push(agent)?;
+    let task_id = agent.first_task()?.id.clone();
+    let made = with_timeout(
         agent
             .session
             .client
             .create_push_config(config("no url", task_id)),
     )
     .await;
-    refused(made, &[ErrorKind::InvalidParams])
+    expect_error(made, &[ErrorKind::InvalidParams])
 }

@@ -4,7 +4,9 @@ use attache::Client;
 use attache::model::Binding;
 use serde_json::{Value, json};
 
-use super::{Agent, NOBODY, Ruling, broken, fine, holds, moot, within};
+use super::{
+    AgentUnderTest, CheckResult, UNKNOWN_TASK_ID, ensure, expect_ok, skip, violation, with_timeout,
+};
 
 /// As much as is read of an answer.
 const MAX_BYTES: usize = 1 << 20;
@@ -12,13 +14,13 @@ const MAX_BYTES: usize = 1 << 20;
 /// The media type of what is sent.
 pub(super) const JSON: (&str, &str) = ("content-type", "application/json");
 
-pub(super) struct Answer {
+pub(super) struct RawResponse {
     pub(super) status: u16,
     headers: http::HeaderMap,
     pub(super) body: Value,
 }
 
-impl Answer {
+impl RawResponse {
     pub(super) fn has_header(&self, name: &str) -> bool {
         self.headers.contains_key(name)
     }
@@ -26,23 +28,23 @@ impl Answer {
 
 /// Sends a body to the interface, or below it, and reads what comes as JSON.
 pub(super) async fn send(
-    agent: &Agent<'_>,
+    agent: &AgentUnderTest<'_>,
     method: &str,
     path: &str,
     headers: &[(&str, &str)],
     body: &str,
-) -> Ruling<Answer> {
-    send_by(&agent.session.client, method, path, headers, body).await
+) -> CheckResult<RawResponse> {
+    send_with(&agent.session.client, method, path, headers, body).await
 }
 
 /// The same, by somebody else.
-pub(super) async fn send_by(
+pub(super) async fn send_with(
     client: &Client,
     method: &str,
     path: &str,
     headers: &[(&str, &str)],
     body: &str,
-) -> Ruling<Answer> {
+) -> CheckResult<RawResponse> {
     let interface = client.interface();
     let tenant = interface
         .tenant
@@ -58,11 +60,11 @@ pub(super) async fn send_by(
     }
     let request = request
         .body(body.to_owned().into())
-        .map_err(|error| broken(error.to_string()))?;
-    let answer = fine(within(client.send_raw(request)).await)?;
+        .map_err(|error| violation(error.to_string()))?;
+    let answer = expect_ok(with_timeout(client.send_raw(request)).await)?;
     let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
-    let body = fine(within(answer.read(MAX_BYTES)).await)?;
-    Ok(Answer {
+    let body = expect_ok(with_timeout(answer.read(MAX_BYTES)).await)?;
+    Ok(RawResponse {
         status,
         headers,
         body: serde_json::from_slice(&body).unwrap_or(Value::Null),
@@ -70,13 +72,14 @@ pub(super) async fn send_by(
 }
 
 /// A call for a task that is not there.
-pub(super) fn get_nobody(id: &Value) -> String {
-    json!({"jsonrpc": "2.0", "id": id, "method": "GetTask", "params": {"id": NOBODY}}).to_string()
+pub(super) fn get_unknown_task(id: &Value) -> String {
+    json!({"jsonrpc": "2.0", "id": id, "method": "GetTask", "params": {"id": UNKNOWN_TASK_ID}})
+        .to_string()
 }
 
 /// It is an error of JSON-RPC with this code.
-pub(super) fn is_code(body: &Value, code: i64) -> Ruling {
-    holds(body["error"]["code"] == code, || {
+pub(super) fn expect_code(body: &Value, code: i64) -> CheckResult {
+    ensure(body["error"]["code"] == code, || {
         format!("the answer is {}", shortened(body))
     })
 }
@@ -87,9 +90,9 @@ pub(super) fn shortened(body: &Value) -> String {
 }
 
 /// Only where this binding is spoken, in 1.0.
-pub(super) fn over(agent: &Agent<'_>, binding: Binding) -> Ruling {
-    match agent.session.binding == binding && agent.is_new() {
+pub(super) fn require_binding(agent: &AgentUnderTest<'_>, binding: Binding) -> CheckResult {
+    match agent.session.binding == binding && agent.is_v1() {
         true => Ok(()),
-        false => Err(moot(format!("of {} in 1.0", binding.as_str()))),
+        false => Err(skip(format!("of {} in 1.0", binding.as_str()))),
     }
 }

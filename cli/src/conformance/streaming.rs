@@ -8,101 +8,105 @@ use attache::model::{
     TaskId,
 };
 
-use super::{Agent, Check, Ruling, broken, fine, holds, moot, nobody, refused, within};
+use super::{
+    AgentUnderTest, CheckResult, ConformanceCheck, ensure, expect_error, expect_ok, skip,
+    unknown_task_id, violation, with_timeout,
+};
 
-pub(super) const CHECKS: &[Check] = &[
-    Check {
+pub(super) const CHECKS: &[ConformanceCheck] = &[
+    ConformanceCheck {
         name: "streaming/undeclared",
         rule: "an agent that does not stream says UnsupportedOperation",
         run: |agent| Box::pin(undeclared(agent)),
     },
-    Check {
+    ConformanceCheck {
         name: "streaming/task-first",
         rule: "a stream begins with the task, or is one message",
         run: |agent| Box::pin(task_first(agent)),
     },
-    Check {
+    ConformanceCheck {
         name: "streaming/ids",
         rule: "every event of a stream is about one task in one context",
         run: |agent| Box::pin(ids(agent)),
     },
-    Check {
+    ConformanceCheck {
         name: "streaming/ends",
         rule: "a stream ends with its task or when that waits for somebody, and not before",
         run: |agent| Box::pin(ends(agent)),
     },
-    Check {
+    ConformanceCheck {
         name: "streaming/once",
         rule: "nothing is told twice, and nothing is added to an artifact that is not there",
         run: |agent| Box::pin(once(agent)),
     },
-    Check {
+    ConformanceCheck {
         name: "streaming/whole",
         rule: "all events together make the task that is read afterwards",
         run: |agent| Box::pin(whole(agent)),
     },
-    Check {
+    ConformanceCheck {
         name: "streaming/subscribe-unknown",
         rule: "a task that is not there cannot be followed: TaskNotFound",
         run: |agent| Box::pin(subscribe_unknown(agent)),
     },
-    Check {
+    ConformanceCheck {
         name: "streaming/subscribe-ended",
         rule: "a task that has ended cannot be followed: UnsupportedOperation",
         run: |agent| Box::pin(subscribe_ended(agent)),
     },
 ];
 
-pub(super) fn declared(agent: &Agent<'_>) -> Ruling {
-    if agent.session.streams() {
+pub(super) fn require_streaming(agent: &AgentUnderTest<'_>) -> CheckResult {
+    if agent.session.supports_streaming() {
         Ok(())
     } else {
-        Err(moot("the agent declares no streams"))
+        Err(skip("the agent declares no streams"))
     }
 }
 
 /// All events of a stream; a stream that is cut is broken.
-async fn events(agent: &Agent<'_>) -> Ruling<Vec<StreamResponse>> {
-    declared(agent)?;
+async fn events(agent: &AgentUnderTest<'_>) -> CheckResult<Vec<StreamResponse>> {
+    require_streaming(agent)?;
     let request = SendMessageRequest::new(Message::user("hello"));
-    let mut stream = fine(within(agent.session.client.send_streaming_message(request)).await)?;
+    let mut stream =
+        expect_ok(with_timeout(agent.session.client.send_streaming_message(request)).await)?;
     let mut events = Vec::new();
     while let Some(event) = stream.next().await {
-        events.push(fine(event)?.1);
+        events.push(expect_ok(event)?.1);
     }
-    holds(!events.is_empty(), || "the stream is empty".to_owned())?;
+    ensure(!events.is_empty(), || "the stream is empty".to_owned())?;
     Ok(events)
 }
 
-async fn undeclared(agent: &Agent<'_>) -> Ruling {
-    if declared(agent).is_ok() {
-        return Err(moot("the agent declares streams"));
+async fn undeclared(agent: &AgentUnderTest<'_>) -> CheckResult {
+    if require_streaming(agent).is_ok() {
+        return Err(skip("the agent declares streams"));
     }
     let request = SendMessageRequest::new(Message::user("hello"));
-    let opened = within(agent.session.client.send_streaming_message(request)).await;
+    let opened = with_timeout(agent.session.client.send_streaming_message(request)).await;
     match opened {
         // The refusal may come as the first event.
         Ok(mut stream) => match stream.next().await {
-            Some(item) => refused(item, &[ErrorKind::UnsupportedOperation]),
-            None => Err(broken("not refused")),
+            Some(item) => expect_error(item, &[ErrorKind::UnsupportedOperation]),
+            None => Err(violation("not refused")),
         },
-        Err(error) => refused(Err::<(), _>(error), &[ErrorKind::UnsupportedOperation]),
+        Err(error) => expect_error(Err::<(), _>(error), &[ErrorKind::UnsupportedOperation]),
     }
 }
 
-async fn task_first(agent: &Agent<'_>) -> Ruling {
+async fn task_first(agent: &AgentUnderTest<'_>) -> CheckResult {
     let events = events(agent).await?;
     match &events[0] {
         StreamResponse::Task(_) => Ok(()),
         StreamResponse::Message(_) => {
-            holds(events.len() == 1, || "more than a message came".to_owned())
+            ensure(events.len() == 1, || "more than a message came".to_owned())
         }
-        StreamResponse::StatusUpdate(_) => Err(broken("it begins with a status")),
-        StreamResponse::ArtifactUpdate(_) => Err(broken("it begins with an artifact")),
+        StreamResponse::StatusUpdate(_) => Err(violation("it begins with a status")),
+        StreamResponse::ArtifactUpdate(_) => Err(violation("it begins with an artifact")),
     }
 }
 
-async fn ids(agent: &Agent<'_>) -> Ruling {
+async fn ids(agent: &AgentUnderTest<'_>) -> CheckResult {
     let events = events(agent).await?;
     let all: BTreeSet<_> = events
         .iter()
@@ -115,12 +119,12 @@ async fn ids(agent: &Agent<'_>) -> Ruling {
             StreamResponse::Message(_) => None,
         })
         .collect();
-    holds(all.len() <= 1, || {
+    ensure(all.len() <= 1, || {
         format!("there are {} of them", all.len())
     })
 }
 
-async fn ends(agent: &Agent<'_>) -> Ruling {
+async fn ends(agent: &AgentUnderTest<'_>) -> CheckResult {
     let events = events(agent).await?;
     let settled = |event: &StreamResponse| match event {
         StreamResponse::Task(task) => {
@@ -133,32 +137,32 @@ async fn ends(agent: &Agent<'_>) -> Ruling {
         StreamResponse::ArtifactUpdate(_) => false,
     };
     let first = events.iter().position(settled);
-    holds(first.is_some(), || {
+    ensure(first.is_some(), || {
         "it ends while the task goes on".to_owned()
     })?;
-    holds(events.last().is_some_and(settled), || {
+    ensure(events.last().is_some_and(settled), || {
         "something comes behind the end".to_owned()
     })
 }
 
-async fn once(agent: &Agent<'_>) -> Ruling {
+async fn once(agent: &AgentUnderTest<'_>) -> CheckResult {
     let events = events(agent).await?;
     let twice = events.windows(2).any(|pair| {
         pair[0] == pair[1] && !matches!(&pair[0], StreamResponse::ArtifactUpdate(it) if it.append)
     });
-    holds(!twice, || "the same event comes twice".to_owned())?;
+    ensure(!twice, || "the same event comes twice".to_owned())?;
     folded(&events).map(drop)
 }
 
 /// What the events make of the task.
-fn folded(events: &[StreamResponse]) -> Ruling<Option<Task>> {
+fn folded(events: &[StreamResponse]) -> CheckResult<Option<Task>> {
     let mut task: Option<Task> = None;
     for event in events {
         match (&mut task, event) {
             (None, StreamResponse::Task(first)) => task = Some(first.clone()),
             (Some(task), event) => {
                 task.apply_update(event)
-                    .map_err(|why| broken(format!("an event does not fit: {why}")))?;
+                    .map_err(|why| violation(format!("an event does not fit: {why}")))?;
             }
             (None, _) => {}
         }
@@ -166,17 +170,17 @@ fn folded(events: &[StreamResponse]) -> Ruling<Option<Task>> {
     Ok(task)
 }
 
-async fn whole(agent: &Agent<'_>) -> Ruling {
+async fn whole(agent: &AgentUnderTest<'_>) -> CheckResult {
     let events = events(agent).await?;
     let Some(told) = folded(&events)? else {
-        return Err(moot("the agent answers with messages"));
+        return Err(skip("the agent answers with messages"));
     };
     let request = GetTaskRequest {
         id: told.id.clone(),
         ..GetTaskRequest::default()
     };
-    let read = fine(within(agent.session.client.get_task(request)).await)?;
-    holds(read.status.state == told.status.state, || {
+    let read = expect_ok(with_timeout(agent.session.client.get_task(request)).await)?;
+    ensure(read.status.state == told.status.state, || {
         format!(
             "told to be {}, read as {}",
             told.status.state, read.status.state
@@ -188,38 +192,38 @@ async fn whole(agent: &Agent<'_>) -> Ruling {
             .map(|one| (one.artifact_id.clone(), one.as_text().to_string()))
             .collect()
     };
-    holds(texts(&read) == texts(&told), || {
+    ensure(texts(&read) == texts(&told), || {
         "the artifacts are not those that were told".to_owned()
     })
 }
 
-async fn subscribe(agent: &Agent<'_>, id: TaskId, with: ErrorKind) -> Ruling {
+async fn subscribe(agent: &AgentUnderTest<'_>, id: TaskId, with: ErrorKind) -> CheckResult {
     let request = SubscribeToTaskRequest {
         id,
         ..SubscribeToTaskRequest::default()
     };
-    match within(agent.session.client.subscribe_to_task(request, None)).await {
+    match with_timeout(agent.session.client.subscribe_to_task(request, None)).await {
         Ok(mut stream) => match stream.next().await {
-            Some(item) => refused(item, &[with]),
-            None => Err(broken("not refused")),
+            Some(item) => expect_error(item, &[with]),
+            None => Err(violation("not refused")),
         },
-        Err(error) => refused(Err::<(), _>(error), &[with]),
+        Err(error) => expect_error(Err::<(), _>(error), &[with]),
     }
 }
 
-async fn subscribe_unknown(agent: &Agent<'_>) -> Ruling {
-    declared(agent)?;
-    subscribe(agent, nobody(), ErrorKind::TaskNotFound).await
+async fn subscribe_unknown(agent: &AgentUnderTest<'_>) -> CheckResult {
+    require_streaming(agent)?;
+    subscribe(agent, unknown_task_id(), ErrorKind::TaskNotFound).await
 }
 
-async fn subscribe_ended(agent: &Agent<'_>) -> Ruling {
-    declared(agent)?;
-    if !agent.is_new() {
-        return Err(moot("0.3 leaves it open"));
+async fn subscribe_ended(agent: &AgentUnderTest<'_>) -> CheckResult {
+    require_streaming(agent)?;
+    if !agent.is_v1() {
+        return Err(skip("0.3 leaves it open"));
     }
     subscribe(
         agent,
-        agent.ended()?.id.clone(),
+        agent.ended_task()?.id.clone(),
         ErrorKind::UnsupportedOperation,
     )
     .await

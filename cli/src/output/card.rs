@@ -2,15 +2,15 @@
 
 use attache::model::{AgentCard, OAuthFlows, SecurityScheme};
 
-use super::text::Page;
+use super::text::TextPage;
 
-impl Page {
-    pub(crate) fn card(&mut self, card: &AgentCard, signature: &str) {
-        self.field("Agent", &card.name);
-        self.field("Description", &card.description);
-        self.field("Version", &card.version);
+impl TextPage {
+    pub(crate) fn add_card(&mut self, card: &AgentCard, signature: &str) {
+        self.add_field("Agent", &card.name);
+        self.add_field("Description", &card.description);
+        self.add_field("Version", &card.version);
         if let Some(provider) = &card.provider {
-            self.field(
+            self.add_field(
                 "Provider",
                 &format!("{} {}", provider.organization, provider.url),
             );
@@ -22,29 +22,29 @@ impl Page {
                 .map(|tenant| format!(" tenant {tenant}"))
                 .unwrap_or_default();
             let (binding, version) = (&one.protocol_binding, &one.protocol_version);
-            self.field(
+            self.add_field(
                 "Interface",
                 &format!("{binding} {version} {}{tenant}", one.url),
             );
         }
-        self.capabilities(card);
+        self.add_capabilities(card);
         for (name, scheme) in &card.security_schemes {
-            self.field("Scheme", &format!("{name} ({})", describe(scheme)));
+            self.add_field("Scheme", &format!("{name} ({})", describe(scheme)));
         }
         if self.is_verbose() {
-            self.field("Input", &card.default_input_modes.join(", "));
-            self.field("Output", &card.default_output_modes.join(", "));
+            self.add_field("Input", &card.default_input_modes.join(", "));
+            self.add_field("Output", &card.default_output_modes.join(", "));
         }
         for skill in &card.skills {
-            self.field(
+            self.add_field(
                 "Skill",
                 &format!("{} ({}): {}", skill.id, skill.name, skill.description),
             );
         }
-        self.field("Signature", signature);
+        self.add_field("Signature", signature);
     }
 
-    fn capabilities(&mut self, card: &AgentCard) {
+    fn add_capabilities(&mut self, card: &AgentCard) {
         let can = &card.capabilities;
         for (is, name) in [
             (can.streaming, "streaming"),
@@ -52,7 +52,7 @@ impl Page {
             (can.extended_agent_card, "extended card"),
         ] {
             if is == Some(true) {
-                self.field("Capability", name);
+                self.add_field("Capability", name);
             }
         }
         for extension in &can.extensions {
@@ -61,7 +61,7 @@ impl Page {
             } else {
                 ""
             };
-            self.field(
+            self.add_field(
                 "Capability",
                 &format!("extension {}{needed}", extension.uri),
             );

@@ -10,12 +10,12 @@ use super::escape::line;
 
 /// Fields and blocks, as they are printed.
 #[derive(Debug, Default)]
-pub(crate) struct Page {
+pub(crate) struct TextPage {
     text: String,
     verbose: bool,
 }
 
-impl Page {
+impl TextPage {
     pub(crate) fn new(verbose: bool) -> Self {
         Self {
             text: String::new(),
@@ -31,13 +31,13 @@ impl Page {
         &self.text
     }
 
-    pub(crate) fn field(&mut self, label: &str, value: &str) {
+    pub(crate) fn add_field(&mut self, label: &str, value: &str) {
         // Writing to a string cannot fail.
         let _ = writeln!(self.text, "{label}: {}", line(value));
     }
 
     /// Content of several lines: two spaces before each, so that none of them can be taken for a field or an end.
-    pub(crate) fn block(&mut self, label: &str, content: &str) {
+    pub(crate) fn add_block(&mut self, label: &str, content: &str) {
         let _ = writeln!(self.text, "{label}:");
         for one in content.strip_suffix('\n').unwrap_or(content).split('\n') {
             let _ = writeln!(
@@ -49,141 +49,141 @@ impl Page {
         self.text.push('\n');
     }
 
-    pub(crate) fn ids(&mut self, task: &str, context: &str) {
-        self.field("Task", task);
-        self.field("Context", context);
+    pub(crate) fn add_ids(&mut self, task: &str, context: &str) {
+        self.add_field("Task", task);
+        self.add_field("Context", context);
     }
 
     /// State, artifacts and what the agent says; the ids stand before.
-    pub(crate) fn task(&mut self, task: &Task, with_history: bool) {
-        self.status(&task.status);
+    pub(crate) fn add_task(&mut self, task: &Task, with_history: bool) {
+        self.add_status(&task.status);
         task.artifacts
             .iter()
-            .for_each(|artifact| self.artifact(artifact));
+            .for_each(|artifact| self.add_artifact(artifact));
         if self.verbose {
-            self.metadata(task.metadata.as_ref());
+            self.add_metadata(task.metadata.as_ref());
         }
         if with_history || (self.verbose && !task.history.is_empty()) {
-            self.field("History", &count(task.history.len(), "message"));
+            self.add_field("History", &count(task.history.len(), "message"));
             task.history
                 .iter()
-                .for_each(|message| self.message(message));
+                .for_each(|message| self.add_message(message));
         }
     }
 
-    fn status(&mut self, status: &TaskStatus) {
-        self.field("State", status.state.as_str());
+    fn add_status(&mut self, status: &TaskStatus) {
+        self.add_field("State", status.state.as_str());
         if let (true, Some(time)) = (self.verbose, status.timestamp) {
-            self.field("Updated", &time.to_string());
+            self.add_field("Updated", &time.to_string());
         }
         status
             .message
             .iter()
-            .for_each(|message| self.message(message));
+            .for_each(|message| self.add_message(message));
     }
 
     /// A message that is the answer.
-    pub(crate) fn reply(&mut self, message: &Message) {
+    pub(crate) fn add_reply(&mut self, message: &Message) {
         message
             .context_id
             .iter()
-            .for_each(|id| self.field("Context", id.as_str()));
-        self.message(message);
+            .for_each(|id| self.add_field("Context", id.as_str()));
+        self.add_message(message);
     }
 
-    pub(crate) fn message(&mut self, message: &Message) {
+    pub(crate) fn add_message(&mut self, message: &Message) {
         let role = match message.role {
             Role::User => "user",
             Role::Agent => "agent",
             Role::Unspecified => "unspecified",
         };
         match self.verbose {
-            true => self.field("Message", &format!("{role} {}", message.message_id)),
-            false => self.field("Message", role),
+            true => self.add_field("Message", &format!("{role} {}", message.message_id)),
+            false => self.add_field("Message", role),
         }
-        self.parts(&message.parts);
+        self.add_parts(&message.parts);
         if self.verbose {
-            self.metadata(message.metadata.as_ref());
+            self.add_metadata(message.metadata.as_ref());
         }
     }
 
-    fn artifact(&mut self, artifact: &Artifact) {
+    fn add_artifact(&mut self, artifact: &Artifact) {
         let id = artifact.artifact_id.as_str();
         match &artifact.name {
-            Some(name) => self.field("Artifact", &format!("{id} ({name})")),
-            None => self.field("Artifact", id),
+            Some(name) => self.add_field("Artifact", &format!("{id} ({name})")),
+            None => self.add_field("Artifact", id),
         }
         artifact
             .description
             .iter()
-            .for_each(|text| self.field("Description", text));
-        self.parts(&artifact.parts);
+            .for_each(|text| self.add_field("Description", text));
+        self.add_parts(&artifact.parts);
         if self.verbose {
-            self.metadata(artifact.metadata.as_ref());
+            self.add_metadata(artifact.metadata.as_ref());
         }
     }
 
-    fn parts(&mut self, parts: &[Part]) {
+    fn add_parts(&mut self, parts: &[Part]) {
         for (at, part) in parts.iter().enumerate() {
             if self.verbose {
-                self.field(
+                self.add_field(
                     "Part",
                     &format!("{at} ({})", part.media_type().unwrap_or("no media type")),
                 );
             }
-            self.part(part);
+            self.add_part(part);
             if self.verbose {
-                self.metadata(part.metadata());
+                self.add_metadata(part.metadata());
             }
         }
     }
 
-    fn part(&mut self, part: &Part) {
+    fn add_part(&mut self, part: &Part) {
         let name = part.filename().unwrap_or("unnamed");
         let media_type = part.media_type().unwrap_or("unknown type");
         match &part.content {
-            Content::Text(text) => self.block("Text", text),
+            Content::Text(text) => self.add_block("Text", text),
             Content::Data(data) => {
                 let pretty = data
                     .read::<serde_json::Value>()
                     .and_then(|it| serde_json::to_string_pretty(&it));
-                self.block("Data", &pretty.unwrap_or_else(|_| data.to_string()));
+                self.add_block("Data", &pretty.unwrap_or_else(|_| data.to_string()));
             }
             Content::Raw(bytes) => {
-                self.field(
+                self.add_field(
                     "File",
                     &format!("{name} ({media_type}, {})", count(bytes.byte_len(), "byte")),
                 );
             }
-            Content::Url(url) => self.field("File", &format!("{name} ({media_type}, {url})")),
+            Content::Url(url) => self.add_field("File", &format!("{name} ({media_type}, {url})")),
         }
     }
 
-    fn metadata(&mut self, metadata: Option<&attache::model::Object>) {
+    fn add_metadata(&mut self, metadata: Option<&attache::model::Object>) {
         if let Some(metadata) = metadata.filter(|it| !it.is_empty()) {
-            self.field("Metadata", metadata.get_text());
+            self.add_field("Metadata", metadata.as_str());
         }
     }
 
-    pub(crate) fn event(&mut self, event: &StreamResponse) {
+    pub(crate) fn add_event(&mut self, event: &StreamResponse) {
         match event {
             StreamResponse::Task(task) => {
-                self.field("Event", "task");
-                self.ids(task.id.as_str(), task.context_id.as_str());
-                self.task(task, false);
+                self.add_field("Event", "task");
+                self.add_ids(task.id.as_str(), task.context_id.as_str());
+                self.add_task(task, false);
             }
             StreamResponse::Message(message) => {
-                self.field("Event", "message");
-                self.reply(message);
+                self.add_field("Event", "message");
+                self.add_reply(message);
             }
             StreamResponse::StatusUpdate(update) => {
-                self.field("Event", "status");
-                self.ids(update.task_id.as_str(), update.context_id.as_str());
-                self.status(&update.status);
+                self.add_field("Event", "status");
+                self.add_ids(update.task_id.as_str(), update.context_id.as_str());
+                self.add_status(&update.status);
             }
             StreamResponse::ArtifactUpdate(update) => {
-                self.field("Event", "artifact");
-                self.ids(update.task_id.as_str(), update.context_id.as_str());
+                self.add_field("Event", "artifact");
+                self.add_ids(update.task_id.as_str(), update.context_id.as_str());
                 let mut artifact = update.artifact.clone();
                 if update.append && update.last_chunk {
                     // It only says that there is no more.
@@ -191,24 +191,24 @@ impl Page {
                         |part| !matches!(&part.content, Content::Text(text) if text.is_empty()),
                     );
                 }
-                self.artifact(&artifact);
+                self.add_artifact(&artifact);
             }
         }
     }
 
-    pub(crate) fn tasks(&mut self, page: &ListTasksResponse) {
+    pub(crate) fn add_tasks(&mut self, page: &ListTasksResponse) {
         for task in &page.tasks {
-            self.ids(task.id.as_str(), task.context_id.as_str());
-            self.field("State", task.status.state.as_str());
+            self.add_ids(task.id.as_str(), task.context_id.as_str());
+            self.add_field("State", task.status.state.as_str());
             if let Some(time) = task.status.timestamp {
-                self.field("Updated", &time.to_string());
+                self.add_field("Updated", &time.to_string());
             }
             task.artifacts
                 .iter()
-                .for_each(|artifact| self.artifact(artifact));
+                .for_each(|artifact| self.add_artifact(artifact));
         }
         if !page.next_page_token.is_empty() {
-            self.field(
+            self.add_field(
                 "Next page",
                 &format!("--page-token {}", shell_words::quote(&page.next_page_token)),
             );
@@ -226,9 +226,9 @@ mod tests {
 
     #[test]
     fn out_005_content_cannot_forge_a_field_or_end_its_block() {
-        let mut page = Page::new(false);
-        page.part(&Part::text("a\n\nState: TASK_STATE_COMPLETED\n\u{1b}[2J"));
-        page.field("Artifact", "x\nState: y");
+        let mut page = TextPage::new(false);
+        page.add_part(&Part::text("a\n\nState: TASK_STATE_COMPLETED\n\u{1b}[2J"));
+        page.add_field("Artifact", "x\nState: y");
         assert_eq!(
             page.as_str(),
             "Text:\n  a\n  \n  State: TASK_STATE_COMPLETED\n  \\u{1b}[2J\n\nArtifact: x\\nState: y\n"
@@ -237,11 +237,11 @@ mod tests {
 
     #[test]
     fn send_004_no_part_is_lost() {
-        let mut page = Page::new(false);
-        page.part(&Part::text("hi"));
-        page.part(&Part::data(serde_json::json!({"a": 1})));
-        page.part(&Part::file(b"abc", "text/csv").with_filename("t.csv"));
-        page.part(&Part::url("https://x.example/f"));
+        let mut page = TextPage::new(false);
+        page.add_part(&Part::text("hi"));
+        page.add_part(&Part::data(serde_json::json!({"a": 1})));
+        page.add_part(&Part::file(b"abc", "text/csv").with_filename("t.csv"));
+        page.add_part(&Part::url("https://x.example/f"));
         assert_eq!(
             page.as_str(),
             "Text:\n  hi\n\nData:\n  {\n    \"a\": 1\n  }\n\nFile: t.csv (text/csv, 3 bytes)\n\

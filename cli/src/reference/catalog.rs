@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::failure::{Failure, Outcome};
+use crate::error::{CliError, CliResult};
 use crate::settings::Settings;
 
 /// Where a server has its catalog.
@@ -13,25 +13,25 @@ const CARD: &str = "application/a2a-agent-card+json";
 
 /// A catalog, and who is looked for in it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Named {
+pub(super) struct CatalogReference {
     pub(super) catalog: String,
     pub(super) name: String,
 }
 
 /// What an entry says of a card: where it is, or the card itself.
 #[derive(Debug, PartialEq)]
-pub(super) enum Entry {
+pub(super) enum CardSource {
     Url(String),
     Data(Value),
 }
 
 #[derive(Deserialize)]
-struct Catalog {
-    entries: Vec<Line>,
+struct AgentCatalog {
+    entries: Vec<CatalogEntry>,
 }
 
 #[derive(Deserialize)]
-struct Line {
+struct CatalogEntry {
     #[serde(default)]
     identifier: String,
     #[serde(default, rename = "displayName")]
@@ -43,15 +43,18 @@ struct Line {
 }
 
 /// The entry that a reference names, if it is that of a catalog.
-pub(super) fn named(reference: &str, settings: &Settings) -> Outcome<Option<Named>> {
+pub(super) fn parse_reference(
+    reference: &str,
+    settings: &Settings,
+) -> CliResult<Option<CatalogReference>> {
     if let Some(name) = reference.strip_prefix('@') {
         let catalog = settings.catalog.clone().ok_or_else(|| {
-            Failure::usage(format!(
+            CliError::usage(format!(
                 "{reference} is the name of an entry, and no catalog is named"
             ))
             .hint("say which: --catalog <host, url or file>, or ATTACHE_CATALOG")
         })?;
-        return Ok(Some(Named {
+        return Ok(Some(CatalogReference {
             catalog,
             name: name.to_owned(),
         }));
@@ -59,16 +62,16 @@ pub(super) fn named(reference: &str, settings: &Settings) -> Outcome<Option<Name
     Ok(reference
         .split_once('#')
         .filter(|(_, name)| !name.is_empty())
-        .map(|(catalog, name)| Named {
+        .map(|(catalog, name)| CatalogReference {
             catalog: catalog.to_owned(),
             name: name.to_owned(),
         }))
 }
 
 /// The card of who is looked for: by its identifier, or else by the name that people see.
-pub(super) fn find(text: &str, place: &str, name: &str) -> Outcome<Entry> {
-    let catalog: Catalog = serde_json::from_str(text)
-        .map_err(|error| Failure::card_not_found(format!("{place} is no catalog: {error}")))?;
+pub(super) fn find(text: &str, place: &str, name: &str) -> CliResult<CardSource> {
+    let catalog: AgentCatalog = serde_json::from_str(text)
+        .map_err(|error| CliError::card_not_found(format!("{place} is no catalog: {error}")))?;
     let agents: Vec<_> = catalog
         .entries
         .into_iter()
@@ -79,7 +82,7 @@ pub(super) fn find(text: &str, place: &str, name: &str) -> Outcome<Entry> {
         .map(|one| format!("{} ({})", one.display_name, one.identifier));
     let listed: Vec<_> = listed.take(20).collect();
     let by_id = agents.iter().any(|one| one.identifier == name);
-    let is_it = |one: &Line| {
+    let is_it = |one: &CatalogEntry| {
         if by_id {
             one.identifier == name
         } else {
@@ -89,7 +92,7 @@ pub(super) fn find(text: &str, place: &str, name: &str) -> Outcome<Entry> {
     let mut found: Vec<_> = agents.into_iter().filter(is_it).collect();
     let Some(line) = found.pop() else {
         let failure =
-            Failure::card_not_found(format!("the catalog at {place} has no agent {name}"));
+            CliError::card_not_found(format!("the catalog at {place} has no agent {name}"));
         return Err(match listed.is_empty() {
             true => failure.hint("it has no agents at all"),
             false => failure.hint(format!("it has {}", listed.join(", "))),
@@ -102,14 +105,14 @@ pub(super) fn find(text: &str, place: &str, name: &str) -> Outcome<Entry> {
             .map(|one| one.identifier.as_str());
         let all = all.collect::<Vec<_>>().join(", ");
         return Err(
-            Failure::usage(format!("the catalog at {place} has several agents {name}"))
+            CliError::usage(format!("the catalog at {place} has several agents {name}"))
                 .hint(format!("name one by its identifier: {all}")),
         );
     }
     match (line.url, line.data) {
-        (Some(url), _) => Ok(Entry::Url(url)),
-        (None, Some(data)) => Ok(Entry::Data(data)),
-        (None, None) => Err(Failure::card_not_found(format!(
+        (Some(url), _) => Ok(CardSource::Url(url)),
+        (None, Some(data)) => Ok(CardSource::Data(data)),
+        (None, None) => Err(CliError::card_not_found(format!(
             "the entry {name} at {place} says nowhere where its card is"
         ))),
     }
@@ -130,9 +133,12 @@ mod tests {
         ]})
         .to_string();
         let find = |name: &str| find(&text, "here", name);
-        assert_eq!(find("urn:b").unwrap(), Entry::Url("/b".to_owned()));
-        assert_eq!(find("Tides").unwrap(), Entry::Url("/a".to_owned()));
-        assert_eq!(find("Inline").unwrap(), Entry::Data(json!({"name": "x"})));
+        assert_eq!(find("urn:b").unwrap(), CardSource::Url("/b".to_owned()));
+        assert_eq!(find("Tides").unwrap(), CardSource::Url("/a".to_owned()));
+        assert_eq!(
+            find("Inline").unwrap(),
+            CardSource::Data(json!({"name": "x"}))
+        );
         let several = find("Twin").unwrap_err();
         assert!(
             several.exit == 2 && several.hint.as_deref().unwrap().contains("urn:b"),

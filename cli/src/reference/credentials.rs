@@ -2,18 +2,18 @@
 
 use attache::{ClientBuilder, Error, ErrorKind};
 
-use super::{host_of_url, is_loopback};
-use crate::masks::is_credential;
+use super::{is_loopback, url_host};
+use crate::redactor::is_credential;
 use crate::settings::Settings;
 
 /// With what the user gave. No card says yet where it goes, so a key goes nowhere.
-pub(super) fn with(
+pub(super) fn attach(
     mut builder: ClientBuilder,
     url: &str,
     settings: &Settings,
 ) -> Result<ClientBuilder, Error> {
     let refused = |why: &'static str| Err(Error::new(ErrorKind::InvalidParams).with_message(why));
-    if !url.starts_with("https://") && !is_loopback(&host_of_url(url)) {
+    if !url.starts_with("https://") && !is_loopback(&url_host(url)) {
         return refused("--card-auth sends credentials over https:// alone, or on this machine");
     }
     let params: Vec<_> = settings

@@ -3,28 +3,28 @@
 use attache::model::{
     AgentCard, AgentInterface, ApiKeySecurityScheme, Binding, Secret, SecurityScheme,
 };
-use attache::{ApiKey, Bearer, Client, MutualTls};
+use attache::{ApiKeyAuth, BearerAuth, Client, MutualTlsAuth};
 
-use super::Found;
-use crate::failure::{Failure, Outcome};
-use crate::logins::{Login, Logins, Stored};
-use crate::masks::is_credential;
+use super::ResolvedCard;
+use crate::error::{CliError, CliResult};
 use crate::output::Output;
-use crate::reference::{credentials_host, host_of_url, is_loopback};
-use crate::settings::{Settings, Source};
+use crate::redactor::is_credential;
+use crate::reference::{credentials_host, is_loopback, url_host};
+use crate::settings::{SettingSource, Settings};
+use crate::token_store::{Login, StoredToken, TokenStore};
 
 /// The client with what goes along with every request, and whether there is a credential among it.
 pub(super) fn attach(
     mut client: Client,
-    found: &Found,
+    found: &ResolvedCard,
     interface: &AgentInterface,
     settings: &Settings,
     out: &mut Output,
-) -> Outcome<(Client, bool)> {
-    let refused = |error: attache::Error| Failure::usage(error.message().to_owned());
+) -> CliResult<(Client, bool)> {
+    let refused = |error: attache::Error| CliError::usage(error.message().to_owned());
     let logins = logins(found, settings)?;
     let credential = settings.has_credential() || !logins.is_empty();
-    warn(interface, settings, credential, out);
+    warn_of_exposure(interface, settings, credential, out);
     if settings.insecure && !logins.is_empty() && !settings.has_credential() {
         out.warn(
             "CERTIFICATES ARE NOT CHECKED (--insecure): anybody on the way can take the token of the login",
@@ -48,7 +48,7 @@ pub(super) fn attach(
         .with_card(found.card.clone())
         .with_plain_http_credentials();
     if settings.cert.is_some() {
-        client = client.with_credentials(MutualTls);
+        client = client.with_credentials(MutualTlsAuth);
         supplied |= found
             .card
             .security_schemes
@@ -56,17 +56,18 @@ pub(super) fn attach(
             .any(|it| matches!(it, SecurityScheme::MutualTls(_)));
     }
     if let Some(token) = settings.bearer.as_ref().filter(|_| trusted) {
-        client = client.with_credentials(Bearer::new(token.clone()));
+        client = client.with_credentials(BearerAuth::new(token.clone()));
         supplied = true;
     }
     for (store, login) in logins.iter().filter(|_| trusted) {
-        client = client.with_credentials(Stored::new(store.clone(), login, settings)?);
+        client = client.with_credentials(StoredToken::new(store.clone(), login, settings)?);
         supplied = true;
     }
     if let Some(key) = settings.api_key.as_ref().filter(|_| trusted) {
-        match place_of_key(&found.card) {
+        match api_key_scheme(&found.card) {
             Some(place) => {
-                client = with_key(client, place, key, interface, &found.card).map_err(refused)?;
+                client =
+                    with_api_key(client, place, key, interface, &found.card).map_err(refused)?;
                 supplied = true;
             }
             None => out.warn(
@@ -74,15 +75,16 @@ pub(super) fn attach(
             ),
         }
     }
-    if !supplied && is_needed(&found.card) {
+    if !supplied && requires_credentials(&found.card) {
         return Err(missing(&found.card, settings, trusted));
     }
     Ok((client, supplied))
 }
 
 /// Tokens of logins to schemes of this card; a token that is named goes before them.
-fn logins(found: &Found, settings: &Settings) -> Outcome<Vec<(Logins, Login)>> {
-    let Some(store) = Logins::of(settings).filter(|_| settings.bearer.is_none()) else {
+fn logins(found: &ResolvedCard, settings: &Settings) -> CliResult<Vec<(TokenStore, Login)>> {
+    let Some(store) = TokenStore::from_settings(settings).filter(|_| settings.bearer.is_none())
+    else {
         return Ok(Vec::new());
     };
     let host = credentials_host(found);
@@ -97,7 +99,7 @@ fn logins(found: &Found, settings: &Settings) -> Outcome<Vec<(Logins, Login)>> {
 }
 
 /// Where the card wants the key.
-fn place_of_key(card: &AgentCard) -> Option<&ApiKeySecurityScheme> {
+fn api_key_scheme(card: &AgentCard) -> Option<&ApiKeySecurityScheme> {
     card.security_schemes
         .values()
         .find_map(|scheme| match scheme {
@@ -107,7 +109,7 @@ fn place_of_key(card: &AgentCard) -> Option<&ApiKeySecurityScheme> {
 }
 
 /// The key goes where the requirement says that is chosen, or to where it could go if none is required.
-fn with_key(
+fn with_api_key(
     client: Client,
     place: &ApiKeySecurityScheme,
     key: &Secret,
@@ -127,23 +129,23 @@ fn with_key(
             place.location.as_str(),
             card.security_requirements.is_empty(),
         ) {
-            ("query", true) => ApiKey::query(name, value),
-            ("cookie", true) => ApiKey::cookie(name, value),
-            ("header", true) => ApiKey::header(name, value),
-            _ => ApiKey::new(value),
+            ("query", true) => ApiKeyAuth::query(name, value),
+            ("cookie", true) => ApiKeyAuth::cookie(name, value),
+            ("header", true) => ApiKeyAuth::header(name, value),
+            _ => ApiKeyAuth::new(value),
         },
     ))
 }
 
 /// Whether the card asks for credentials in every case.
-fn is_needed(card: &AgentCard) -> bool {
+fn requires_credentials(card: &AgentCard) -> bool {
     let requirements = &card.security_requirements;
     !requirements.is_empty() && !requirements.iter().any(|one| one.schemes.is_empty())
 }
 
-fn missing(card: &AgentCard, settings: &Settings, trusted: bool) -> Failure {
+fn missing(card: &AgentCard, settings: &Settings, trusted: bool) -> CliError {
     let names: Vec<_> = card.security_schemes.keys().map(String::as_str).collect();
-    let failure = Failure::credentials_missing(format!(
+    let failure = CliError::credentials_missing(format!(
         "the agent wants credentials: {}",
         names.join(" or ")
     ));
@@ -152,7 +154,7 @@ fn missing(card: &AgentCard, settings: &Settings, trusted: bool) -> Failure {
             "they were kept back, as the interface is on another host: allow it with --allow-host",
         );
     }
-    let mut ways: Vec<_> = card.security_schemes.values().map(way_in).collect();
+    let mut ways: Vec<_> = card.security_schemes.values().map(scheme_hint).collect();
     ways.sort_unstable();
     ways.dedup();
     match ways.is_empty() {
@@ -165,7 +167,7 @@ fn missing(card: &AgentCard, settings: &Settings, trusted: bool) -> Failure {
 }
 
 /// How a user satisfies a scheme.
-fn way_in(scheme: &SecurityScheme) -> &'static str {
+fn scheme_hint(scheme: &SecurityScheme) -> &'static str {
     match scheme {
         SecurityScheme::ApiKey(_) => "set A2ACLI_API_KEY",
         SecurityScheme::HttpAuth(http) if http.scheme.eq_ignore_ascii_case("bearer") => {
@@ -181,31 +183,36 @@ fn way_in(scheme: &SecurityScheme) -> &'static str {
 
 /// A card may point anywhere; credentials go to its own host, and to hosts that the user allows.
 fn is_trusted(
-    found: &Found,
+    found: &ResolvedCard,
     interface: &AgentInterface,
     settings: &Settings,
     credential: bool,
     out: &mut Output,
 ) -> bool {
-    let to = target(interface);
-    let allowed = settings.allows(&to);
-    let own = found.vouched().is_none_or(|named| named == to);
+    let to = target_host(interface);
+    let allowed = settings.allows_host(&to);
+    let own = found.trusted_host().is_none_or(|named| named == to);
     if !own && !allowed && credential {
         out.warn(&format!(
             "credentials are kept back: {} points to {to}; allow it with --allow-host {to}",
-            found.vouched().unwrap_or_default()
+            found.trusted_host().unwrap_or_default()
         ));
     }
     own || allowed
 }
 
-fn target(interface: &AgentInterface) -> String {
-    host_of_url(&interface.url)
+fn target_host(interface: &AgentInterface) -> String {
+    url_host(&interface.url)
 }
 
 /// Says aloud what weakens the protection of a credential.
-fn warn(interface: &AgentInterface, settings: &Settings, credential: bool, out: &mut Output) {
-    let to = target(interface);
+fn warn_of_exposure(
+    interface: &AgentInterface,
+    settings: &Settings,
+    credential: bool,
+    out: &mut Output,
+) {
+    let to = target_host(interface);
     if credential && interface.url.starts_with("http://") && !is_loopback(&to) {
         out.warn(&format!(
             "A CREDENTIAL IS SENT WITHOUT TLS to {to}: anybody on the way can take it"
@@ -214,13 +221,13 @@ fn warn(interface: &AgentInterface, settings: &Settings, credential: bool, out: 
     for name in ["agent-card", "insecure"] {
         if let (
             true,
-            Some(Source::File {
+            Some(SettingSource::File {
                 path, found: true, ..
             }),
         ) = (credential, settings.source(name))
         {
             let own = ["bearer", "api-key", "svc-param"].iter().any(|credential| {
-                matches!(settings.source(credential), Some(Source::File { path: from, .. }) if from == path)
+                matches!(settings.source(credential), Some(SettingSource::File { path: from, .. }) if from == path)
             });
             if !own {
                 out.warn(&format!(

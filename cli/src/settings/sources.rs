@@ -5,122 +5,122 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::dotenv::Dotenv;
-use crate::args::Common;
-use crate::failure::{Failure, Outcome};
+use crate::args::CommonFlags;
+use crate::error::{CliError, CliResult};
 
 /// What can be set, in the order it is shown.
-const SPECS: &[Spec] = &[
-    Spec::of("agent-card"),
-    Spec {
+const FLAGS: &[FlagSpec] = &[
+    FlagSpec::new("agent-card"),
+    FlagSpec {
         default: Some("text"),
-        ..Spec::of("output")
+        ..FlagSpec::new("output")
     },
-    Spec {
+    FlagSpec {
         variable: None,
         default: Some("false"),
-        ..Spec::of("stream")
+        ..FlagSpec::new("stream")
     },
-    Spec {
+    FlagSpec {
         default: Some("false"),
-        ..Spec::of("async")
+        ..FlagSpec::new("async")
     },
-    Spec {
+    FlagSpec {
         default: Some("true for send, false for task get"),
-        ..Spec::of("wait")
+        ..FlagSpec::new("wait")
     },
-    Spec {
+    FlagSpec {
         default: Some("2s"),
-        ..Spec::of("poll-interval")
+        ..FlagSpec::new("poll-interval")
     },
-    Spec {
+    FlagSpec {
         default: Some("none"),
-        ..Spec::of("timeout")
+        ..FlagSpec::new("timeout")
     },
-    Spec::of("task-id"),
-    Spec::of("context-id"),
-    Spec {
+    FlagSpec::new("task-id"),
+    FlagSpec::new("context-id"),
+    FlagSpec {
         many: Some(','),
         default: Some("the order of the card"),
-        ..Spec::of("transport")
+        ..FlagSpec::new("transport")
     },
-    Spec {
+    FlagSpec {
         default: Some("the highest both speak, from 1.0 up"),
-        ..Spec::of("a2a-version")
+        ..FlagSpec::new("a2a-version")
     },
-    Spec {
+    FlagSpec {
         secret: true,
-        ..Spec::of("bearer")
+        ..FlagSpec::new("bearer")
     },
-    Spec {
+    FlagSpec {
         secret: true,
-        ..Spec::of("api-key")
+        ..FlagSpec::new("api-key")
     },
-    Spec {
+    FlagSpec {
         secret: true,
         many: Some('\n'),
-        ..Spec::of("svc-param")
+        ..FlagSpec::new("svc-param")
     },
-    Spec::of("metadata"),
-    Spec {
+    FlagSpec::new("metadata"),
+    FlagSpec {
         default: Some("false"),
-        ..Spec::of("insecure")
+        ..FlagSpec::new("insecure")
     },
-    Spec {
+    FlagSpec {
         default: Some("false"),
-        ..Spec::of("verbose")
+        ..FlagSpec::new("verbose")
     },
-    Spec {
+    FlagSpec {
         default: Some("false"),
-        ..Spec::of("debug")
+        ..FlagSpec::new("debug")
     },
-    Spec {
+    FlagSpec {
         variable: Some("ATTACHE_"),
         many: Some(','),
-        ..Spec::of("extension")
+        ..FlagSpec::new("extension")
     },
-    Spec {
+    FlagSpec {
         variable: Some("ATTACHE_"),
         many: Some(','),
-        ..Spec::of("allow-host")
+        ..FlagSpec::new("allow-host")
     },
-    Spec {
+    FlagSpec {
         variable: Some("ATTACHE_"),
         default: Some("false"),
-        ..Spec::of("card-auth")
+        ..FlagSpec::new("card-auth")
     },
-    Spec {
+    FlagSpec {
         variable: Some("ATTACHE_"),
-        ..Spec::of("catalog")
+        ..FlagSpec::new("catalog")
     },
-    Spec {
-        variable: Some("ATTACHE_"),
-        default: Some("false"),
-        ..Spec::of("no-cache")
-    },
-    Spec {
-        variable: Some("ATTACHE_"),
-        ..Spec::of("jwks")
-    },
-    Spec {
+    FlagSpec {
         variable: Some("ATTACHE_"),
         default: Some("false"),
-        ..Spec::of("require-signature")
+        ..FlagSpec::new("no-cache")
     },
-    Spec {
+    FlagSpec {
         variable: Some("ATTACHE_"),
-        ..Spec::of("ca")
+        ..FlagSpec::new("jwks")
     },
-    Spec {
+    FlagSpec {
         variable: Some("ATTACHE_"),
-        ..Spec::of("cert")
+        default: Some("false"),
+        ..FlagSpec::new("require-signature")
     },
-    Spec {
+    FlagSpec {
         variable: Some("ATTACHE_"),
-        ..Spec::of("key")
+        ..FlagSpec::new("ca")
+    },
+    FlagSpec {
+        variable: Some("ATTACHE_"),
+        ..FlagSpec::new("cert")
+    },
+    FlagSpec {
+        variable: Some("ATTACHE_"),
+        ..FlagSpec::new("key")
     },
 ];
 
-struct Spec {
+struct FlagSpec {
     name: &'static str,
     /// How its variable begins; some are never taken from the surroundings.
     variable: Option<&'static str>,
@@ -130,8 +130,8 @@ struct Spec {
     default: Option<&'static str>,
 }
 
-impl Spec {
-    const fn of(name: &'static str) -> Self {
+impl FlagSpec {
+    const fn new(name: &'static str) -> Self {
         Self {
             name,
             variable: Some("A2ACLI_"),
@@ -167,12 +167,12 @@ pub(crate) struct Setting {
     pub(crate) name: &'static str,
     pub(crate) values: Vec<String>,
     pub(crate) secret: bool,
-    pub(crate) source: Source,
+    pub(crate) source: SettingSource,
     pub(crate) default: Option<&'static str>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum SettingSource {
     Flag,
     Env(String),
     /// `found` is a file that nobody named: it only lay in a folder above.
@@ -186,7 +186,7 @@ pub(crate) enum Source {
 
 impl Setting {
     pub(crate) fn is_set(&self) -> bool {
-        self.source != Source::Default
+        self.source != SettingSource::Default
     }
 
     pub(crate) fn text(&self) -> String {
@@ -194,7 +194,7 @@ impl Setting {
     }
 
     /// What may be shown of it.
-    pub(crate) fn shown(&self) -> Option<String> {
+    pub(crate) fn display_value(&self) -> Option<String> {
         match self.is_set() {
             true if self.secret => Some("***".to_owned()),
             true => Some(self.text()),
@@ -202,13 +202,13 @@ impl Setting {
         }
     }
 
-    pub(crate) fn refuse(&self, rule: &str) -> Failure {
+    pub(crate) fn usage_error(&self, rule: &str) -> CliError {
         let what = if self.secret {
             String::new()
         } else {
             format!(" `{}`", self.text())
         };
-        Failure::usage(format!(
+        CliError::usage(format!(
             "{}{what} {rule}",
             self.origin().unwrap_or_else(|| self.name.to_owned())
         ))
@@ -217,15 +217,15 @@ impl Setting {
     /// The flag, the variable, or the file and line it comes from.
     pub(crate) fn origin(&self) -> Option<String> {
         match &self.source {
-            Source::Flag => Some(format!("--{}", self.name)),
-            Source::Env(variable) => Some(variable.clone()),
-            Source::File { path, line, .. } => Some(format!("{}:{line}", path.display())),
-            Source::Default => None,
+            SettingSource::Flag => Some(format!("--{}", self.name)),
+            SettingSource::Env(variable) => Some(variable.clone()),
+            SettingSource::File { path, line, .. } => Some(format!("{}:{line}", path.display())),
+            SettingSource::Default => None,
         }
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for SettingSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Flag => "flag",
@@ -238,21 +238,21 @@ impl fmt::Display for Source {
 
 /// Everything around the command line that can hold a setting.
 #[derive(Debug, Default)]
-pub(crate) struct Sources {
+pub(crate) struct SettingSources {
     pub(crate) env: BTreeMap<String, String>,
     /// The file that was named, or the nearest `.env`.
     pub(super) local: Option<Dotenv>,
     pub(super) named: bool,
     pub(super) global: Option<Dotenv>,
     /// `a2a-cli` in the user's configuration directory.
-    pub(super) folder: Option<PathBuf>,
+    pub(super) config_dir: Option<PathBuf>,
     /// The same among what may be deleted at any time.
-    pub(super) cache: Option<PathBuf>,
+    pub(super) cache_dir: Option<PathBuf>,
 }
 
-impl Sources {
+impl SettingSources {
     /// Reads the variables and files of this process.
-    pub(crate) fn of_process(config: Option<&str>) -> Outcome<Self> {
+    pub(crate) fn from_process(config: Option<&str>) -> CliResult<Self> {
         let ours = |name: &str| name.starts_with("A2ACLI_") || name.starts_with("ATTACHE_");
         let env =
             std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
@@ -260,13 +260,14 @@ impl Sources {
         let env = env
             .map(|(name, value)| (name, value.to_string_lossy().into_owned()))
             .collect();
-        let folder = directory("XDG_CONFIG_HOME", ".config").map(|folder| folder.join("a2a-cli"));
-        let cache = directory("XDG_CACHE_HOME", ".cache").map(|folder| folder.join("a2a-cli"));
+        let config_dir =
+            directory("XDG_CONFIG_HOME", ".config").map(|folder| folder.join("a2a-cli"));
+        let cache_dir = directory("XDG_CACHE_HOME", ".cache").map(|folder| folder.join("a2a-cli"));
         let local = match config {
             Some(path) => Some(named(Path::new(path))?),
             None => nearest()?,
         };
-        let global = folder
+        let global = config_dir
             .as_ref()
             .map(|folder| read(&folder.join(".env")))
             .transpose()?
@@ -276,25 +277,25 @@ impl Sources {
             local,
             named: config.is_some(),
             global,
-            folder,
-            cache,
+            config_dir,
+            cache_dir,
         })
     }
 
     /// Every setting, with its value and where that comes from.
-    pub(crate) fn resolve(&self, common: &Common) -> Vec<Setting> {
-        let agent = self.find(&SPECS[0], common, None);
+    pub(crate) fn resolve(&self, common: &CommonFlags) -> Vec<Setting> {
+        let agent = self.find(&FLAGS[0], common, None);
         let of_agent = agent
             .values
             .first()
             .and_then(|reference| self.file_of(reference));
-        SPECS
+        FLAGS
             .iter()
             .map(|spec| self.find(spec, common, of_agent.as_ref()))
             .collect()
     }
 
-    fn find(&self, spec: &Spec, common: &Common, of_agent: Option<&Dotenv>) -> Setting {
+    fn find(&self, spec: &FlagSpec, common: &CommonFlags, of_agent: Option<&Dotenv>) -> Setting {
         let setting = |values, source| Setting {
             name: spec.name,
             values,
@@ -304,13 +305,13 @@ impl Sources {
         };
         let typed = common.given(spec.name);
         if !typed.is_empty() {
-            return setting(typed, Source::Flag);
+            return setting(typed, SettingSource::Flag);
         }
         let Some(variable) = spec.variable() else {
-            return setting(Vec::new(), Source::Default);
+            return setting(Vec::new(), SettingSource::Default);
         };
         if let Some(value) = self.env.get(&variable) {
-            return setting(spec.split(value), Source::Env(variable));
+            return setting(spec.split(value), SettingSource::Env(variable));
         }
         let files = [
             (self.local.as_ref(), !self.named),
@@ -324,7 +325,7 @@ impl Sources {
             if let Some((value, line)) = file.get(&variable) {
                 return setting(
                     spec.split(value),
-                    Source::File {
+                    SettingSource::File {
                         path: file.path.clone(),
                         line,
                         found,
@@ -332,7 +333,7 @@ impl Sources {
                 );
             }
         }
-        setting(Vec::new(), Source::Default)
+        setting(Vec::new(), SettingSource::Default)
     }
 
     /// Settings for one agent alone, by its host.
@@ -346,7 +347,7 @@ impl Sources {
             .filter(|host| !host.is_empty() && !host.starts_with('.'))?;
         read(
             &self
-                .folder
+                .config_dir
                 .as_ref()?
                 .join("agents")
                 .join(format!("{}.env", host.replace(':', "_"))),
@@ -355,22 +356,22 @@ impl Sources {
     }
 }
 
-fn named(path: &Path) -> Outcome<Dotenv> {
+fn named(path: &Path) -> CliResult<Dotenv> {
     read(path)?.ok_or_else(|| {
-        Failure::usage(format!(
+        CliError::usage(format!(
             "--config {}: there is no such file",
             path.display()
         ))
     })
 }
 
-fn read(path: &Path) -> Outcome<Option<Dotenv>> {
-    let cannot = |error| Failure::usage(format!("cannot read {}: {error}", path.display()));
+fn read(path: &Path) -> CliResult<Option<Dotenv>> {
+    let cannot = |error| CliError::usage(format!("cannot read {}: {error}", path.display()));
     Dotenv::read(path).transpose().map_err(cannot)
 }
 
 /// The nearest `.env`, from the working directory up.
-fn nearest() -> Outcome<Option<Dotenv>> {
+fn nearest() -> CliResult<Option<Dotenv>> {
     let Ok(here) = std::env::current_dir() else {
         return Ok(None);
     };

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use attache::metrics::Listener;
 use attache::model::{TaskState, Version};
+use attache::telemetry::metrics::TaskObserver;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Histogram, MeterProvider};
 use opentelemetry::trace::SpanKind;
@@ -14,9 +14,9 @@ use opentelemetry_sdk::trace::{SpanData, SpanExporter};
 
 /// Exports spans under those names.
 #[derive(Debug)]
-pub(super) struct Renamed<E>(pub(super) E);
+pub(super) struct RenamingExporter<E>(pub(super) E);
 
-impl<E: SpanExporter> SpanExporter for Renamed<E> {
+impl<E: SpanExporter> SpanExporter for RenamingExporter<E> {
     async fn export(&self, mut batch: Vec<SpanData>) -> OTelSdkResult {
         for span in &mut batch {
             if let Some(name) = name(&span.name, &span.span_kind) {
@@ -73,8 +73,8 @@ impl Meters {
     }
 }
 
-impl Listener for Meters {
-    fn entered(&self, agent: &str, _: Version, state: TaskState) {
+impl TaskObserver for Meters {
+    fn state_entered(&self, agent: &str, _: Version, state: TaskState) {
         self.tasks.add(
             1,
             &[

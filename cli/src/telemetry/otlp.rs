@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use async_trait::async_trait;
-use attache::Http;
-use attache::model::Trace;
+use attache::HttpClient;
+use attache::model::TraceContext;
 use opentelemetry::propagation::TextMapPropagator;
 use opentelemetry::trace::TracerProvider;
-use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
+use opentelemetry_http::{Bytes, HttpClient as OtelHttpClient, HttpError, Request, Response};
 use opentelemetry_otlp::{
     MetricExporter, Protocol, SpanExporter, WithExportConfig, WithHttpConfig,
 };
@@ -20,9 +20,9 @@ use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 use tokio::runtime::Handle;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-use super::kaos::{self, Renamed};
-use crate::config::{Names, TelemetrySection};
-use crate::serving::environment;
+use super::kaos::{self, RenamingExporter};
+use crate::config::{SpanNames, TelemetrySection};
+use crate::server::environment;
 
 /// How much of what a collector answers is read.
 const MAX_ANSWER: usize = 1 << 20;
@@ -57,29 +57,32 @@ impl Collector {
             own.unwrap_or_else(|| format!("{}{path}", base.trim_end_matches('/')))
         };
         let traces = url(own, "/v1/traces");
-        let parsed = traces.parse().ok().filter(|url| Http::check(url).is_ok());
+        let parsed = traces
+            .parse()
+            .ok()
+            .filter(|url| HttpClient::check(url).is_ok());
         parsed.with_context(|| format!("traces cannot be sent to {traces}: telemetry.otlp_endpoint must begin with http:// or https:// and name a host"))?;
         let spans = SpanExporter::builder()
             .with_http()
-            .with_http_client(Door::new())
+            .with_http_client(HttpExporter::new())
             .with_protocol(Protocol::HttpBinary)
             .with_endpoint(traces)
             .build()?;
         let builder = SdkTracerProvider::builder().with_resource(resource());
         let (traces, metrics) = match section.names {
-            Names::A2a => (builder.with_batch_exporter(spans).build(), None),
-            Names::Kaos => {
+            SpanNames::A2a => (builder.with_batch_exporter(spans).build(), None),
+            SpanNames::Kaos => {
                 let own = environment("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
                     .filter(|url| !url.is_empty());
                 let metrics = meters(url(own, "/v1/metrics"))?;
                 (
-                    builder.with_batch_exporter(Renamed(spans)).build(),
+                    builder.with_batch_exporter(RenamingExporter(spans)).build(),
                     Some(metrics),
                 )
             }
         };
         if section.content {
-            attache::trace::record_content();
+            attache::telemetry::trace::enable_content_recording();
         }
         Ok(Some(Self { traces, metrics }))
     }
@@ -89,7 +92,7 @@ impl Collector {
     }
 
     /// Sends what has not been sent; not for longer than this.
-    pub(super) fn end(&self, limit: Duration) {
+    pub(super) fn shutdown(&self, limit: Duration) {
         // There is nobody left to tell.
         let _ = self.traces.shutdown_with_timeout(limit);
         let _ = self.metrics.as_ref().map(SdkMeterProvider::shutdown);
@@ -97,8 +100,8 @@ impl Collector {
 }
 
 /// Makes a span part of the trace that our environment names, if it does.
-pub(super) fn continued(span: &tracing::Span) {
-    let Some(trace) = surrounding() else { return };
+pub(super) fn continue_trace(span: &tracing::Span) {
+    let Some(trace) = parent_trace() else { return };
     let headers: HashMap<_, _> = trace
         .headers()
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -109,8 +112,8 @@ pub(super) fn continued(span: &tracing::Span) {
 }
 
 /// The trace that this program was started in.
-pub(crate) fn surrounding() -> Option<Trace> {
-    Trace::read(
+pub(crate) fn parent_trace() -> Option<TraceContext> {
+    TraceContext::parse(
         &environment("TRACEPARENT")?,
         environment("TRACESTATE").as_deref(),
     )
@@ -119,7 +122,7 @@ pub(crate) fn surrounding() -> Option<Trace> {
 fn meters(url: String) -> anyhow::Result<SdkMeterProvider> {
     let exporter = MetricExporter::builder()
         .with_http()
-        .with_http_client(Door::new())
+        .with_http_client(HttpExporter::new())
         .with_protocol(Protocol::HttpBinary)
         .with_endpoint(url)
         .build()?;
@@ -127,7 +130,7 @@ fn meters(url: String) -> anyhow::Result<SdkMeterProvider> {
         .with_periodic_exporter(exporter)
         .with_resource(resource())
         .build();
-    attache::metrics::listen(kaos::Meters::new(&provider));
+    attache::telemetry::metrics::set_observer(kaos::Meters::new(&provider));
     Ok(provider)
 }
 
@@ -145,18 +148,18 @@ fn resource() -> Resource {
 
 /// The way out: exporters run on threads of their own, connections on our runtime.
 #[derive(Debug)]
-struct Door {
-    http: Http,
+struct HttpExporter {
+    http: HttpClient,
     runtime: Handle,
     limit: Duration,
 }
 
-impl Door {
+impl HttpExporter {
     fn new() -> Self {
         let said = environment("OTEL_EXPORTER_OTLP_TIMEOUT").and_then(|said| said.parse().ok());
         let limit = said.map_or(TIMEOUT, Duration::from_millis);
         Self {
-            http: Http::new(),
+            http: HttpClient::new(),
             runtime: Handle::current(),
             limit,
         }
@@ -164,7 +167,7 @@ impl Door {
 }
 
 #[async_trait]
-impl HttpClient for Door {
+impl OtelHttpClient for HttpExporter {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let (http, limit) = (self.http.clone(), self.limit);
         let sent = self.runtime.spawn(async move {

@@ -60,23 +60,23 @@ const BEHIND: &str = "[telemetry]\nnames = \"kaos\"\n[agents.echo]\ntype = \"ech
 /// What somebody says, for the agent and for nobody else.
 const SAID: &str = "said-in-confidence";
 /// Where that may be: in the tasks themselves.
-const HAVE_TASKS: [&str; 3] = ["export", "files", "letters"];
+const HAVE_TASKS: [&str; 3] = ["export", "files", "undelivered"];
 
 /// A server, ended with the test.
-struct Up {
+struct RunningServer {
     process: Child,
     stdout: BufReader<ChildStdout>,
     greeting: String,
 }
 
-impl Drop for Up {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-impl Up {
+impl RunningServer {
     fn url(&self) -> String {
         self.greeting
             .trim()
@@ -87,13 +87,13 @@ impl Up {
 }
 
 /// A program with all that it is told and tells in one folder.
-struct Scene {
+struct CanaryFixture {
     folder: TempDir,
     collector: Collector,
     sinks: Vec<(String, String)>,
 }
 
-impl Scene {
+impl CanaryFixture {
     fn home(&self) -> &Path {
         self.folder.path()
     }
@@ -106,7 +106,7 @@ impl Scene {
     /// The program, with secrets in its environment, telling the collector.
     fn program(&self, args: &[&str], name: &str) -> Command {
         let mut command = attache(args);
-        self.collector.told_by(&mut command, name);
+        self.collector.export_from(&mut command, name);
         command
             .env("CANARY", "canary-of-the-environment")
             .env(
@@ -130,7 +130,7 @@ impl Scene {
         text(&output.stdout) + &text(&output.stderr)
     }
 
-    fn start(&self, file: &str, name: &str, more: &[(&str, &str)]) -> Up {
+    fn start(&self, file: &str, name: &str, more: &[(&str, &str)]) -> RunningServer {
         let data = format!("{name}.data");
         let mut command = self.program(
             &[
@@ -154,7 +154,7 @@ impl Scene {
         let mut stdout = BufReader::new(process.stdout.take().unwrap());
         let mut greeting = String::new();
         stdout.read_line(&mut greeting).unwrap();
-        Up {
+        RunningServer {
             process,
             stdout,
             greeting,
@@ -162,7 +162,7 @@ impl Scene {
     }
 
     /// Ends a server; all that it has to tell is told.
-    fn end(&mut self, name: &str, mut server: Up) {
+    fn end(&mut self, name: &str, mut server: RunningServer) {
         let pid = server.process.id().to_string();
         assert!(
             Command::new("kill")
@@ -254,7 +254,7 @@ fn message() -> Value {
 }
 
 /// What strangers hear, and what fails, over JSON-RPC and HTTP+JSON.
-fn refusals(scene: &mut Scene, url: &str, (ann, bob): (&str, &str), task: &str) {
+fn refusals(scene: &mut CanaryFixture, url: &str, (ann, bob): (&str, &str), task: &str) {
     let (ann, bob) = (
         format!("Authorization: Bearer {ann}"),
         format!("Authorization: Bearer {bob}"),
@@ -350,7 +350,7 @@ fn refusals(scene: &mut Scene, url: &str, (ann, bob): (&str, &str), task: &str) 
 }
 
 /// The program as a client: everything that it shows of a call, over every binding.
-fn clients(scene: &mut Scene, url: &str, ann: &str) {
+fn clients(scene: &mut CanaryFixture, url: &str, ann: &str) {
     for binding in ["jsonrpc", "http+json", "grpc"] {
         for (name, key) in [
             ("client", ann),
@@ -404,7 +404,7 @@ fn s38_no_secret_is_in_any_place_that_others_look_at() {
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     };
     let (ann, bob) = (key("ann"), key("bob"));
-    let mut scene = Scene {
+    let mut scene = CanaryFixture {
         folder,
         collector: Collector::new(),
         sinks: Vec::new(),
@@ -458,13 +458,13 @@ fn s38_no_secret_is_in_any_place_that_others_look_at() {
     for request in [
         "GET /metrics",
         "GET /push/deliveries",
-        "GET /push/letters?number=1",
+        "GET /push/undelivered?number=1",
     ] {
         scene.seen(request, admin(&data, request));
     }
     for (name, args) in [
         (
-            "letters",
+            "undelivered",
             &["push", "deliveries", &number, "--data-dir", place][..],
         ),
         ("configuration", &["serve", "agents.toml", "--print-config"]),

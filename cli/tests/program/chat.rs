@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::clients::{folder, is_quick, repository};
-use crate::harness::{Serving, send, serve, serve_in};
+use crate::harness::{ServerProcess, send, serve, serve_in};
 
 #[cfg(unix)]
-fn two_agents() -> Serving {
+fn two_agents() -> ServerProcess {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("agents.toml");
-    let text = "[agents.practice]\ntype = \"practice\"\n[agents.words]\ntype = \"command\"\ncommand = [\"wc\", \"-w\"]\n";
+    let text = "[agents.practice]\ntype = \"demo\"\n[agents.words]\ntype = \"command\"\ncommand = [\"wc\", \"-w\"]\n";
     std::fs::write(&file, text).unwrap();
     serve_in(
         &["serve", "--store", "memory", file.to_str().unwrap()],
@@ -28,7 +28,7 @@ fn openai_is_understood() {
     }
     let server = two_agents();
     let output = Command::new(folder().join("openai/bin/python"))
-        .arg(repository().join("tests/judges/clients/chat.py"))
+        .arg(repository().join("tests/peers/clients/chat.py"))
         .arg(server.line("Listening on "))
         .stdin(Stdio::null())
         .output()

@@ -1,5 +1,5 @@
 //! Other people's clients against `attache demo`: each binding of each of them goes through the scenario of
-//! `tests/judges/clients`. Push configs go to an agent that declares push, which the demo does not.
+//! `tests/peers/clients`. Push configs go to an agent that declares push, which the demo does not.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -22,16 +22,16 @@ word = "drip"
 steps = [{ stream = { name = "drip", text = "chunk {count} of {total} ", chunks = 40, bytes = 12, seconds = 4 } }]
 "#;
 
-macro_rules! judges {
+macro_rules! peer_clients {
     ($($test:ident: $python:literal $script:literal [$($arg:literal),+];)+) => {$(
         #[test]
         fn $test() {
-            judge($python, $script, &[$($arg),+]);
+            run_client($python, $script, &[$($arg),+]);
         }
     )+};
 }
 
-judges! {
+peer_clients! {
     a2a_sdk_0_2_jsonrpc: "v02" "sdk02.py" ["JSONRPC", "0.2"];
     a2a_sdk_0_2_grpc: "v02" "sdk02.py" ["GRPC", "0.2"];
     a2a_sdk_0_3_jsonrpc: "v03" "sdk03.py" ["JSONRPC", "0.3"];
@@ -61,12 +61,12 @@ judges! {
 }
 
 /// Runs an adapter; it ends by itself, and with 0 only if every check held.
-fn judge(python: &str, script: &str, args: &[&str]) {
+fn run_client(python: &str, script: &str, args: &[&str]) {
     if is_quick() {
         return;
     }
     let demo = serve(&["demo", "--store", "memory"]);
-    judge_at(&demo.line("Listening on "), "all", python, (script, args));
+    run_client_at(&demo.line("Listening on "), "all", python, (script, args));
 }
 
 /// Their clients against a script that a configuration file has made an agent: it streams, asks back, and is stopped.
@@ -80,7 +80,7 @@ fn official_clients_talk_to_a_command() {
     let file = config.path().join("agents.toml");
     let (python, script) = (
         folder().join("v10/bin/python"),
-        repository().join("tests/judges/command.py"),
+        repository().join("tests/peers/command.py"),
     );
     let text = format!(
         "[agents.script]\ntype = \"command\"\ncommand = [{python:?}, {script:?}]\ninput = \"json\"\noutput = \"json_lines\"\n"
@@ -96,17 +96,17 @@ fn official_clients_talk_to_a_command() {
             ("v10", "node.py", &["v10", "HTTP+JSON", "1.0"]),
         ] {
             let url = &url;
-            scope.spawn(move || judge_at(url, "command", python, (script, args)));
+            scope.spawn(move || run_client_at(url, "command", python, (script, args)));
         }
     });
 }
 
-fn judge_at(url: &str, checks: &str, python: &str, (script, args): (&str, &[&str])) {
+fn run_client_at(url: &str, checks: &str, python: &str, (script, args): (&str, &[&str])) {
     let output = Command::new(folder().join(python).join("bin/python"))
-        .arg(repository().join("tests/judges/clients").join(script))
+        .arg(repository().join("tests/peers/clients").join(script))
         .args(args)
         .args([url, &*PUSHING])
-        .env("ATTACHE_JUDGES", folder())
+        .env("ATTACHE_PEERS", folder())
         .env("ATTACHE_CHECKS", checks)
         .stdin(Stdio::null())
         .output()
@@ -135,7 +135,7 @@ static PUSHING: LazyLock<String> = LazyLock::new(|| {
         runtime.block_on(async {
             let card = AgentCard::new("With push", "Takes webhooks");
             let mut push = PushSettings::default();
-            push.reach.loopback = true;
+            push.egress.loopback = true;
             let server = Server::new(card, Script::parse(WITH_PUSH).unwrap()).push(push);
             let bound = server.bind("127.0.0.1:0").await.unwrap();
             send.send(bound.url()).unwrap();
@@ -145,20 +145,20 @@ static PUSHING: LazyLock<String> = LazyLock::new(|| {
     url.recv_timeout(DEADLINE).unwrap()
 });
 
-/// Where the judges live; whoever says where has put them there, and else it is done here, once.
+/// Where the peers live; whoever says where has put them there, and else it is done here, once.
 pub(crate) fn folder() -> &'static Path {
     static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
-        if let Some(folder) = std::env::var_os("ATTACHE_JUDGES") {
+        if let Some(folder) = std::env::var_os("ATTACHE_PEERS") {
             return folder.into();
         }
-        let made = Command::new(repository().join("tests/judges/setup"))
+        let made = Command::new(repository().join("tests/peers/setup"))
             .stdout(Stdio::null())
             .status();
         assert!(
             made.is_ok_and(|status| status.success()),
-            "the judges are not there; run tests/judges/setup"
+            "the peers are not there; run tests/peers/setup"
         );
-        repository().join("target/judges")
+        repository().join("target/peers")
     });
     &FOLDER
 }

@@ -20,14 +20,14 @@ use prost::Message;
 use crate::harness::DEADLINE;
 
 /// A request as it came: its path, its headers and its body.
-pub(crate) struct Came {
+pub(crate) struct ReceivedRequest {
     path: String,
     pub(crate) headers: HashMap<String, String>,
     body: Vec<u8>,
 }
 
 /// Answers every request with 200; gives its address, and what came.
-pub(crate) fn listener() -> (String, Receiver<Came>) {
+pub(crate) fn listener() -> (String, Receiver<ReceivedRequest>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let (tell, came) = sync_channel(1024);
@@ -50,7 +50,7 @@ pub(crate) fn listener() -> (String, Receiver<Came>) {
     (url, came)
 }
 
-fn read(reader: &mut BufReader<TcpStream>) -> Option<Came> {
+fn read(reader: &mut BufReader<TcpStream>) -> Option<ReceivedRequest> {
     let mut lines = reader
         .by_ref()
         .lines()
@@ -72,7 +72,7 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<Came> {
             .map_or(0, |length| length.parse().unwrap())
     ];
     reader.read_exact(&mut body).ok()?;
-    Some(Came {
+    Some(ReceivedRequest {
         path,
         headers,
         body,
@@ -81,12 +81,12 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<Came> {
 
 /// A span, and the program that it is of.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct SpanRecord {
     pub(crate) program: String,
     pub(crate) span: Span,
 }
 
-impl Seen {
+impl SpanRecord {
     pub(crate) fn id(&self) -> String {
         hex(&self.span.span_id)
     }
@@ -116,8 +116,8 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 /// What a collector is told.
 pub(crate) struct Collector {
     url: String,
-    came: Receiver<Came>,
-    spans: Mutex<Vec<Seen>>,
+    came: Receiver<ReceivedRequest>,
+    spans: Mutex<Vec<SpanRecord>>,
     metrics: Mutex<Vec<String>>,
     decoded: Mutex<String>,
 }
@@ -135,7 +135,7 @@ impl Collector {
     }
 
     /// A command that tells this collector, under this name.
-    pub(crate) fn told_by<'a>(&self, command: &'a mut Command, name: &str) -> &'a mut Command {
+    pub(crate) fn export_from<'a>(&self, command: &'a mut Command, name: &str) -> &'a mut Command {
         command
             .env("OTEL_EXPORTER_OTLP_ENDPOINT", &self.url)
             .env("OTEL_SERVICE_NAME", name)
@@ -144,7 +144,7 @@ impl Collector {
     }
 
     /// Waits until all that was told is enough.
-    pub(crate) fn until<T>(&self, enough: impl Fn(&[Seen], &[String]) -> Option<T>) -> T {
+    pub(crate) fn until<T>(&self, enough: impl Fn(&[SpanRecord], &[String]) -> Option<T>) -> T {
         let begun = Instant::now();
         loop {
             if let Some(found) = enough(&self.spans.lock().unwrap(), &self.metrics.lock().unwrap())
@@ -169,7 +169,7 @@ impl Collector {
         write!(self.decoded.lock().unwrap(), "{told:?}").unwrap();
     }
 
-    fn take(&self, one: &Came) {
+    fn take(&self, one: &ReceivedRequest) {
         assert_eq!(one.headers["content-type"], "application/x-protobuf");
         match &*one.path {
             "/v1/traces" => {
@@ -186,7 +186,7 @@ impl Collector {
                         .scope_spans
                         .into_iter()
                         .flat_map(|scope| scope.spans);
-                    let seen = spans.map(|span| Seen {
+                    let seen = spans.map(|span| SpanRecord {
                         program: program.clone(),
                         span,
                     });

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{attache, complaint, say, send, serve_in};
+use crate::harness::{attache, run_expecting_error, send, send_text, serve_in};
 
 fn folder(text: &str) -> (TempDir, String) {
     let folder = TempDir::new().unwrap();
@@ -57,14 +57,17 @@ fn every_agent_of_a_file_is_served() {
             .trim()
             .to_owned()
     };
-    assert_eq!(text(&say(&url, "hello")), "HELLO");
-    assert_eq!(text(&say(&format!("{url}agents/shout/"), "hello")), "HELLO");
+    assert_eq!(text(&send_text(&url, "hello")), "HELLO");
     assert_eq!(
-        text(&say(&format!("{url}agents/words/"), "one two three")),
+        text(&send_text(&format!("{url}agents/shout/"), "hello")),
+        "HELLO"
+    );
+    assert_eq!(
+        text(&send_text(&format!("{url}agents/words/"), "one two three")),
         "3"
     );
     assert_eq!(
-        say(&format!("{url}agents/tea/"), "tea")["status"]["message"]["parts"],
+        send_text(&format!("{url}agents/tea/"), "tea")["status"]["message"]["parts"],
         json!([{"text": "here"}])
     );
     let card = send(
@@ -110,7 +113,8 @@ fn every_agent_of_a_file_is_served() {
             "{agent}"
         );
     }
-    let (code, complaint) = complaint(&["send", "-a", &format!("{url}agents/none"), "hi"]);
+    let (code, complaint) =
+        run_expecting_error(&["send", "-a", &format!("{url}agents/none"), "hi"]);
     assert_eq!(code, Some(3), "{complaint}");
 }
 
@@ -123,7 +127,7 @@ fn a_file_is_looked_at_without_being_served() {
     );
     let (_folder, file) = folder("[agents.echo]\n\ntype = \"ecko\"");
     for args in [["check", &file], ["serve", &file]] {
-        let (code, said) = complaint(&args);
+        let (code, said) = run_expecting_error(&args);
         assert_eq!(code, Some(1));
         assert_eq!(
             said,
@@ -148,7 +152,7 @@ fn a_file_is_looked_at_without_being_served() {
         ),
     ] {
         let (_folder, file) = folder(text);
-        let (code, said) = complaint(&["check", &file]);
+        let (code, said) = run_expecting_error(&["check", &file]);
         assert!(code == Some(1) && said.contains(why), "{said}");
     }
     let agent = "[agents.a]\ntype = \"echo\"\n";
@@ -193,7 +197,7 @@ fn a_file_is_looked_at_without_being_served() {
             none.display().to_string()
         ));
         for verb in ["check", "serve"] {
-            let (code, said) = complaint(&[verb, &file]);
+            let (code, said) = run_expecting_error(&[verb, &file]);
             assert!(
                 code == Some(1) && said.contains(why),
                 "{verb}: {said}\n{text}"
@@ -259,7 +263,7 @@ fn a_file_to_begin_with_is_written_once_and_works() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("agents.toml").display().to_string();
     assert!(said(&["init", &file]).contains(&format!("attache serve {file}")));
-    let (code, complaint) = complaint(&["init", &file]);
+    let (code, complaint) = run_expecting_error(&["init", &file]);
     assert!(
         code == Some(1) && complaint.contains("--force"),
         "{complaint}"
@@ -269,7 +273,7 @@ fn a_file_to_begin_with_is_written_once_and_works() {
     let server = serve_in(&["serve", &file], folder);
     let url = server.line("Listening on ");
     assert_eq!(
-        say(&url, "one two")["artifacts"][0]["parts"][0]["text"]
+        send_text(&url, "one two")["artifacts"][0]["parts"][0]["text"]
             .as_str()
             .unwrap()
             .trim(),
@@ -326,7 +330,7 @@ fn started(text: &str, shown_in: &str) {
             std::fs::copy(entry.path(), folder.join(entry.file_name())).unwrap();
         }
     }
-    let key = folder.path().join("node.pem");
+    let key = folder.path().join("delegation.pem");
     std::fs::write(&key, include_str!("../../../src/jws/tests/p256.pem")).unwrap();
     std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     let server = serve_in(&["serve", "--store", "memory", &file], folder);

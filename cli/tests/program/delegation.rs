@@ -8,7 +8,9 @@ use std::thread;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{DEADLINE, Serving, attache, call, say, send, serve_by, serve_in};
+use crate::harness::{
+    DEADLINE, ServerProcess, attache, call, send, send_text, serve_command, serve_in,
+};
 use crate::keys::{bearer, keys};
 use crate::llm::{body, calls, files_of, says, until};
 
@@ -16,13 +18,13 @@ use crate::llm::{body, calls, files_of, says, until};
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
 /// A model that answers as it is told to, question by question: with these events, or by hanging up.
-struct Model {
+struct ScriptedModel {
     url: String,
     asked: Receiver<Value>,
     answer: SyncSender<Option<Vec<Value>>>,
 }
 
-impl Model {
+impl ScriptedModel {
     fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -67,29 +69,29 @@ impl Model {
 }
 
 /// A process with one agent that thinks, and maybe one that it calls; it can be killed, and started again where it was.
-struct Node {
-    server: Option<Serving>,
-    model: Model,
+struct DelegationNode {
+    server: Option<ServerProcess>,
+    model: ScriptedModel,
     url: String,
     file: std::path::PathBuf,
 }
 
-impl Node {
+impl DelegationNode {
     fn new(next: Option<&str>) -> Self {
-        let (folder, model) = (TempDir::new().unwrap(), Model::new());
+        let (folder, model) = (TempDir::new().unwrap(), ScriptedModel::new());
         let file = folder.path().join("agents.toml");
         let tool = next.map_or_else(String::new, |url| {
             format!("[agents.node.tools.next]\ndescription = \"Knows more\"\nagent = \"{url}\"\n")
         });
         let text = format!(
             "[agents.node]\ntype = \"llm\"\nlimits = {{ on_restart = {{ run_again = {{ attempts = 5 }} }} }}\n\
-             model = {{ url = \"{}\", name = \"m\" }}\n{tool}[agents.practice]\ntype = \"practice\"\n\
+             model = {{ url = \"{}\", name = \"m\" }}\n{tool}[agents.practice]\ntype = \"demo\"\n\
              [telemetry]\ntrace_metadata = true\n",
             model.url
         );
         std::fs::write(&file, text).unwrap();
         let mut command = attache(&["serve", file.to_str().unwrap()]);
-        let server = serve_by(&mut command, folder);
+        let server = serve_command(&mut command, folder);
         let url = server.line("Listening on ");
         Self {
             server: Some(server),
@@ -107,7 +109,7 @@ impl Node {
         let folder = std::mem::replace(&mut server.folder, TempDir::new().unwrap());
         let address = self.url.trim_start_matches("http://").trim_end_matches('/');
         let mut command = attache(&["serve", self.file.to_str().unwrap(), "--listen", address]);
-        let server = serve_by(&mut command, folder);
+        let server = serve_command(&mut command, folder);
         server.line("Listening on ");
         self.server = Some(server);
     }
@@ -144,10 +146,10 @@ impl Node {
     }
 }
 
-fn three() -> [Node; 3] {
-    let leaf = Node::new(None);
-    let middle = Node::new(Some(&leaf.url));
-    let root = Node::new(Some(&middle.url));
+fn three() -> [DelegationNode; 3] {
+    let leaf = DelegationNode::new(None);
+    let middle = DelegationNode::new(Some(&leaf.url));
+    let root = DelegationNode::new(Some(&middle.url));
     [root, middle, leaf]
 }
 
@@ -195,7 +197,7 @@ fn r40_a_cancel_at_the_root_stops_all_and_a_killed_middle_goes_on() {
     root.model.asked();
     root.model.answers(says("it is 42"));
     until(|| root.task(&task)["status"]["state"] == "TASK_STATE_COMPLETED");
-    let traced = |node: &Node| node.newest().to_string().contains(TRACE);
+    let traced = |node: &DelegationNode| node.newest().to_string().contains(TRACE);
     assert!(
         [&root, &middle, &leaf].into_iter().all(traced),
         "one trace, over the restart too"
@@ -225,9 +227,9 @@ fn r40_a_cancel_at_the_root_stops_all_and_a_killed_middle_goes_on() {
 
 #[test]
 fn r43_what_is_needed_three_levels_down_survives_restarts_and_is_answered_once() {
-    let leaf = Node::new(None);
-    let mut middle = Node::new(Some(&format!("{}agents/practice/", leaf.url)));
-    let mut root = Node::new(Some(&middle.url));
+    let leaf = DelegationNode::new(None);
+    let mut middle = DelegationNode::new(Some(&format!("{}agents/practice/", leaf.url)));
+    let mut root = DelegationNode::new(Some(&middle.url));
     let request = |task: &Value| {
         task["status"]["message"]["metadata"]["urn:attache:ext:input-request:v1"].clone()
     };
@@ -244,7 +246,7 @@ fn r43_what_is_needed_three_levels_down_survives_restarts_and_is_answered_once()
     let tasks = needs.map(|(word, state, wants, ..)| {
         root.model.delegates("ask them");
         middle.model.delegates(word);
-        let task = say(&root.url, "go");
+        let task = send_text(&root.url, "go");
         assert_eq!(
             task["status"]["state"],
             format!("TASK_STATE_{state}"),
@@ -325,7 +327,7 @@ fn s61_the_broker_of_the_documentation_reads_no_books_for_those_who_may_not() {
     let [ann, bob_here] = ["ann", "bob"].map(|name| keys(folder.path(), &["add", name]));
     let (file, pem) = (
         folder.path().join("agents.toml"),
-        folder.path().join("node.pem"),
+        folder.path().join("delegation.pem"),
     );
     let key = include_str!("../../../src/jws/tests/p256.pem");
     std::fs::write(&pem, key).unwrap();
@@ -333,7 +335,7 @@ fn s61_the_broker_of_the_documentation_reads_no_books_for_those_who_may_not() {
     let text = broker.replace("http://127.0.0.1:9000/", &books_url);
     std::fs::write(&file, text).unwrap();
     let mut command = attache(&["serve", file.to_str().unwrap(), "--listen", &at]);
-    let broker = serve_by(command.env("BOOKS_TOKEN", &pass), folder);
+    let broker = serve_command(command.env("BOOKS_TOKEN", &pass), folder);
     let url = broker.line("Listening on ");
 
     let say_as = |url: &str, key: &str| {

@@ -7,7 +7,9 @@ use std::sync::mpsc::RecvTimeoutError;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::harness::{DEADLINE, attache, call, complaint, say, send, serve, serve_in};
+use crate::harness::{
+    DEADLINE, attache, call, run_expecting_error, send, send_text, serve, serve_in,
+};
 
 /// Runs a printed command in a shell; gives what it printed.
 fn paste(command: &str) -> String {
@@ -64,7 +66,7 @@ fn the_printed_commands_work_in_a_shell() {
 fn a_busy_port_is_named_with_what_to_type() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let (code, said) = complaint(&["demo", "--listen", &address, "--store", "memory"]);
+    let (code, said) = run_expecting_error(&["demo", "--listen", &address, "--store", "memory"]);
     assert_eq!(code, Some(1));
     assert!(said.contains(&format!("{address} is in use")), "{said}");
     assert!(
@@ -97,8 +99,8 @@ fn the_demo_ends_well_when_it_is_asked_to() {
 
 #[test]
 fn what_is_not_understood_ends_with_2_and_help_with_0() {
-    assert_eq!(complaint(&["nonsense"]).0, Some(2));
-    assert_eq!(complaint(&["demo", "--nonsense"]).0, Some(2));
+    assert_eq!(run_expecting_error(&["nonsense"]).0, Some(2));
+    assert_eq!(run_expecting_error(&["demo", "--nonsense"]).0, Some(2));
     let help = attache(&["demo", "--help"]).output().unwrap();
     assert_eq!(help.status.code(), Some(0));
     assert!(
@@ -112,8 +114,8 @@ fn what_is_not_understood_ends_with_2_and_help_with_0() {
 fn r10_tasks_are_there_again_after_the_demo_was_killed() {
     let mut first = serve(&["demo"]);
     let url = first.line("Listening on ");
-    let task = say(&url, "remember");
-    let asked = say(&url, "ask");
+    let task = send_text(&url, "remember");
+    let asked = send_text(&url, "ask");
     first.process.kill().unwrap();
     first.process.wait().unwrap();
     let folder = std::mem::replace(&mut first.folder, TempDir::new().unwrap());
@@ -140,7 +142,8 @@ fn a_data_directory_that_is_in_use_is_named_with_what_to_type() {
     let demo = serve(&["demo"]);
     demo.line("Listening on ");
     let folder = demo.folder.path().display().to_string();
-    let (code, said) = complaint(&["demo", "--listen", "127.0.0.1:0", "--data-dir", &folder]);
+    let (code, said) =
+        run_expecting_error(&["demo", "--listen", "127.0.0.1:0", "--data-dir", &folder]);
     assert_eq!(code, Some(1));
     assert!(
         said.contains(&folder) && said.contains("--data-dir <DIR>"),

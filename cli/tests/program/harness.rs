@@ -13,13 +13,13 @@ use tempfile::TempDir;
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A server that is ended with the test.
-pub(crate) struct Serving {
+pub(crate) struct ServerProcess {
     pub(crate) process: Child,
     pub(crate) lines: Receiver<String>,
     pub(crate) folder: TempDir,
 }
 
-impl Drop for Serving {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -27,16 +27,16 @@ impl Drop for Serving {
 }
 
 /// Starts a server with a folder of its own.
-pub(crate) fn serve(args: &[&str]) -> Serving {
+pub(crate) fn serve(args: &[&str]) -> ServerProcess {
     serve_in(args, TempDir::new().unwrap())
 }
 
-pub(crate) fn serve_in(args: &[&str], folder: TempDir) -> Serving {
-    serve_by(&mut attache(args), folder)
+pub(crate) fn serve_in(args: &[&str], folder: TempDir) -> ServerProcess {
+    serve_command(&mut attache(args), folder)
 }
 
 /// Starts a server by a command that is set up otherwise.
-pub(crate) fn serve_by(command: &mut Command, folder: TempDir) -> Serving {
+pub(crate) fn serve_command(command: &mut Command, folder: TempDir) -> ServerProcess {
     if !command.get_args().any(|arg| arg == "--listen") {
         command.args(["--listen", "127.0.0.1:0"]);
     }
@@ -59,14 +59,14 @@ pub(crate) fn serve_by(command: &mut Command, folder: TempDir) -> Serving {
             .map_while(Result::ok)
             .try_for_each(|line| send.send(line))
     });
-    Serving {
+    ServerProcess {
         process,
         lines,
         folder,
     }
 }
 
-impl Serving {
+impl ServerProcess {
     /// The rest of the next line, after its beginning.
     pub(crate) fn line(&self, beginning: &str) -> String {
         let line = self
@@ -100,13 +100,13 @@ pub(crate) fn call(url: &str, method: &str, params: &Value) -> Value {
 }
 
 /// Says a text to the agent; gives the task.
-pub(crate) fn say(url: &str, text: &str) -> Value {
+pub(crate) fn send_text(url: &str, text: &str) -> Value {
     let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": text}]});
     call(url, "SendMessage", &json!({"message": message}))["result"]["task"].clone()
 }
 
 /// Runs the program to its end; gives its exit code and what it said on stderr.
-pub(crate) fn complaint(args: &[&str]) -> (Option<i32>, String) {
+pub(crate) fn run_expecting_error(args: &[&str]) -> (Option<i32>, String) {
     let output = attache(args).output().unwrap();
     assert!(output.stdout.is_empty(), "{output:?}");
     (

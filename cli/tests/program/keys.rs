@@ -7,8 +7,8 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{attache, complaint, send, serve_in};
-use crate::operate::admin;
+use crate::harness::{attache, run_expecting_error, send, serve_in};
+use crate::observability::admin;
 
 /// Runs `attache keys`; gives what it prints.
 pub(crate) fn keys(folder: &Path, args: &[&str]) -> String {
@@ -89,12 +89,13 @@ fn s41_a_key_lets_its_caller_in_until_it_is_revoked() {
 fn the_greeting_says_who_may_come() {
     let folder = TempDir::new().unwrap();
     let none = folder.path().join("none");
-    let (code, said) = complaint(&["keys", "list", "--data-dir", none.to_str().unwrap()]);
+    let (code, said) = run_expecting_error(&["keys", "list", "--data-dir", none.to_str().unwrap()]);
     assert!(
         code == Some(1) && said.contains("there is no folder") && !none.exists(),
         "{said}"
     );
-    let (code, said) = complaint(&["push", "retry", "--data-dir", none.to_str().unwrap()]);
+    let (code, said) =
+        run_expecting_error(&["push", "retry", "--data-dir", none.to_str().unwrap()]);
     assert!(code == Some(2) && said.contains("NUMBERS"), "{said}");
     let file = folder.path().join("agents.toml");
     std::fs::write(&file, "[auth]\nkeys = true\n[agents.echo]\ntype = \"echo\"").unwrap();
@@ -160,7 +161,7 @@ fn s36_rules_of_the_file_hold_whatever_the_card_says() {
     let text = r#"
         [auth]
         keys = true
-        [auth.allowance]
+        [auth.limits]
         burst = 6
         calls_per_second = 1
         [agents.echo]
@@ -193,9 +194,9 @@ fn s36_rules_of_the_file_hold_whatever_the_card_says() {
     );
     assert_eq!(list(&url, &bearer("att_wrong"))["error"]["code"], -31401);
     let (_, counted) = admin(server.folder.path(), "GET /metrics");
-    for why in ["missing", "wrong", "forbidden"] {
-        let sample = format!("attache_auth_failures_total{{why=\"{why}\"}} 1\n");
-        assert!(counted.contains(&sample), "{why}: {counted}");
+    for reason in ["missing", "invalid", "forbidden"] {
+        let sample = format!("attache_auth_failures_total{{reason=\"{reason}\"}} 1\n");
+        assert!(counted.contains(&sample), "{reason}: {counted}");
     }
 }
 
@@ -205,7 +206,7 @@ fn s67_strangers_are_told_apart_by_their_address_and_have_their_share() {
     let file = folder.path().join("agents.toml");
     std::fs::write(
         &file,
-        "[auth.allowance]\nburst = 3\ncalls_per_second = 1\n[agents.a]\ntype = \"echo\"",
+        "[auth.limits]\nburst = 3\ncalls_per_second = 1\n[agents.a]\ntype = \"echo\"",
     )
     .unwrap();
     let server = serve_in(
@@ -262,7 +263,7 @@ fn s38_no_secret_is_in_the_configuration_that_is_printed() {
 fn a_refusal_names_both_ways_out() {
     let folder = TempDir::new().unwrap();
     let folder = folder.path().to_str().unwrap();
-    let (code, said) = complaint(&[
+    let (code, said) = run_expecting_error(&[
         "serve",
         "--echo",
         "--store",

@@ -11,8 +11,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::clients::{folder as judges, repository};
-use crate::harness::{DEADLINE, call, say, serve_in};
+use crate::clients::{folder as peers, repository};
+use crate::harness::{DEADLINE, call, send_text, serve_in};
 
 /// A model that answers with these events, one list after the other. Gives its url, and what it is asked.
 pub(crate) fn model(script: Vec<Vec<Value>>) -> (String, Receiver<Value>) {
@@ -99,7 +99,10 @@ fn the_assistant_of_the_documentation_calls_its_tools() {
     let (folder, file) = shown("assistant.md", &url);
     let server = serve_in(&["serve", &file], folder);
     assert_eq!(
-        text(&say(&server.line("Listening on "), "What time is it?")),
+        text(&send_text(
+            &server.line("Listening on "),
+            "What time is it?"
+        )),
         "It is late."
     );
     let second = asked.iter().nth(1).unwrap();
@@ -124,7 +127,7 @@ fn the_clerk_of_the_documentation_asks_before_it_pays() {
     let (folder, file) = shown("approval.md", &url);
     let mut server = serve_in(&["serve", &file], folder);
     let url = server.line("Listening on ");
-    let task = say(&url, "Pay Ann");
+    let task = send_text(&url, "Pay Ann");
     assert_eq!(
         task["status"]["state"], "TASK_STATE_INPUT_REQUIRED",
         "{task}"
@@ -159,7 +162,7 @@ fn the_editor_of_the_documentation_is_told_when_nobody_is_there() {
     std::fs::write(&file, written).unwrap();
     let server = serve_in(&["serve", &file], folder);
     assert_eq!(
-        text(&say(&server.line("Listening on "), "How many?")),
+        text(&send_text(&server.line("Listening on "), "How many?")),
         "Many."
     );
     assert!(
@@ -295,8 +298,8 @@ fn a_killed_turn_repeats_a_call_of_an_mcp_server_only_where_that_is_safe() {
     );
 }
 
-fn serve_with_home(file: &str, folder: TempDir, home: &Path) -> crate::harness::Serving {
-    crate::harness::serve_by(
+fn serve_with_home(file: &str, folder: TempDir, home: &Path) -> crate::harness::ServerProcess {
+    crate::harness::serve_command(
         crate::harness::attache(&["serve", file]).env("HOME", home),
         folder,
     )
@@ -316,8 +319,8 @@ fn a_real_model_streams_its_answer() {
     if std::env::var_os("ATTACHE_QUICK").is_some_and(|value| value == "1") {
         return;
     }
-    let mut model = Command::new(judges().join("model/bin/python"))
-        .arg(repository().join("tests/judges/model/serve.py"))
+    let mut model = Command::new(peers().join("model/bin/python"))
+        .arg(repository().join("tests/peers/model/serve.py"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -368,7 +371,7 @@ fn a_real_model_streams_its_answer() {
         "[agents.front]\ntype = \"llm\"\nmodel = {{ url = \"{scripted}\", name = \"m\" }}\n[agents.front.tools.smol]\ndescription = \"Knows\"\nagent = \"{address}\"\n"
     ));
     let front = serve_in(&["serve", &front], folder);
-    let task = say(&front.line("Listening on "), "ask it");
+    let task = send_text(&front.line("Listening on "), "ask it");
     drop(model.stdin.take());
     model.wait().unwrap();
     assert!(

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+#[cfg(unix)]
+mod admin;
 mod bench;
 #[cfg(unix)]
 mod canary;
@@ -25,11 +27,9 @@ mod mock;
 #[cfg(unix)]
 mod nginx;
 #[cfg(unix)]
-mod operate;
+mod observability;
 #[cfg(unix)]
-mod operators;
-#[cfg(unix)]
-mod pushes;
+mod push_delivery;
 #[cfg(unix)]
 mod reload;
 mod remote;

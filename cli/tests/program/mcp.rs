@@ -8,8 +8,8 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::clients::{folder as judges, repository};
-use crate::harness::{Serving, attache, call, send, serve_by, serve_in};
+use crate::clients::{folder as peers, repository};
+use crate::harness::{ServerProcess, attache, call, send, serve_command, serve_in};
 use crate::llm::{calls, model, says, text};
 
 fn is_quick() -> bool {
@@ -17,9 +17,9 @@ fn is_quick() -> bool {
 }
 
 /// Ended with the test.
-struct Ended(Child);
+struct KillOnDrop(Child);
 
-impl Drop for Ended {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -28,11 +28,11 @@ impl Drop for Ended {
 
 fn everything() -> String {
     let path = "mcp-js/node_modules/@modelcontextprotocol/server-everything/dist/index.js";
-    judges().join(path).display().to_string()
+    peers().join(path).display().to_string()
 }
 
 /// The server that does everything, over HTTP. Gives its url.
-fn everything_over_http() -> (Ended, String) {
+fn everything_over_http() -> (KillOnDrop, String) {
     let port = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -50,7 +50,7 @@ fn everything_over_http() -> (Ended, String) {
         .unwrap();
     let stderr = BufReader::new(server.stderr.take().unwrap());
     let mut lines = stderr.lines().map_while(Result::ok);
-    let server = Ended(server);
+    let server = KillOnDrop(server);
     lines
         .find(|line| line.contains("listening on port"))
         .expect("it listens");
@@ -79,15 +79,15 @@ fn shown(at: usize) -> String {
         .to_owned()
 }
 
-/// With the programs of the judges where programs are looked for.
+/// With the programs of the peers where programs are looked for.
 fn path() -> std::ffi::OsString {
-    let ours = [judges().join("mcp/bin")].into_iter();
+    let ours = [peers().join("mcp/bin")].into_iter();
     let all = std::env::var_os("PATH").unwrap_or_default();
     std::env::join_paths(ours.chain(std::env::split_paths(&all).collect::<Vec<PathBuf>>())).unwrap()
 }
 
-fn serve(file: &str, folder: TempDir) -> Serving {
-    serve_by(attache(&["serve", file]).env("PATH", path()), folder)
+fn serve(file: &str, folder: TempDir) -> ServerProcess {
+    serve_command(attache(&["serve", file]).env("PATH", path()), folder)
 }
 
 /// Calls a skill; gives the task.
@@ -235,7 +235,7 @@ fn the_assistant_of_the_page_uses_an_mcp_server() {
     let server = serve(&file, folder);
     let url = server.line("Listening on ");
     assert_eq!(
-        text(&crate::harness::say(&url, "When it is noon here?")),
+        text(&crate::harness::send_text(&url, "When it is noon here?")),
         "It is nine."
     );
     let asked: Vec<Value> = asked.iter().take(2).collect();
@@ -261,25 +261,25 @@ fn the_clock_of_the_page_tells_the_time() {
     let (folder, file) = file(&shown(1));
     let server = serve(&file, folder);
     let url = server.line("Listening on ");
-    let task = crate::harness::say(&url, "get_current_time {\"timezone\": \"UTC\"}");
+    let task = crate::harness::send_text(&url, "get_current_time {\"timezone\": \"UTC\"}");
     assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED", "{task}");
 }
 
-const OFFERED: &str = "[agents.echo]\ntype = \"echo\"\n[agents.practice]\ntype = \"practice\"\n";
+const OFFERED: &str = "[agents.echo]\ntype = \"echo\"\n[agents.practice]\ntype = \"demo\"\n";
 
-/// Lets the official client judge; what it finds wrong is on stderr.
-fn judge(told: &Value) {
-    let client = repository().join("tests/judges/mcp/client.py");
-    let judged = Command::new(judges().join("mcp/bin/python"))
+/// Lets the official client peer; what it finds wrong is on stderr.
+fn run_client(told: &Value) {
+    let client = repository().join("tests/peers/mcp/client.py");
+    let output = Command::new(peers().join("mcp/bin/python"))
         .arg(client)
         .arg(told.to_string())
         .output()
         .unwrap();
     assert_eq!(
-        String::from_utf8_lossy(&judged.stdout),
+        String::from_utf8_lossy(&output.stdout),
         "ok\n",
         "{}",
-        String::from_utf8_lossy(&judged.stderr)
+        String::from_utf8_lossy(&output.stderr)
     );
 }
 
@@ -297,7 +297,7 @@ fn the_official_client_of_mcp_finds_agents_as_tools_over_stdio() {
         "--wait",
         "700ms",
     ];
-    judge(&json!({"command": command, "env": {"XDG_DATA_HOME": data, "RUST_LOG": "debug"}}));
+    run_client(&json!({"command": command, "env": {"XDG_DATA_HOME": data, "RUST_LOG": "debug"}}));
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn the_official_client_of_mcp_finds_agents_elsewhere_as_tools_over_http() {
         "700ms",
     ];
     let mut face = attache(&args);
-    let mut face = Ended(
+    let mut face = KillOnDrop(
         face.env("ATTACHE_MCP_KEY", "hunter2")
             .stdout(Stdio::piped())
             .spawn()
@@ -351,17 +351,17 @@ fn the_official_client_of_mcp_finds_agents_elsewhere_as_tools_over_http() {
         "401",
         "nobody without the key"
     );
-    judge(&json!({"url": url, "key": "hunter2"}));
+    run_client(&json!({"url": url, "key": "hunter2"}));
 }
 
 #[test]
 fn a_face_that_others_can_reach_needs_a_key() {
     let (_folder, file) = file(OFFERED);
-    let (code, why) = crate::harness::complaint(&["mcp", &file, "--listen", "0.0.0.0:0"]);
+    let (code, why) = crate::harness::run_expecting_error(&["mcp", &file, "--listen", "0.0.0.0:0"]);
     assert!(
         code == Some(2) && why.contains("others can reach it"),
         "{code:?} {why}"
     );
-    let (code, why) = crate::harness::complaint(&["mcp"]);
+    let (code, why) = crate::harness::run_expecting_error(&["mcp"]);
     assert!(code == Some(2), "{why}");
 }

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::harness::{DEADLINE, Serving, complaint, say, send, serve_in};
+use crate::harness::{DEADLINE, ServerProcess, run_expecting_error, send, send_text, serve_in};
 
 const SCRIPT: &str = r#"
     [[rule]]
@@ -30,7 +30,7 @@ const SCRIPT: &str = r#"
     garble = true
 "#;
 
-fn mock(script: &str) -> (Serving, String) {
+fn mock(script: &str) -> (ServerProcess, String) {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("mock.toml");
     std::fs::write(&file, script).unwrap();
@@ -70,7 +70,7 @@ fn streamed(url: &str, text: &str) -> String {
 fn answers_are_spoilt_as_the_script_says() {
     let (_server, url) = mock(SCRIPT);
     assert_eq!(
-        say(&url, "hello")["artifacts"][0]["parts"],
+        send_text(&url, "hello")["artifacts"][0]["parts"],
         json!([{"text": "one two three"}])
     );
     let whole = streamed(&url, "hello");
@@ -107,9 +107,9 @@ fn a_script_that_is_none_is_refused() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("mock.toml");
     std::fs::write(&file, "[[rule]]\n[[fault]]\ncut = 5").unwrap();
-    let (code, said) = complaint(&["mock", file.to_str().unwrap()]);
+    let (code, said) = run_expecting_error(&["mock", file.to_str().unwrap()]);
     assert!(code == Some(1) && said.contains("is no script"), "{said}");
-    let (code, said) = complaint(&["mock", "nonexistent.toml"]);
+    let (code, said) = run_expecting_error(&["mock", "nonexistent.toml"]);
     assert!(
         code == Some(1) && said.contains("cannot read nonexistent.toml"),
         "{said}"

@@ -61,7 +61,7 @@ fn before(server: &str) -> Option<Nginx> {
         .stdin(Stdio::null());
     let process = command
         .spawn()
-        .expect("nginx is installed: tests/judges/setup");
+        .expect("nginx is installed: tests/peers/setup");
     let nginx = Nginx {
         process,
         plain: format!("http://{plain}/"),

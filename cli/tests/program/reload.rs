@@ -11,21 +11,21 @@ use std::thread;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{DEADLINE, Serving, attache, call, send, serve_by};
+use crate::harness::{DEADLINE, ServerProcess, attache, call, send, serve_command};
 
 /// A server of a file, and what it logs.
-struct Served {
-    server: Serving,
+struct ReloadableServer {
+    server: ServerProcess,
     url: String,
     log: Receiver<String>,
 }
 
-fn served(text: &str) -> Served {
+fn served(text: &str) -> ReloadableServer {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("agents.toml");
     fs::write(&file, text).unwrap();
     let mut command = attache(&["serve", file.to_str().unwrap()]);
-    let mut server = serve_by(
+    let mut server = serve_command(
         command.env("RUST_LOG", "warn").stderr(Stdio::piped()),
         folder,
     );
@@ -38,10 +38,10 @@ fn served(text: &str) -> Served {
             .try_for_each(|line| tell.send(line))
     });
     let url = server.line("Listening on ");
-    Served { server, url, log }
+    ReloadableServer { server, url, log }
 }
 
-impl Served {
+impl ReloadableServer {
     fn folder(&self) -> &Path {
         self.server.folder.path()
     }
@@ -90,9 +90,9 @@ const BEFORE: &str = "[agents.stays]\ntype = \"echo\"\n[agents.goes]\ntype = \"e
 const AFTER: &str = "[agents.stays]\ntype = \"command\"\ncommand = \"tr a-z A-Z\"\n[agents.comes]\ntype = \"echo\"\n";
 
 /// Whatever happens to the test, its callers come to an end.
-struct Ends<'a>(&'a AtomicBool);
+struct SetOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Ends<'_> {
+impl Drop for SetOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -127,7 +127,7 @@ fn r47_r48_a_file_is_reloaded_under_load_and_no_request_is_lost() {
                 })
             })
             .collect();
-        let ends = Ends(&enough);
+        let ends = SetOnDrop(&enough);
         // A bad file changes nothing, and the log says why.
         served.write("[agents.stays]\ntype = \"ecko\"\n");
         let told = served.hang_up();
@@ -195,10 +195,10 @@ fn s41_a_reload_never_opens_a_door() {
         .unwrap();
     assert!(output.status.success());
     let mut command = attache(&["serve", file.to_str().unwrap(), "--listen", "0.0.0.0:0"]);
-    let server = serve_by(&mut command, folder);
+    let server = serve_command(&mut command, folder);
     let url = server.line("Listening on ");
     fs::write(&file, "[auth]\nkeys = false\n[agents.a]\ntype = \"echo\"\n").unwrap();
-    let (_, told) = crate::operate::admin(server.folder.path(), "POST /reload");
+    let (_, told) = crate::observability::admin(server.folder.path(), "POST /reload");
     assert!(told.contains("nobody would be asked"), "{told}");
     assert_eq!(call(&url, "ListTasks", &json!({}))["error"]["code"], -31401);
 }

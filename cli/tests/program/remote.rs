@@ -5,30 +5,30 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use attache::model::{Binding, CancelTaskRequest, Message, StreamResponse, TaskState, Version};
-use attache::{Choice, Client, ClientSettings};
+use attache::{Client, ClientSettings, InterfacePreference};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::timeout;
 
 use crate::clients::{folder, is_quick, repository};
-use crate::harness::{DEADLINE, Serving, call, serve, serve_in};
+use crate::harness::{DEADLINE, ServerProcess, call, serve, serve_in};
 
 /// A server that ends when its input does, however we end.
-struct Foreign {
+struct SdkServer {
     url: String,
     child: Child,
 }
 
-impl Foreign {
+impl SdkServer {
     fn start(version: &str) -> Self {
-        let script = repository().join(format!("tests/judges/servers/sdk{version}.py"));
+        let script = repository().join(format!("tests/peers/servers/sdk{version}.py"));
         let mut child = Command::new(folder().join(format!("server{version}/bin/python")))
             .arg(script)
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("run tests/judges/setup");
+            .expect("run tests/peers/setup");
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap())
             .read_line(&mut line)
@@ -42,7 +42,7 @@ impl Foreign {
     }
 }
 
-impl Drop for Foreign {
+impl Drop for SdkServer {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
         let _ = self.child.wait();
@@ -50,7 +50,7 @@ impl Drop for Foreign {
 }
 
 /// Serves a remote agent before `url`, from a file of its own and with its tasks in `data`.
-fn before(url: &str, data: &TempDir) -> (Serving, String) {
+fn before(url: &str, data: &TempDir) -> (ServerProcess, String) {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("agents.toml");
     std::fs::write(
@@ -77,14 +77,14 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
 
 /// A stream, a question and a cancel, from before to behind and back.
 async fn through(url: &str, binding: Binding, version: Version) {
-    let choice = Choice {
+    let interface = InterfacePreference {
         bindings: vec![binding],
-        only: true,
+        only_listed: true,
         version: Some(version),
         no_fallback: true,
     };
     let settings = ClientSettings {
-        choice,
+        interface,
         ..ClientSettings::default()
     };
     let client = soon(Client::builder().settings(settings).discover(url))
@@ -144,11 +144,11 @@ async fn through(url: &str, binding: Binding, version: Version) {
     );
 }
 
-fn judge(behind: &str, binding: Binding, version: Version) {
+fn run_client(behind: &str, binding: Binding, version: Version) {
     if is_quick() {
         return;
     }
-    let (behind, data) = (Foreign::start(behind), TempDir::new().unwrap());
+    let (behind, data) = (SdkServer::start(behind), TempDir::new().unwrap());
     let (_server, url) = before(&behind.url, &data);
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(through(&url, binding, version));
@@ -156,12 +156,12 @@ fn judge(behind: &str, binding: Binding, version: Version) {
 
 #[test]
 fn a2a_sdk_0_3_behind_is_an_agent_of_1_0_over_grpc() {
-    judge("03", Binding::Grpc, Version::V1);
+    run_client("03", Binding::Grpc, Version::V1);
 }
 
 #[test]
 fn a2a_sdk_1_behind_is_an_agent_of_0_3() {
-    judge("10", Binding::JsonRpc, Version::V03);
+    run_client("10", Binding::JsonRpc, Version::V03);
 }
 
 /// Looks at a task until it is as it should be.

@@ -4,14 +4,14 @@ use std::net::TcpListener;
 
 use serde_json::json;
 
-use crate::harness::{call, complaint, say, send, serve};
+use crate::harness::{call, run_expecting_error, send, send_text, serve};
 
 #[test]
 fn an_echo_says_it_back() {
     let server = serve(&["serve", "--echo", "--store", "memory"]);
     let url = server.line("Listening on ");
     assert_eq!(
-        say(&url, "hello")["artifacts"][0]["parts"],
+        send_text(&url, "hello")["artifacts"][0]["parts"],
         json!([{"text": "hello"}])
     );
     server.line("Card: ");
@@ -27,7 +27,7 @@ fn a_command_is_an_agent() {
         "/bin/sh -c 'tr a-z A-Z; echo \"$1\"' x 'a b'",
     ]);
     let url = server.line("Listening on ");
-    let task = say(&url, "hello");
+    let task = send_text(&url, "hello");
     assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED", "{task}");
     assert_eq!(
         task["artifacts"][0]["parts"],
@@ -57,11 +57,11 @@ fn exactly_one_agent_is_served() {
         &["serve", "--echo", "--exec", "cat"],
         &["serve", "--store", "memory"],
     ] {
-        let (code, said) = complaint(args);
+        let (code, said) = run_expecting_error(args);
         assert_eq!(code, Some(2));
         assert!(said.contains("--echo") && said.contains("--exec"), "{said}");
     }
-    let (code, said) = complaint(&["serve", "--exec", "cat 'x"]);
+    let (code, said) = run_expecting_error(&["serve", "--exec", "cat 'x"]);
     assert_eq!(code, Some(2));
     assert!(said.contains("a quote is not closed"), "{said}");
 }
@@ -71,7 +71,7 @@ fn an_address_that_others_can_reach_is_refused_unless_it_is_allowed() {
     for verb in [&["demo"][..], &["serve", "--echo"]] {
         for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
             let (code, said) =
-                complaint(&[verb, &["--store", "memory", "--listen", address]].concat());
+                run_expecting_error(&[verb, &["--store", "memory", "--listen", address]].concat());
             assert_eq!(code, Some(1));
             assert!(
                 said.contains("127.0.0.1") && said.contains("--allow-anonymous"),
@@ -122,7 +122,8 @@ fn the_card_says_where_the_operator_says_it_is() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let wrong = ["--listen", &address, "--public-url", "example.com"];
-    let (code, said) = complaint(&[&["serve", "--echo", "--store", "memory"][..], &wrong].concat());
+    let (code, said) =
+        run_expecting_error(&[&["serve", "--echo", "--store", "memory"][..], &wrong].concat());
     assert_eq!(code, Some(1));
     assert!(
         said.contains("public_url") && said.contains("absolute") && !said.contains("listen"),
@@ -146,10 +147,10 @@ fn an_agent_that_keeps_nothing_answers_with_a_message() {
 
 #[test]
 fn tls_needs_a_certificate_and_its_key() {
-    let (code, said) = complaint(&["serve", "--echo", "--tls-cert", "none.pem"]);
+    let (code, said) = run_expecting_error(&["serve", "--echo", "--tls-cert", "none.pem"]);
     assert_eq!(code, Some(2));
     assert!(said.contains("--tls-key"), "{said}");
-    let (code, said) = complaint(&[
+    let (code, said) = run_expecting_error(&[
         "serve",
         "--echo",
         "--store",

@@ -6,15 +6,16 @@ use std::process::Command;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::collector::{Collector, Seen, hex, listener};
-use crate::harness::{DEADLINE, Serving, attache, call, serve_by};
+use crate::collector::{Collector, SpanRecord, hex, listener};
+use crate::harness::{DEADLINE, ServerProcess, attache, call, serve_command};
 use crate::llm::{calls, file, model, says};
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-fn find(spans: &[Seen], program: &str, name: &str, kind: i32) -> Option<Seen> {
-    let is_it =
-        |seen: &&Seen| (&*seen.program, &*seen.span.name, seen.span.kind) == (program, name, kind);
+fn find(spans: &[SpanRecord], program: &str, name: &str, kind: i32) -> Option<SpanRecord> {
+    let is_it = |seen: &&SpanRecord| {
+        (&*seen.program, &*seen.span.name, seen.span.kind) == (program, name, kind)
+    };
     spans.iter().find(is_it).cloned()
 }
 
@@ -23,9 +24,9 @@ const INTERNAL: i32 = 1;
 const SERVER: i32 = 2;
 const CLIENT: i32 = 3;
 
-fn serve(collector: &Collector, name: &str, args: &[&str]) -> (Serving, String) {
-    let server = serve_by(
-        collector.told_by(&mut attache(args), name),
+fn serve(collector: &Collector, name: &str, args: &[&str]) -> (ServerProcess, String) {
+    let server = serve_command(
+        collector.export_from(&mut attache(args), name),
         TempDir::new().unwrap(),
     );
     let url = server.line("Listening on ");
@@ -55,7 +56,7 @@ fn one_trace_goes_from_the_client_through_two_agents_to_the_webhook() {
         .build()
         .unwrap();
     let task = runtime.block_on(async {
-        let trace = attache::model::Trace::read(PARENT, Some("vendor=value")).unwrap();
+        let trace = attache::model::TraceContext::parse(PARENT, Some("vendor=value")).unwrap();
         let client = attache::Client::discover(&front)
             .await
             .unwrap()
@@ -144,7 +145,7 @@ fn one_trace_goes_from_the_client_through_two_agents_to_the_webhook() {
     assert_eq!(tool.says("gen_ai.tool.name").as_deref(), Some("facts"));
     // And whoever is told next is told where that is.
     let came = hooked.recv_timeout(DEADLINE).unwrap();
-    let told = attache::model::Trace::read(&came.headers["traceparent"], None).unwrap();
+    let told = attache::model::TraceContext::parse(&came.headers["traceparent"], None).unwrap();
     assert_eq!(told.trace_id(), &PARENT[3..35]);
     assert_eq!(came.headers["tracestate"], "vendor=value");
     drop(asked);
@@ -208,7 +209,7 @@ fn the_program_tells_what_it_calls_in_the_trace_that_it_was_started_in() {
     let (_server, url) = serve(&collector, "server", &["serve", "--echo"]);
     let mut client = attache(&["send", "hello", "-a", &url]);
     let output = collector
-        .told_by(&mut client, "client")
+        .export_from(&mut client, "client")
         .env("TRACEPARENT", PARENT)
         .output()
         .unwrap();
@@ -254,11 +255,11 @@ fn a_collector_that_is_nowhere_is_named_at_the_start_and_one_that_is_down_holds_
     command
         .env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{nobody}"))
         .env("OTEL_BSP_SCHEDULE_DELAY", "1");
-    let server = serve_by(&mut command, TempDir::new().unwrap());
+    let server = serve_command(&mut command, TempDir::new().unwrap());
     let url = server.line("Listening on ");
     for _ in 0..3 {
         assert_eq!(
-            crate::harness::say(&url, "hello")["status"]["state"],
+            crate::harness::send_text(&url, "hello")["status"]["state"],
             "TASK_STATE_COMPLETED"
         );
     }

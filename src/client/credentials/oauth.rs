@@ -9,19 +9,19 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 
-use super::endpoints::{Asker, Endpoints};
-use super::plain::takes_bearer;
-use super::{Credentials, Shown, unauthenticated};
+use super::authorization_server::{AuthorizationServer, OAuthClient};
+use super::fixed::accepts_bearer;
+use super::{AuthParam, CredentialProvider, unauthenticated};
 use crate::model::{Error, Result, Secret, SecurityScheme};
 
 /// A token is renewed this long before it ends: it has to get there.
-const EARLY: Duration = Duration::from_secs(30);
+const REFRESH_MARGIN: Duration = Duration::from_secs(30);
 /// How often a device asks unless told otherwise, and by how much it slows down when asked to (RFC 8628).
-const PACE: Duration = Duration::from_secs(5);
+const DEFAULT_POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Nobody is asked faster, whatever they say.
-const MIN_PACE: Duration = Duration::from_millis(200);
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Nobody who logs in is waited for as long as this, whatever the server says.
-const MAX_PACE: Duration = Duration::from_secs(3600);
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// What an authorization server gave out. It serialises with its secrets, to be kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,55 +44,55 @@ pub struct Token {
 /// Tokens of OAuth 2 or OpenID Connect as credentials: fetched when the first is needed, renewed before they end and
 /// when they are refused.
 pub struct OAuth {
-    endpoints: Endpoints,
-    asker: Asker,
+    server: AuthorizationServer,
+    client: OAuthClient,
     scopes: Vec<String>,
     /// Whether a token can be had by the client's own credentials.
-    by_itself: bool,
-    held: Mutex<Option<Held>>,
+    has_client_credentials: bool,
+    cached: Mutex<Option<CachedToken>>,
 }
 
-struct Held {
+struct CachedToken {
     token: Token,
-    until: Option<Instant>,
+    refresh_at: Option<Instant>,
     scopes: Vec<String>,
     /// It has ended, or was refused.
-    over: bool,
+    is_revoked: bool,
 }
 
 impl OAuth {
     /// By the client's own credentials.
     pub fn client_credentials(
-        endpoints: Endpoints,
+        server: AuthorizationServer,
         id: impl Into<String>,
         secret: impl Into<Secret>,
     ) -> Self {
-        let asker = Asker {
+        let client = OAuthClient {
             id: id.into(),
             secret: Some(secret.into()),
         };
         Self {
-            endpoints,
-            asker,
+            server,
+            client,
             scopes: Vec::new(),
-            by_itself: true,
-            held: Mutex::new(None),
+            has_client_credentials: true,
+            cached: Mutex::new(None),
         }
     }
 
     /// By a token that was given out before, to a client of this id; renewed if it came with the means.
-    pub fn with_token(endpoints: Endpoints, id: impl Into<String>, token: Token) -> Self {
-        let asker = Asker {
+    pub fn with_token(server: AuthorizationServer, id: impl Into<String>, token: Token) -> Self {
+        let client = OAuthClient {
             id: id.into(),
             secret: None,
         };
-        let held = Mutex::new(Some(Held::new(token, Vec::new())));
+        let cached = Mutex::new(Some(CachedToken::new(token, Vec::new())));
         Self {
-            endpoints,
-            asker,
+            server,
+            client,
             scopes: Vec::new(),
-            by_itself: false,
-            held,
+            has_client_credentials: false,
+            cached,
         }
     }
 
@@ -105,30 +105,32 @@ impl OAuth {
 
     /// The token held now, to be kept for later.
     pub async fn token(&self) -> Option<Token> {
-        self.held
+        self.cached
             .lock()
             .await
             .as_ref()
-            .map(|held| held.token.clone())
+            .map(|cached| cached.token.clone())
     }
 
     /// A token that holds, fetched if need be; one at a time fetches, and the others wait for it.
-    async fn fresh(&self, wanted: &[String]) -> Result<Secret> {
-        let mut held = self.held.lock().await;
+    async fn access_token(&self, wanted: &[String]) -> Result<Secret> {
+        let mut cached = self.cached.lock().await;
         let scopes: Vec<String> = self.scopes.iter().chain(wanted).cloned().collect();
-        if let Some(held) = held
+        if let Some(cached) = cached
             .as_ref()
-            .filter(|held| held.holds(&scopes, self.by_itself))
+            .filter(|cached| cached.is_valid_for(&scopes, self.has_client_credentials))
         {
-            return Ok(held.token.access.clone());
+            return Ok(cached.token.access.clone());
         }
-        let refresh = held.as_ref().and_then(|held| held.token.refresh.clone());
+        let refresh = cached
+            .as_ref()
+            .and_then(|cached| cached.token.refresh.clone());
         let token = match refresh {
-            Some(refresh) => match (self.renew(&refresh).await, self.by_itself) {
+            Some(refresh) => match (self.renew(&refresh).await, self.has_client_credentials) {
                 (Err(_), true) => self.fetch(&scopes).await?,
-                (renewed, _) => renewed?,
+                (refresh_rejected, _) => refresh_rejected?,
             },
-            None if self.by_itself => self.fetch(&scopes).await?,
+            None if self.has_client_credentials => self.fetch(&scopes).await?,
             None => {
                 return Err(unauthenticated(
                     "the token has ended and cannot be renewed; log in again",
@@ -136,7 +138,7 @@ impl OAuth {
             }
         };
         let access = token.access.clone();
-        *held = Some(Held::new(token, scopes));
+        *cached = Some(CachedToken::new(token, scopes));
         Ok(access)
     }
 
@@ -146,7 +148,7 @@ impl OAuth {
         if !scopes.is_empty() {
             form.push(("scope", &scopes));
         }
-        self.ask(&form).await
+        self.exchange(&form).await
     }
 
     async fn renew(&self, refresh: &Secret) -> Result<Token> {
@@ -154,10 +156,10 @@ impl OAuth {
             ("grant_type", "refresh_token"),
             ("refresh_token", refresh.expose()),
         ];
-        if self.asker.secret.is_none() {
-            form.push(("client_id", &self.asker.id));
+        if self.client.secret.is_none() {
+            form.push(("client_id", &self.client.id));
         }
-        let token = self.ask(&form).await?;
+        let token = self.exchange(&form).await?;
         // Who gives no new one lets the old one stand.
         Ok(Token {
             refresh: token.refresh.or_else(|| Some(refresh.clone())),
@@ -165,77 +167,87 @@ impl OAuth {
         })
     }
 
-    async fn ask(&self, form: &[(&str, &str)]) -> Result<Token> {
-        let (endpoints, asker) = (&self.endpoints, Some(&self.asker));
-        let asked = endpoints
-            .ask::<Token>(Method::POST, &endpoints.token, asker, form)
+    async fn exchange(&self, form: &[(&str, &str)]) -> Result<Token> {
+        let (server, client) = (&self.server, Some(&self.client));
+        let response = server
+            .exchange::<Token>(Method::POST, &server.token, client, form)
             .await?;
-        asked.map_err(super::endpoints::Refused::error)
+        response.map_err(super::authorization_server::OAuthError::into_error)
     }
 }
 
-impl Held {
+impl CachedToken {
     fn new(token: Token, scopes: Vec<String>) -> Self {
-        let lasts = token.expires_in.map(Duration::from_secs);
-        let until = lasts.and_then(|lasts| Instant::now().checked_add(lasts.saturating_sub(EARLY)));
+        let lifetime = token.expires_in.map(Duration::from_secs);
+        let refresh_at = lifetime.and_then(|lifetime| {
+            Instant::now().checked_add(lifetime.saturating_sub(REFRESH_MARGIN))
+        });
         Self {
             token,
-            until,
+            refresh_at,
             scopes,
-            over: false,
+            is_revoked: false,
         }
     }
 
-    fn holds(&self, scopes: &[String], widens: bool) -> bool {
+    fn is_valid_for(&self, scopes: &[String], widens: bool) -> bool {
         let enough = !widens || scopes.iter().all(|scope| self.scopes.contains(scope));
-        !self.over && enough && self.until.is_none_or(|until| until > Instant::now())
+        !self.is_revoked
+            && enough
+            && self
+                .refresh_at
+                .is_none_or(|refresh_at| refresh_at > Instant::now())
     }
 }
 
 #[async_trait]
-impl Credentials for OAuth {
+impl CredentialProvider for OAuth {
     fn name(&self) -> &str {
         "OAuth 2"
     }
 
-    fn fit(&self, scheme: &SecurityScheme) -> bool {
-        takes_bearer(scheme)
+    fn supports(&self, scheme: &SecurityScheme) -> bool {
+        accepts_bearer(scheme)
     }
 
-    async fn show(&self, _: Option<&SecurityScheme>, scopes: &[String]) -> Result<Vec<Shown>> {
-        Ok(vec![Shown::authorization(
+    async fn auth_params(
+        &self,
+        _: Option<&SecurityScheme>,
+        scopes: &[String],
+    ) -> Result<Vec<AuthParam>> {
+        Ok(vec![AuthParam::authorization(
             "Bearer",
-            &self.fresh(scopes).await?,
+            &self.access_token(scopes).await?,
         )])
     }
 
-    async fn refused(&self) -> bool {
-        let mut held = self.held.lock().await;
-        let Some(held) = held.as_mut() else {
+    async fn on_rejected(&self) -> bool {
+        let mut cached = self.cached.lock().await;
+        let Some(cached) = cached.as_mut() else {
             return false;
         };
-        held.over = true;
-        self.by_itself || held.token.refresh.is_some()
+        cached.is_revoked = true;
+        self.has_client_credentials || cached.token.refresh.is_some()
     }
 }
 
 impl fmt::Debug for OAuth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OAuth")
-            .field("client", &self.asker.id)
+            .field("client", &self.client.id)
             .finish_non_exhaustive()
     }
 }
 
 /// A login that a person finishes on another device (RFC 8628): show them where to go and what to type, then wait.
 pub struct DeviceLogin {
-    endpoints: Endpoints,
-    asker: Asker,
-    code: Code,
+    server: AuthorizationServer,
+    client: OAuthClient,
+    code: DeviceAuthorization,
 }
 
 #[derive(Deserialize)]
-struct Code {
+struct DeviceAuthorization {
     device_code: Secret,
     user_code: String,
     #[serde(alias = "verification_url")]
@@ -250,28 +262,28 @@ impl DeviceLogin {
     ///
     /// # Errors
     /// Invalid parameters: nobody said where codes are given out. Of the connection; the server refuses.
-    pub async fn begin(
-        endpoints: Endpoints,
+    pub async fn start(
+        server: AuthorizationServer,
         id: impl Into<String>,
         scopes: &[String],
     ) -> Result<Self> {
-        let asker = Asker {
+        let client = OAuthClient {
             id: id.into(),
             secret: None,
         };
         let scopes = scopes.join(" ");
-        let url = endpoints.device.clone();
+        let url = server.device.clone();
         let url = url
             .ok_or_else(|| Error::invalid("device", "must be the url where codes are given out"))?;
-        let mut form = vec![("client_id", asker.id.as_str())];
+        let mut form = vec![("client_id", client.id.as_str())];
         if !scopes.is_empty() {
             form.push(("scope", &scopes));
         }
-        let asked = endpoints.ask(Method::POST, &url, None, &form).await?;
-        let code = asked.map_err(super::endpoints::Refused::error)?;
+        let response = server.exchange(Method::POST, &url, None, &form).await?;
+        let code = response.map_err(super::authorization_server::OAuthError::into_error)?;
         Ok(Self {
-            endpoints,
-            asker,
+            server,
+            client,
             code,
         })
     }
@@ -303,32 +315,32 @@ impl DeviceLogin {
         let deadline = Instant::now()
             .checked_add(Duration::from_secs(self.code.expires_in))
             .ok_or_else(late)?;
-        let mut pace = self
+        let mut interval = self
             .code
             .interval
-            .map_or(PACE, Duration::from_secs)
-            .clamp(MIN_PACE, MAX_PACE);
+            .map_or(DEFAULT_POLL_INTERVAL, Duration::from_secs)
+            .clamp(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL);
         let form = [
             ("grant_type", "urn:ietf:params:oauth:grant-type:device_code"),
             ("device_code", self.code.device_code.expose()),
-            ("client_id", &self.asker.id),
+            ("client_id", &self.client.id),
         ];
         loop {
-            if Instant::now() + pace > deadline {
+            if Instant::now() + interval > deadline {
                 return Err(late());
             }
-            sleep(pace).await;
+            sleep(interval).await;
             match self
-                .endpoints
-                .ask(Method::POST, &self.endpoints.token, None, &form)
+                .server
+                .exchange(Method::POST, &self.server.token, None, &form)
                 .await?
             {
                 Ok(token) => return Ok(token),
                 Err(refused) => match refused.code.as_str() {
                     "authorization_pending" => {}
-                    "slow_down" => pace += PACE,
+                    "slow_down" => interval += DEFAULT_POLL_INTERVAL,
                     "expired_token" => return Err(late()),
-                    _ => return Err(refused.error()),
+                    _ => return Err(refused.into_error()),
                 },
             }
         }

@@ -2,12 +2,12 @@
 
 use tokio::sync::{Notify, oneshot};
 
-use super::world::*;
+use super::harness::*;
 use super::*;
 use crate::model::Object;
 
-fn obeying(settings: Settings) -> (Engine, Obeys) {
-    let agent = Obeys::default();
+fn scripted_engine(settings: Settings) -> (Engine, ScriptedAgent) {
+    let agent = ScriptedAgent::default();
     (
         engine_on(Arc::new(Memory::new()), agent.clone(), settings),
         agent,
@@ -15,12 +15,12 @@ fn obeying(settings: Settings) -> (Engine, Obeys) {
 }
 
 /// Hangs, and tells when it is dropped.
-struct Hangs {
+struct HangingAgent {
     begun: Arc<Notify>,
     dropped: Mutex<Option<oneshot::Sender<()>>>,
 }
 
-impl Agent for Hangs {
+impl Agent for HangingAgent {
     async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
         struct Tell(Option<oneshot::Sender<()>>);
         impl Drop for Tell {
@@ -36,21 +36,21 @@ impl Agent for Hangs {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r20_an_agent_that_does_not_listen_is_dropped_at_once() {
+async fn r20_an_agent_that_ignores_cancellation_is_dropped_immediately() {
     let (dropped, mut told) = oneshot::channel();
     let begun = Arc::new(Notify::new());
-    let agent = Hangs {
+    let agent = HangingAgent {
         begun: begun.clone(),
         dropped: Mutex::new(Some(dropped)),
     };
     let engine = engine_on(Arc::new(Memory::new()), agent, Settings::default());
     let accepted = start(&engine, "go").await;
-    soon(begun.notified()).await;
+    within_deadline(begun.notified()).await;
     let before = tokio::time::Instant::now();
     let why: Object = [("why", crate::model::Json::from("too slow"))]
         .into_iter()
         .collect();
-    let task = soon(engine.cancel(&accepted.head, Some(why.clone())))
+    let task = within_deadline(engine.cancel(&accepted.head, Some(why.clone())))
         .await
         .unwrap();
     told.try_recv()
@@ -63,23 +63,26 @@ async fn r20_an_agent_that_does_not_listen_is_dropped_at_once() {
             metadata: Some(why.clone())
         }));
     assert_eq!(
-        soon(engine.settled(accepted)).await.unwrap().status,
+        within_deadline(engine.await_turn_result(accepted))
+            .await
+            .unwrap()
+            .status,
         task.status
     );
-    quiet(&engine).await;
-    at_rest(&engine).await;
+    wait_until_idle(&engine).await;
+    check_idle(&engine).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn r20_an_agent_that_listens_may_end_well_and_the_task_is_canceled_all_the_same() {
-    let (engine, _) = obeying(Settings::default());
+async fn r20_an_agent_that_awaits_cancellation_may_finish_and_the_task_is_still_canceled() {
+    let (engine, _) = scripted_engine(Settings::default());
     let head = start(&engine, "say listen write done").await.head;
-    settle_down().await;
-    let task = soon(engine.cancel(&head, None)).await.unwrap();
+    yield_until_idle().await;
+    let task = within_deadline(engine.cancel(&head, None)).await.unwrap();
     assert_eq!(task.status.state, TaskState::Canceled);
     assert_eq!(task.artifacts.len(), 1);
     assert_eq!(
-        words(&engine, &head).await[3..],
+        log_summary(&engine, &head).await[3..],
         [
             "working",
             "cancel",
@@ -91,15 +94,15 @@ async fn r20_an_agent_that_listens_may_end_well_and_the_task_is_canceled_all_the
 }
 
 #[tokio::test(start_paused = true)]
-async fn r20_an_agent_that_listens_and_does_not_stop_is_dropped_after_the_grace() {
-    let (engine, _) = obeying(Settings {
+async fn r20_an_agent_that_awaits_cancellation_and_does_not_stop_is_dropped_after_the_grace() {
+    let (engine, _) = scripted_engine(Settings {
         cancel_grace: Duration::from_secs(5),
         ..Settings::default()
     });
     let head = start(&engine, "listen say hang").await.head;
-    settle_down().await;
+    yield_until_idle().await;
     let before = tokio::time::Instant::now();
-    let (first, second, message) = soon(async {
+    let (first, second, message) = within_deadline(async {
         tokio::join!(
             engine.cancel(&head, None),
             engine.cancel(&head, None),
@@ -112,104 +115,117 @@ async fn r20_an_agent_that_listens_and_does_not_stop_is_dropped_after_the_grace(
     assert_eq!(first.status.state, TaskState::Canceled);
     assert_eq!(second.unwrap().status, first.status);
     assert_eq!(
-        soon(engine.settled(message.unwrap())).await.unwrap().status,
+        within_deadline(engine.await_turn_result(message.unwrap()))
+            .await
+            .unwrap()
+            .status,
         first.status
     );
-    let cancels = words(&engine, &head)
+    let cancels = log_summary(&engine, &head)
         .await
         .into_iter()
         .filter(|word| word == "cancel")
         .count();
     assert_eq!(cancels, 1);
-    quiet(&engine).await;
-    at_rest(&engine).await;
+    wait_until_idle(&engine).await;
+    check_idle(&engine).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn r19_a_task_that_waits_for_its_turn_or_for_an_answer_is_canceled() {
-    let (engine, agent) = obeying(Settings {
+    let (engine, agent) = scripted_engine(Settings {
         max_turns: 1,
         ..Settings::default()
     });
     let (parked, _) = send(&engine, "ask").await;
     let busy = start(&engine, "hang").await.head;
     let queued = start(&engine, "done").await;
-    let behind = soon(engine.resume(call(), &queued.head, message("more"), None))
+    let behind = within_deadline(engine.resume(call(), &queued.head, message("more"), None))
         .await
         .unwrap();
     for head in [&parked, &queued.head] {
-        let task = soon(engine.cancel(head, None)).await.unwrap();
+        let task = within_deadline(engine.cancel(head, None)).await.unwrap();
         assert_eq!(task.status.state, TaskState::Canceled);
     }
     assert_eq!(
-        soon(engine.settled(behind)).await.unwrap().status.state,
+        within_deadline(engine.await_turn_result(behind))
+            .await
+            .unwrap()
+            .status
+            .state,
         TaskState::Canceled
     );
     assert_eq!(
-        soon(engine.settled(queued)).await.unwrap().status.state,
+        within_deadline(engine.await_turn_result(queued))
+            .await
+            .unwrap()
+            .status
+            .state,
         TaskState::Canceled
     );
-    assert_eq!(agent.heard(), ["ask", "hang"]);
-    soon(engine.cancel(&busy, None)).await.unwrap();
-    quiet(&engine).await;
-    at_rest(&engine).await;
+    assert_eq!(agent.received(), ["ask", "hang"]);
+    within_deadline(engine.cancel(&busy, None)).await.unwrap();
+    wait_until_idle(&engine).await;
+    check_idle(&engine).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn r19_an_ended_task_is_not_canceled_again() {
-    let (engine, _) = obeying(Settings::default());
+    let (engine, _) = scripted_engine(Settings::default());
     let (done, task) = send(&engine, "say done").await;
     for _ in 0..2 {
-        let refused = soon(engine.cancel(&done, None)).await;
+        let refused = within_deadline(engine.cancel(&done, None)).await;
         assert!(matches!(refused, Err(Error::Ended(TaskState::Completed))));
     }
-    assert_eq!(lawful(&engine, &done).await, task);
+    assert_eq!(check_invariants(&engine, &done).await, task);
     let (asked, _) = send(&engine, "ask").await;
-    soon(engine.cancel(&asked, None)).await.unwrap();
+    within_deadline(engine.cancel(&asked, None)).await.unwrap();
     assert!(matches!(
-        soon(engine.cancel(&asked, None)).await,
+        within_deadline(engine.cancel(&asked, None)).await,
         Err(Error::Ended(TaskState::Canceled))
     ));
-    at_rest(&engine).await;
+    check_idle(&engine).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn s77_an_ended_task_takes_no_message() {
-    let (engine, agent) = obeying(Settings::default());
+    let (engine, agent) = scripted_engine(Settings::default());
     for text in ["done", "fail", "reject", "error", "panic"] {
         let (head, task) = send(&engine, text).await;
         assert!(
-            matches!(answer(&engine, &head, "more").await, Err(Error::Ended(state)) if state == task.status.state)
+            matches!(send_to(&engine, &head, "more").await, Err(Error::Ended(state)) if state == task.status.state)
         );
-        assert_eq!(lawful(&engine, &head).await, task);
+        assert_eq!(check_invariants(&engine, &head).await, task);
     }
-    assert_eq!(agent.heard().len(), 5);
+    assert_eq!(agent.received().len(), 5);
 }
 
 /// Never stops speaking.
-async fn babbles(turn: Turn) -> Result<Outcome, Failure> {
+async fn write_forever(turn: Turn) -> Result<Outcome, Failure> {
     loop {
         turn.say("and another thing").await;
     }
 }
 
 #[tokio::test]
-async fn r20_an_agent_that_never_stops_speaking_is_canceled() {
-    let engine = engine_on(Arc::new(Memory::new()), babbles, Settings::default());
+async fn r20_an_agent_that_never_pauses_is_canceled() {
+    let engine = engine_on(Arc::new(Memory::new()), write_forever, Settings::default());
     let accepted = start(&engine, "go").await;
-    let task = soon(engine.cancel(&accepted.head, None)).await.unwrap();
+    let task = within_deadline(engine.cancel(&accepted.head, None))
+        .await
+        .unwrap();
     assert_eq!(task.status.state, TaskState::Canceled);
-    quiet(&engine).await;
-    at_rest(&engine).await;
+    wait_until_idle(&engine).await;
+    check_idle(&engine).await;
 }
 
 #[tokio::test]
-async fn r44_an_agent_that_never_stops_speaking_meets_its_deadline() {
+async fn r44_an_agent_that_never_pauses_meets_its_deadline() {
     let settings = Settings {
         max_turn_time: Some(Duration::from_millis(20)),
         ..Settings::default()
     };
-    let engine = engine_on(Arc::new(Memory::new()), babbles, settings);
+    let engine = engine_on(Arc::new(Memory::new()), write_forever, settings);
     let task = send(&engine, "go").await.1;
     assert_eq!(task.status.state, TaskState::Failed);
     assert_eq!(

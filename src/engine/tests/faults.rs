@@ -1,21 +1,23 @@
 //! R25: a store that fails at any call. Nothing that was acknowledged is lost, every task gets its end, nobody hangs.
 
-use super::world::*;
+use super::harness::*;
 use super::*;
 
 /// Long enough for every pause between attempts; time is paused, so it costs nothing.
-const LONG: Duration = Duration::from_secs(600);
+const LONG_DEADLINE: Duration = Duration::from_secs(600);
 
-async fn patiently<T>(future: impl Future<Output = T>) -> T {
-    timeout(LONG, future).await.expect("nobody waits for ever")
+async fn within_long_deadline<T>(future: impl Future<Output = T>) -> T {
+    timeout(LONG_DEADLINE, future)
+        .await
+        .expect("nobody waits for ever")
 }
 
 /// Calls until there is an answer; each refusal must be a clear one.
-async fn insist<T>(mut ask: impl AsyncFnMut() -> Result<T>) -> Result<T> {
+async fn retry_until_ok<T>(mut ask: impl AsyncFnMut() -> Result<T>) -> Result<T> {
     for _ in 0..4000 {
-        match patiently(ask()).await {
+        match within_long_deadline(ask()).await {
             Err(Error::Ended(state)) => return Err(Error::Ended(state)),
-            Err(Error::Gone) => return Err(Error::Gone),
+            Err(Error::Deleted) => return Err(Error::Deleted),
             Err(error) => {
                 let error = model::Error::from(error);
                 assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
@@ -28,17 +30,17 @@ async fn insist<T>(mut ask: impl AsyncFnMut() -> Result<T>) -> Result<T> {
     panic!("the store works again, the engine does not");
 }
 
-async fn settled(engine: &Engine, accepted: Box<Accepted>) -> Task {
+async fn turn_result(engine: &Engine, accepted: Box<AcceptedMessage>) -> Task {
     let head = accepted.head.clone();
-    match patiently(engine.settled(accepted)).await {
+    match within_long_deadline(engine.await_turn_result(accepted)).await {
         Ok(task) => task,
-        Err(_) => insist(async || {
+        Err(_) => retry_until_ok(async || {
             let (task, _) = engine.task(&head).await?;
             let rests = task.is_ended() || task.status.state.is_interrupted();
             if rests {
                 Ok(Arc::unwrap_or_clone(task))
             } else {
-                Err(Error::Lost)
+                Err(Error::StoreUnavailable)
             }
         })
         .await
@@ -51,20 +53,20 @@ async fn settled(engine: &Engine, accepted: Box<Accepted>) -> Task {
 async fn scenario(engine: &Engine) -> Vec<(TaskId, MessageId)> {
     let mut taken = Vec::new();
     let first = message("say yield ask");
-    let opening = || Opening {
+    let initial_message = || InitialMessage {
         key: key("first", 1),
-        ..Opening::from(first.clone())
+        ..InitialMessage::from(first.clone())
     };
-    let accepted = insist(async || engine.start(call(), opening()).await)
+    let accepted = retry_until_ok(async || engine.start(call(), initial_message()).await)
         .await
         .unwrap();
     let head = accepted.head.clone();
     taken.push((head.id.clone(), first.message_id.clone()));
     let mut readers = tokio::task::JoinSet::new();
     readers.spawn(follow_to_end(engine.follow(&head, Seq(0))));
-    settled(engine, accepted).await;
+    turn_result(engine, accepted).await;
     let second = message("say write yield say done");
-    let resumed = insist(async || {
+    let resumed = retry_until_ok(async || {
         engine
             .resume(call(), &head, second.clone(), key("second", 2))
             .await
@@ -72,10 +74,10 @@ async fn scenario(engine: &Engine) -> Vec<(TaskId, MessageId)> {
     .await;
     if let Ok(accepted) = resumed {
         taken.push((head.id.clone(), second.message_id.clone()));
-        let task = settled(engine, accepted).await;
+        let task = turn_result(engine, accepted).await;
         assert!(task.is_ended(), "{task:?}");
         // Sent again under its key, a message that ended the task gets that task.
-        let again = insist(async || {
+        let again = retry_until_ok(async || {
             engine
                 .resume(call(), &head, second.clone(), key("second", 2))
                 .await
@@ -83,23 +85,30 @@ async fn scenario(engine: &Engine) -> Vec<(TaskId, MessageId)> {
         .await;
         assert_eq!(again.unwrap().into_task().0.status, task.status);
     }
-    if let Ok(accepted) = patiently(engine.start(call(), super::world::opening("write"))).await {
+    if let Ok(accepted) =
+        within_long_deadline(engine.start(call(), super::harness::initial_message("write"))).await
+    {
         taken.push((
             accepted.head.id.clone(),
             accepted.log.task.history[0].message_id.clone(),
         ));
     }
-    if let Ok(accepted) = patiently(engine.start(call(), super::world::opening("say hang"))).await {
+    if let Ok(accepted) =
+        within_long_deadline(engine.start(call(), super::harness::initial_message("say hang")))
+            .await
+    {
         let head = accepted.head.clone();
         taken.push((
             head.id.clone(),
             accepted.log.task.history[0].message_id.clone(),
         ));
         let waiting = message("say done");
-        if let Ok(accepted) = patiently(engine.resume(call(), &head, waiting.clone(), None)).await {
+        if let Ok(accepted) =
+            within_long_deadline(engine.resume(call(), &head, waiting.clone(), None)).await
+        {
             taken.push((accepted.head.id, waiting.message_id));
         }
-        let canceled = insist(async || engine.cancel(&head, None).await).await;
+        let canceled = retry_until_ok(async || engine.cancel(&head, None).await).await;
         assert!(
             matches!(canceled, Ok(_) | Err(Error::Ended(_))),
             "{canceled:?}"
@@ -117,24 +126,25 @@ async fn scenario(engine: &Engine) -> Vec<(TaskId, MessageId)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r25_a_store_that_fails_at_any_call_loses_nothing_and_nobody_hangs() {
-    let whole = Arc::new(Faulty::default());
-    let engine = engine_on(whole.clone(), Obeys::default(), Settings::default());
+async fn r25_a_store_failure_at_any_call_loses_nothing_and_blocks_no_caller() {
+    let whole = Arc::new(FaultyStore::default());
+    let engine = engine_on(whole.clone(), ScriptedAgent::default(), Settings::default());
     scenario(&engine).await;
-    quiet(&engine).await;
+    wait_until_idle(&engine).await;
     let calls = whole.calls();
     assert!(calls > 10, "{calls}");
-    for fault in [Fault::Before, Fault::After] {
+    for fault in [FaultTiming::Before, FaultTiming::After] {
         for length in [1, 2, 5, 40] {
             for first in 1..=calls {
-                let store = Arc::new(Faulty::failing(first..first + length, fault));
-                let engine = engine_on(store.clone(), Obeys::default(), Settings::default());
+                let store = Arc::new(FaultyStore::failing(first..first + length, fault));
+                let engine =
+                    engine_on(store.clone(), ScriptedAgent::default(), Settings::default());
                 let taken = scenario(&engine).await;
-                store.heal();
-                tokio::time::sleep(LONG).await;
-                settle_down().await;
+                store.stop_failing();
+                tokio::time::sleep(LONG_DEADLINE).await;
+                yield_until_idle().await;
                 let context = format!("{fault:?} {first}+{length}");
-                let tasks = at_rest(&engine).await;
+                let tasks = check_idle(&engine).await;
                 for (task, message) in taken {
                     let task = tasks.iter().find(|known| known.id == task).expect(&context);
                     let times = task
@@ -151,21 +161,21 @@ async fn r25_a_store_that_fails_at_any_call_loses_nothing_and_nobody_hangs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r25_a_store_that_panics_at_any_write_loses_nothing_and_nobody_hangs() {
-    let whole = Arc::new(Faulty::default());
-    let engine = engine_on(whole.clone(), Obeys::default(), Settings::default());
+async fn r25_a_store_panic_at_any_write_loses_nothing_and_blocks_no_caller() {
+    let whole = Arc::new(FaultyStore::default());
+    let engine = engine_on(whole.clone(), ScriptedAgent::default(), Settings::default());
     scenario(&engine).await;
-    quiet(&engine).await;
+    wait_until_idle(&engine).await;
     assert!(whole.writes() > 5, "{}", whole.writes());
     for write in 1..=whole.writes() {
         let engine = engine_on(
-            Arc::new(Faulty::panicking(write)),
-            Obeys::default(),
+            Arc::new(FaultyStore::panicking(write)),
+            ScriptedAgent::default(),
             Settings::default(),
         );
         let taken = scenario(&engine).await;
-        tokio::time::sleep(LONG).await;
-        let tasks = at_rest(&engine).await;
+        tokio::time::sleep(LONG_DEADLINE).await;
+        let tasks = check_idle(&engine).await;
         for (task, message) in taken {
             let task = tasks
                 .iter()
@@ -185,20 +195,23 @@ async fn r25_a_store_that_panics_at_any_write_loses_nothing_and_nobody_hangs() {
 
 #[tokio::test(start_paused = true)]
 async fn a_task_whose_runner_panicked_can_be_canceled_or_has_failed_without_a_restart() {
-    let store = Arc::new(Faulty::default());
-    let engine = engine_on(store.clone(), Obeys::default(), Settings::default());
+    let store = Arc::new(FaultyStore::default());
+    let engine = engine_on(store.clone(), ScriptedAgent::default(), Settings::default());
     let (asked, _) = send(&engine, "ask").await;
     let accepted = start(&engine, "hang").await;
-    let mut follow = engine.follow(&accepted.head, accepted.log.at);
+    let mut follow = engine.follow(&accepted.head, accepted.log.position);
     for head in [&accepted.head, &asked] {
         store.panic_next();
-        let error = soon(engine.resume(call(), head, message("more"), None))
+        let error = within_deadline(engine.resume(call(), head, message("more"), None))
             .await
             .unwrap_err();
         assert_eq!(model::Error::from(error).kind(), ErrorKind::Unavailable);
     }
-    assert!(matches!(soon(follow.next()).await, Err(Error::Lost)));
-    let failed = insist(async || engine.cancel(&accepted.head, None).await)
+    assert!(matches!(
+        within_deadline(follow.next()).await,
+        Err(Error::StoreUnavailable)
+    ));
+    let failed = retry_until_ok(async || engine.cancel(&accepted.head, None).await)
         .await
         .unwrap_err();
     assert!(
@@ -206,52 +219,61 @@ async fn a_task_whose_runner_panicked_can_be_canceled_or_has_failed_without_a_re
         "{failed:?}"
     );
     // Nothing ran there, and nothing was added: it goes on waiting.
-    let canceled = insist(async || engine.cancel(&asked, None).await)
+    let canceled = retry_until_ok(async || engine.cancel(&asked, None).await)
         .await
         .unwrap();
     assert_eq!(
         (canceled.status.state, canceled.history.len()),
         (TaskState::Canceled, 2)
     );
-    quiet(&engine).await;
-    at_rest(&engine).await;
+    wait_until_idle(&engine).await;
+    check_idle(&engine).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn r25_while_the_store_is_down_everybody_is_told_at_once() {
-    let store = Arc::new(Faulty::default());
-    let engine = engine_on(store.clone(), Obeys::default(), Settings::default());
+async fn r25_while_the_store_is_down_calls_are_refused_immediately() {
+    let store = Arc::new(FaultyStore::default());
+    let engine = engine_on(store.clone(), ScriptedAgent::default(), Settings::default());
     let accepted = start(&engine, "hang").await;
     let head = accepted.head.clone();
-    let mut follow = engine.follow(&head, accepted.log.at);
-    store.break_down(Fault::Before);
-    let lost = |error: &Error| matches!(error, Error::Lost | Error::Store(_));
-    let error = soon(engine.resume(call(), &head, message("more"), None))
+    let mut follow = engine.follow(&head, accepted.log.position);
+    store.fail_all(FaultTiming::Before);
+    let lost = |error: &Error| matches!(error, Error::StoreUnavailable | Error::Store(_));
+    let error = within_deadline(engine.resume(call(), &head, message("more"), None))
         .await
         .unwrap_err();
     assert!(lost(&error), "{error:?}");
     for _ in 0..3 {
-        let error = soon(engine.cancel(&head, None)).await.unwrap_err();
+        let error = within_deadline(engine.cancel(&head, None))
+            .await
+            .unwrap_err();
         assert!(lost(&error), "{error:?}");
-        let error = soon(engine.resume(call(), &head, message("more"), None))
+        let error = within_deadline(engine.resume(call(), &head, message("more"), None))
             .await
             .unwrap_err();
         assert!(lost(&error), "{error:?}");
         assert!(lost(
-            &soon(engine.start(call(), opening("say")))
+            &within_deadline(engine.start(call(), initial_message("say")))
                 .await
                 .unwrap_err()
         ));
-        assert!(lost(&soon(follow.next()).await.unwrap_err()));
+        assert!(lost(&within_deadline(follow.next()).await.unwrap_err()));
         tokio::time::sleep(Duration::from_secs(30)).await;
     }
-    assert!(lost(&soon(engine.settled(accepted)).await.unwrap_err()));
-    assert_eq!(engine.turns.available_permits(), engine.settings.max_turns);
-    store.heal();
-    let seen = patiently(follow_to_end(follow)).await;
+    assert!(lost(
+        &within_deadline(engine.await_turn_result(accepted))
+            .await
+            .unwrap_err()
+    ));
+    assert_eq!(
+        engine.turn_permits.available_permits(),
+        engine.settings.max_turns
+    );
+    store.stop_failing();
+    let seen = within_long_deadline(follow_to_end(follow)).await;
     assert!(!seen.is_empty());
-    tokio::time::sleep(LONG).await;
-    let tasks = at_rest(&engine).await;
+    tokio::time::sleep(LONG_DEADLINE).await;
+    let tasks = check_idle(&engine).await;
     assert_eq!(tasks.len(), 1);
     assert_eq!(tasks[0].status.state, TaskState::Failed);
     assert_eq!(
@@ -261,62 +283,70 @@ async fn r25_while_the_store_is_down_everybody_is_told_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r25_a_question_that_was_recorded_after_all_can_be_answered() {
+async fn r25_a_question_recorded_despite_an_error_can_be_answered() {
     // The second call is the commit that parks the task.
-    let store = Arc::new(Faulty::failing(2..3, Fault::After));
-    let engine = engine_on(store.clone(), Obeys::default(), Settings::default());
+    let store = Arc::new(FaultyStore::failing(2..3, FaultTiming::After));
+    let engine = engine_on(store.clone(), ScriptedAgent::default(), Settings::default());
     let accepted = start(&engine, "say yield ask").await;
     let head = accepted.head.clone();
-    assert!(soon(engine.settled(accepted)).await.is_err());
-    tokio::time::sleep(LONG).await;
+    assert!(
+        within_deadline(engine.await_turn_result(accepted))
+            .await
+            .is_err()
+    );
+    tokio::time::sleep(LONG_DEADLINE).await;
     let (task, _) = engine.task(&head).await.unwrap();
     assert_eq!(task.status.state, TaskState::InputRequired);
     assert_eq!(
-        answer(&engine, &head, "done").await.unwrap().status.state,
+        send_to(&engine, &head, "done").await.unwrap().status.state,
         TaskState::Completed
     );
-    quiet(&engine).await;
-    at_rest(&engine).await;
+    wait_until_idle(&engine).await;
+    check_idle(&engine).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn r16_a_key_with_another_body_is_no_fault_of_the_store() {
+async fn r16_a_reused_key_is_not_a_store_failure() {
     let engine = engine_on(
         Arc::new(Memory::new()),
-        Obeys::default(),
+        ScriptedAgent::default(),
         Settings::default(),
     );
-    let keyed = |body| Opening {
+    let keyed = |body| InitialMessage {
         key: key("k", body),
-        ..opening("say")
+        ..initial_message("say")
     };
-    let first = soon(engine.start(call(), keyed(1))).await.unwrap();
-    soon(engine.settled(first)).await.unwrap();
+    let first = within_deadline(engine.start(call(), keyed(1)))
+        .await
+        .unwrap();
+    within_deadline(engine.await_turn_result(first))
+        .await
+        .unwrap();
     let refused = engine.start(call(), keyed(2)).await.unwrap_err();
     assert!(matches!(refused, Error::Store(store::Error::KeyReused)));
     // At once, and without a pause for a store that is well.
-    assert_eq!(at_rest(&engine).await.len(), 1);
+    assert_eq!(check_idle(&engine).await.len(), 1);
     assert!(engine.tracker.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn r25_a_store_that_hangs_holds_nobody_up_for_ever() {
-    let store = Arc::new(Faulty::gated());
+async fn r25_a_hanging_store_blocks_callers_for_at_most_store_timeout() {
+    let store = Arc::new(FaultyStore::gated());
     let settings = Settings {
         max_turn_time: Some(Duration::from_secs(120)),
         store_timeout: Duration::from_secs(30),
         cancel_grace: Duration::from_secs(5),
         ..Settings::default()
     };
-    let agent = Obeys::default();
+    let agent = ScriptedAgent::default();
     let engine = engine_on(store.clone(), agent.clone(), settings);
     // The store hangs where the first one speaks, and where the other one takes a message.
     let accepted = start(&engine, "gate say hang").await;
     let (speaks, takes) = (accepted.head.clone(), start(&engine, "hang").await.head);
-    let mut follow = engine.follow(&speaks, accepted.log.at);
-    store.hold(true);
+    let mut follow = engine.follow(&speaks, accepted.log.position);
+    store.hold_writes(true);
     agent.gate.add_permits(1);
-    settle_down().await;
+    yield_until_idle().await;
     let before = tokio::time::Instant::now();
     let waited = |result: Result<()>, seconds| {
         let error = model::Error::from(result.unwrap_err());
@@ -327,12 +357,24 @@ async fn r25_a_store_that_hangs_holds_nobody_up_for_ever() {
     };
     let more = |head| engine.resume(call(), head, message("more"), None);
     tokio::join!(
-        async { waited(engine.start(call(), opening("say")).await.map(drop), 30) },
+        async {
+            waited(
+                engine.start(call(), initial_message("say")).await.map(drop),
+                30,
+            )
+        },
         async { waited(more(&speaks).await.map(drop), 30) },
         async { waited(more(&takes).await.map(drop), 30) },
         async { waited(engine.cancel(&speaks, None).await.map(drop), 35) },
         async { waited(follow.next().await.map(drop), 30) },
-        async { waited(patiently(engine.settled(accepted)).await.map(drop), 30) },
+        async {
+            waited(
+                within_long_deadline(engine.await_turn_result(accepted))
+                    .await
+                    .map(drop),
+                30,
+            )
+        },
     );
     // The turns keep their limit, although nobody can write that down yet.
     assert_eq!(
@@ -345,60 +387,60 @@ async fn r25_a_store_that_hangs_holds_nobody_up_for_ever() {
         (0, 0)
     );
     assert_eq!(
-        words(&engine, &speaks).await,
+        log_summary(&engine, &speaks).await,
         ["created", "message gate say hang", "turn", "working"]
     );
-    store.hold(false);
-    store.let_pass(100);
-    let seen = patiently(follow_to_end(follow)).await;
+    store.hold_writes(false);
+    store.release_writes(100);
+    let seen = within_long_deadline(follow_to_end(follow)).await;
     assert!(!seen.is_empty());
-    quiet(&engine).await;
+    wait_until_idle(&engine).await;
     // What nobody had begun to record is not recorded later, behind the back of those who were told.
     assert_eq!(
-        words(&engine, &speaks).await[3..],
+        log_summary(&engine, &speaks).await[3..],
         ["working", "working", "failed", "end"]
     );
     // What was begun is there whole.
     assert_eq!(
-        words(&engine, &takes).await[4..],
+        log_summary(&engine, &takes).await[4..],
         ["message more", "failed", "end"]
     );
-    assert_eq!(at_rest(&engine).await.len(), 3);
+    assert_eq!(check_idle(&engine).await.len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
 async fn r25_a_store_that_hangs_while_it_is_read_is_unavailable() {
-    let store = Arc::new(Faulty::gated());
-    let engine = engine_on(store.clone(), Obeys::default(), Settings::default());
+    let store = Arc::new(FaultyStore::gated());
+    let engine = engine_on(store.clone(), ScriptedAgent::default(), Settings::default());
     let (head, _) = send(&engine, "ask").await;
     store.hold_reads(true);
-    let patient = Query {
+    let patient = TaskQuery {
         limit: 9,
-        ..Query::default()
+        ..TaskQuery::default()
     };
     assert!(matches!(
-        patiently(engine.find(&super::scope(), &head.id)).await,
-        Err(Error::Lost)
+        within_long_deadline(engine.find(&super::scope(), &head.id)).await,
+        Err(Error::StoreUnavailable)
     ));
     assert!(matches!(
-        patiently(engine.list(&super::scope(), &patient)).await,
-        Err(Error::Lost)
+        within_long_deadline(engine.list(&super::scope(), &patient)).await,
+        Err(Error::StoreUnavailable)
     ));
     assert!(matches!(
-        patiently(engine.task(&head)).await,
-        Err(Error::Lost)
+        within_long_deadline(engine.task(&head)).await,
+        Err(Error::StoreUnavailable)
     ));
     assert!(matches!(
-        patiently(engine.cancel(&head, None)).await,
-        Err(Error::Lost)
+        within_long_deadline(engine.cancel(&head, None)).await,
+        Err(Error::StoreUnavailable)
     ));
     store.hold_reads(false);
-    store.let_pass(100);
-    settle_down().await;
+    store.release_writes(100);
+    yield_until_idle().await;
     assert_eq!(
-        answer(&engine, &head, "done").await.unwrap().status.state,
+        send_to(&engine, &head, "done").await.unwrap().status.state,
         TaskState::Completed
     );
-    quiet(&engine).await;
-    at_rest(&engine).await;
+    wait_until_idle(&engine).await;
+    check_idle(&engine).await;
 }

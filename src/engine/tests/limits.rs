@@ -1,19 +1,19 @@
 //! Every bound: how many, how much, how long.
 
-use super::world::*;
+use super::harness::*;
 use super::*;
 
-fn obeying(settings: Settings) -> Engine {
-    engine_on(Arc::new(Memory::new()), Obeys::default(), settings)
+fn scripted_engine(settings: Settings) -> Engine {
+    engine_on(Arc::new(Memory::new()), ScriptedAgent::default(), settings)
 }
 
-fn why(task: &Task) -> String {
+fn failure_reason(task: &Task) -> String {
     task.status.message.as_ref().unwrap().text()
 }
 
 #[tokio::test(start_paused = true)]
-async fn tasks_beyond_the_turns_wait_as_submitted_and_beyond_that_are_refused() {
-    let engine = obeying(Settings {
+async fn tasks_beyond_max_turns_wait_as_submitted_and_beyond_the_queue_are_refused() {
+    let engine = scripted_engine(Settings {
         max_turns: 2,
         max_waiting_turns: 3,
         ..Settings::default()
@@ -27,10 +27,10 @@ async fn tasks_beyond_the_turns_wait_as_submitted_and_beyond_that_are_refused() 
             TaskState::Submitted
         };
         assert_eq!(accepted.log.task.status.state, state);
-        assert_eq!(accepted.log.turn_runs(), number < 2);
+        assert_eq!(accepted.log.is_turn_running(), number < 2);
         tasks.push(accepted.head);
     }
-    let refused = soon(engine.start(call(), opening("hang")))
+    let refused = within_deadline(engine.start(call(), initial_message("hang")))
         .await
         .unwrap_err();
     assert!(matches!(refused, Error::Overloaded));
@@ -45,9 +45,9 @@ async fn tasks_beyond_the_turns_wait_as_submitted_and_beyond_that_are_refused() 
             .store
             .list(
                 &super::scope(),
-                &Query {
+                &TaskQuery {
                     limit: 9,
-                    ..Query::default()
+                    ..TaskQuery::default()
                 }
             )
             .await
@@ -55,70 +55,77 @@ async fn tasks_beyond_the_turns_wait_as_submitted_and_beyond_that_are_refused() 
             .total,
         5
     );
-    soon(engine.cancel(&tasks[0], None)).await.unwrap();
-    settle_down().await;
+    within_deadline(engine.cancel(&tasks[0], None))
+        .await
+        .unwrap();
+    yield_until_idle().await;
     tasks.push(start(&engine, "hang").await.head);
     for head in &tasks[1..] {
-        soon(engine.cancel(head, None)).await.unwrap();
+        within_deadline(engine.cancel(head, None)).await.unwrap();
     }
-    quiet(&engine).await;
-    assert_eq!(at_rest(&engine).await.len(), 6);
+    wait_until_idle(&engine).await;
+    assert_eq!(check_idle(&engine).await.len(), 6);
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_come_at_once_while_the_store_is_slow_are_counted_too() {
-    let store = Arc::new(Faulty::gated());
+async fn concurrent_sends_to_a_slow_store_are_counted() {
+    let store = Arc::new(FaultyStore::gated());
     let settings = Settings {
         max_turns: 1,
         max_waiting_turns: 2,
         ..Settings::default()
     };
-    let engine = engine_on(store.clone(), Obeys::default(), settings);
-    store.hold(true);
+    let engine = engine_on(store.clone(), ScriptedAgent::default(), settings);
+    store.hold_writes(true);
     let mut callers = tokio::task::JoinSet::new();
     for _ in 0..10 {
         let engine = engine.clone();
-        callers.spawn(async move { engine.start(call(), opening("yield done")).await.map(drop) });
+        callers.spawn(async move {
+            engine
+                .start(call(), initial_message("yield done"))
+                .await
+                .map(drop)
+        });
     }
-    settle_down().await;
-    store.hold(false);
-    store.let_pass(100);
-    let answers = soon(callers.join_all()).await;
+    yield_until_idle().await;
+    store.hold_writes(false);
+    store.release_writes(100);
+    let answers = within_deadline(callers.join_all()).await;
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 3);
-    quiet(&engine).await;
-    assert_eq!(at_rest(&engine).await.len(), 3);
+    wait_until_idle(&engine).await;
+    assert_eq!(check_idle(&engine).await.len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
 async fn messages_that_wait_for_one_task_are_bounded() {
-    let engine = obeying(Settings {
+    let engine = scripted_engine(Settings {
         max_waiting_messages: 3,
         ..Settings::default()
     });
     let head = start(&engine, "hang").await.head;
     for _ in 0..3 {
-        soon(engine.resume(call(), &head, message("more"), None))
+        within_deadline(engine.resume(call(), &head, message("more"), None))
             .await
             .unwrap();
     }
-    let refused = soon(engine.resume(call(), &head, message("too much"), None)).await;
+    let refused = within_deadline(engine.resume(call(), &head, message("too much"), None)).await;
     assert!(matches!(refused, Err(Error::Overloaded)));
-    assert_eq!(lawful(&engine, &head).await.history.len(), 4);
-    soon(engine.cancel(&head, None)).await.unwrap();
-    quiet(&engine).await;
-    at_rest(&engine).await;
+    assert_eq!(check_invariants(&engine, &head).await.history.len(), 4);
+    within_deadline(engine.cancel(&head, None)).await.unwrap();
+    wait_until_idle(&engine).await;
+    check_idle(&engine).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn wishes_that_a_slow_store_keeps_waiting_are_bounded() {
-    let store = Arc::new(Faulty::gated());
+async fn commands_that_wait_for_a_slow_store_are_bounded() {
+    let store = Arc::new(FaultyStore::gated());
     let settings = Settings {
         max_waiting_messages: 4,
         ..Settings::default()
     };
-    let engine = engine_on(store.clone(), Obeys::default(), settings);
+    let engine = engine_on(store.clone(), ScriptedAgent::default(), settings);
     let (head, _) = send(&engine, "ask").await;
-    store.hold(true);
+    store.hold_writes(true);
     let mut callers = tokio::task::JoinSet::new();
     for _ in 0..20 {
         let (engine, head) = (engine.clone(), head.clone());
@@ -129,10 +136,10 @@ async fn wishes_that_a_slow_store_keeps_waiting_are_bounded() {
                 .map(drop)
         });
     }
-    settle_down().await;
-    store.hold(false);
-    store.let_pass(1_000);
-    let answers = soon(callers.join_all()).await;
+    yield_until_idle().await;
+    store.hold_writes(false);
+    store.release_writes(1_000);
+    let answers = within_deadline(callers.join_all()).await;
     // One is being recorded, four wait.
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 5);
     assert!(
@@ -141,13 +148,13 @@ async fn wishes_that_a_slow_store_keeps_waiting_are_bounded() {
             .flat_map(|answer| answer.as_ref().err())
             .all(|error| matches!(error, Error::Overloaded))
     );
-    quiet(&engine).await;
-    at_rest(&engine).await;
+    wait_until_idle(&engine).await;
+    check_idle(&engine).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn r44_an_agent_that_speaks_faster_than_the_log_waits_for_it() {
-    let store = Arc::new(Faulty::gated());
+async fn r44_an_agent_faster_than_its_log_is_slowed_down() {
+    let store = Arc::new(FaultyStore::gated());
     let said = Arc::new(AtomicU64::new(0));
     let count = said.clone();
     let agent = move |turn: Turn| {
@@ -165,21 +172,23 @@ async fn r44_an_agent_that_speaks_faster_than_the_log_waits_for_it() {
         ..Settings::default()
     };
     let engine = engine_on(store.clone(), agent, settings);
-    store.hold(true);
-    store.let_pass(1);
+    store.hold_writes(true);
+    store.release_writes(1);
     let accepted = start(&engine, "go").await;
     for writes in 1..=3 {
-        settle_down().await;
+        yield_until_idle().await;
         // Written, being written, on its way behind that, and gathered meanwhile.
         assert!(
             said.load(Ordering::Relaxed) <= 64 * (writes + 3),
             "{said:?}"
         );
-        store.let_pass(1);
+        store.release_writes(1);
     }
-    store.hold(false);
-    store.let_pass(1);
-    let task = soon(engine.settled(accepted)).await.unwrap();
+    store.hold_writes(false);
+    store.release_writes(1);
+    let task = within_deadline(engine.await_turn_result(accepted))
+        .await
+        .unwrap();
     assert_eq!(task.history.len(), 10_001);
     assert!(store.largest.load(Ordering::Relaxed) <= 64 + 3);
 }
@@ -187,10 +196,10 @@ async fn r44_an_agent_that_speaks_faster_than_the_log_waits_for_it() {
 #[tokio::test(start_paused = true)]
 async fn r44_metadata_that_waits_for_the_next_status_counts_too() {
     let agent = |turn: Turn| async move {
-        turn.auth_required("credentials, please").await;
+        turn.require_auth("credentials, please").await;
         for number in 0..100 {
             tokio::task::yield_now().await;
-            turn.metadata(
+            turn.add_metadata(
                 [(number.to_string(), &*"x".repeat(10_000))]
                     .into_iter()
                     .collect(),
@@ -205,14 +214,14 @@ async fn r44_metadata_that_waits_for_the_next_status_counts_too() {
     };
     let engine = engine_on(Arc::new(Memory::new()), agent, settings);
     let head = start(&engine, "go").await.head;
-    quiet(&engine).await;
-    let task = lawful(&engine, &head).await;
+    wait_until_idle(&engine).await;
+    let task = check_invariants(&engine, &head).await;
     let expected = (TaskState::Failed, "Agent execution failed (too-large)");
-    assert_eq!((task.status.state, &*why(&task)), expected);
+    assert_eq!((task.status.state, &*failure_reason(&task)), expected);
 }
 
 #[tokio::test(start_paused = true)]
-async fn r44_a_task_that_grows_too_large_fails_and_what_it_has_is_within_its_bound() {
+async fn r44_a_task_that_grows_too_large_fails_and_stays_within_its_bound() {
     let agent = |turn: Turn| async move {
         let size = turn.text().parse::<usize>()?;
         let mut writer = turn.writer("long");
@@ -232,31 +241,31 @@ async fn r44_a_task_that_grows_too_large_fails_and_what_it_has_is_within_its_bou
     for size in ["10000", "2000000"] {
         let (head, task) = send(&engine, size).await;
         assert_eq!(
-            (task.status.state, &*why(&task)),
+            (task.status.state, &*failure_reason(&task)),
             (TaskState::Failed, "Agent execution failed (too-large)")
         );
         assert_eq!(task.metadata, Some(reason::metadata("too-large")));
-        assert!(lawful(&engine, &head).await.weight() <= 1_000_000);
+        assert!(check_invariants(&engine, &head).await.memory_size() <= 1_000_000);
         assert_eq!(task.artifacts.is_empty(), size == "2000000");
     }
-    quiet(&engine).await;
-    at_rest(&engine).await;
+    wait_until_idle(&engine).await;
+    check_idle(&engine).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn s72_a_message_that_would_make_its_task_too_large_is_refused_and_nothing_is_written() {
-    let engine = obeying(Settings {
+    let engine = scripted_engine(Settings {
         max_task_bytes: 100_000,
         ..Settings::default()
     });
     let long = "x".repeat(60_000);
     let (head, _) = send(&engine, "ask").await;
-    soon(engine.resume(call(), &head, message(&format!("ask {long}")), None))
+    within_deadline(engine.resume(call(), &head, message(&format!("ask {long}")), None))
         .await
         .unwrap();
-    quiet(&engine).await;
-    let before = lawful(&engine, &head).await;
-    let refused = soon(engine.resume(call(), &head, message(&long), None))
+    wait_until_idle(&engine).await;
+    let before = check_invariants(&engine, &head).await;
+    let refused = within_deadline(engine.resume(call(), &head, message(&long), None))
         .await
         .err()
         .unwrap();
@@ -264,14 +273,14 @@ async fn s72_a_message_that_would_make_its_task_too_large_is_refused_and_nothing
     let refused = model::Error::from(refused);
     assert_eq!(refused.kind(), ErrorKind::PayloadTooLarge);
     assert!(refused.message().contains("max_task_bytes"), "{refused}");
-    assert_eq!(lawful(&engine, &head).await, before);
-    let refused = soon(engine.start(call(), opening(&long.repeat(2))))
+    assert_eq!(check_invariants(&engine, &head).await, before);
+    let refused = within_deadline(engine.start(call(), initial_message(&long.repeat(2))))
         .await
         .err();
     assert!(matches!(refused, Some(Error::TooLarge)), "{refused:?}");
-    soon(engine.cancel(&head, None)).await.unwrap();
-    quiet(&engine).await;
-    assert_eq!(at_rest(&engine).await.len(), 1);
+    within_deadline(engine.cancel(&head, None)).await.unwrap();
+    wait_until_idle(&engine).await;
+    assert_eq!(check_idle(&engine).await.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -280,8 +289,8 @@ async fn r44_the_tail_of_a_task_is_bounded_in_bytes_and_readers_miss_nothing() {
         max_tail_bytes: 50_000,
         ..Settings::default()
     };
-    let followed = Arc::new(Semaphore::new(0));
-    let gate = followed.clone();
+    let is_followed = Arc::new(Semaphore::new(0));
+    let gate = is_followed.clone();
     let agent = move |turn: Turn| {
         let gate = gate.clone();
         async move {
@@ -296,22 +305,23 @@ async fn r44_the_tail_of_a_task_is_bounded_in_bytes_and_readers_miss_nothing() {
     let engine = engine_on(Arc::new(Memory::new()), agent, settings);
     let head = start(&engine, "go").await.head;
     let mut follow = engine.follow(&head, Seq(0));
-    followed.add_permits(1);
-    settle_down().await;
-    let live = engine.journal.registry.get(&head.id).unwrap();
+    is_followed.add_permits(1);
+    yield_until_idle().await;
+    let active = engine.journal.active_tasks.get(&head.id).unwrap();
     let (_, at) = engine.task(&head).await.unwrap();
     assert!(
-        live.after(Seq(at.0 - 4), 9)
+        active
+            .entries_after(Seq(at.0 - 4), 9)
             .is_some_and(|tail| tail.len() == 4)
     );
     assert!(
-        live.after(Seq(at.0 - 6), 9).is_none(),
+        active.entries_after(Seq(at.0 - 6), 9).is_none(),
         "it is not in memory any more"
     );
     let mut seen = Vec::new();
     while seen.last() != Some(&at) {
         seen.extend(
-            soon(follow.next())
+            within_deadline(follow.next())
                 .await
                 .unwrap()
                 .iter()
@@ -319,37 +329,39 @@ async fn r44_the_tail_of_a_task_is_bounded_in_bytes_and_readers_miss_nothing() {
         );
     }
     assert!(seen.iter().map(|seq| seq.0).eq(1..=at.0), "{seen:?}");
-    soon(engine.cancel(&head, None)).await.unwrap();
+    within_deadline(engine.cancel(&head, None)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_follows_is_not_kept_and_whoever_comes_later_misses_nothing() {
-    let agent = Obeys::default();
+async fn unfollowed_entries_leave_memory_and_later_readers_miss_nothing() {
+    let agent = ScriptedAgent::default();
     let engine = engine_on(Arc::new(Memory::new()), agent.clone(), Settings::default());
     let head = start(&engine, "chunk gate chunk yield chunk gate chunk hang")
         .await
         .head;
     agent.gate.add_permits(1);
-    settle_down().await;
-    let live = engine.journal.registry.get(&head.id).unwrap();
-    assert!(live.log().is_none(), "nobody has asked");
+    yield_until_idle().await;
+    let active = engine.journal.active_tasks.get(&head.id).unwrap();
+    assert!(active.log().is_none(), "nobody has asked");
     let (task, at) = engine.task(&head).await.unwrap();
     assert_eq!(task.artifacts[0].as_text(), "piecepiecepiece");
     assert!(
-        live.after(Seq(at.0 - 1), 9).is_none(),
+        active.entries_after(Seq(at.0 - 1), 9).is_none(),
         "it is not in memory"
     );
     let mut follow = engine.follow(&head, Seq(0));
     agent.gate.add_permits(1);
-    settle_down().await;
+    yield_until_idle().await;
     assert!(
-        live.after(at, 9).is_some_and(|tail| tail.len() == 1),
+        active
+            .entries_after(at, 9)
+            .is_some_and(|tail| tail.len() == 1),
         "what comes while somebody follows is"
     );
     let mut seen = Vec::new();
     while seen.last() != Some(&(at.0 + 1)) {
         seen.extend(
-            soon(follow.next())
+            within_deadline(follow.next())
                 .await
                 .unwrap()
                 .iter()
@@ -358,15 +370,15 @@ async fn what_nobody_follows_is_not_kept_and_whoever_comes_later_misses_nothing(
     }
     assert!(seen.iter().copied().eq(1..=at.0 + 1), "{seen:?}");
     assert_eq!(
-        live.log().unwrap().task.artifacts[0].as_text(),
+        active.log().unwrap().task.artifacts[0].as_text(),
         "piece".repeat(4)
     );
-    soon(engine.cancel(&head, None)).await.unwrap();
+    within_deadline(engine.cancel(&head, None)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn r44_a_turn_that_takes_too_long_fails() {
-    let engine = obeying(Settings {
+    let engine = scripted_engine(Settings {
         max_turn_time: Some(Duration::from_secs(3)),
         ..Settings::default()
     });
@@ -374,21 +386,21 @@ async fn r44_a_turn_that_takes_too_long_fails() {
     for text in ["hang", "say write hang", "listen"] {
         let (head, task) = send(&engine, text).await;
         assert_eq!(
-            (task.status.state, &*why(&task)),
+            (task.status.state, &*failure_reason(&task)),
             (TaskState::Failed, "Agent execution failed (deadline)")
         );
         assert_eq!(
-            lawful(&engine, &head).await.artifacts.len(),
+            check_invariants(&engine, &head).await.artifacts.len(),
             usize::from(text.contains("write"))
         );
     }
     assert_eq!(before.elapsed(), Duration::from_secs(9));
-    quiet(&engine).await;
-    at_rest(&engine).await;
+    wait_until_idle(&engine).await;
+    check_idle(&engine).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn r44_an_agent_that_is_silent_too_long_fails_and_one_that_speaks_does_not() {
+async fn r44_an_inactive_agent_fails_and_an_active_one_does_not() {
     let agent = |turn: Turn| async move {
         for _ in 0..5 {
             tokio::time::sleep(Duration::from_secs(2)).await;
@@ -405,7 +417,7 @@ async fn r44_an_agent_that_is_silent_too_long_fails_and_one_that_speaks_does_not
     };
     let engine = engine_on(Arc::new(Memory::new()), agent, settings);
     let before = tokio::time::Instant::now();
-    let patient = |accepted| timeout(Duration::from_secs(60), engine.settled(accepted));
+    let patient = |accepted| timeout(Duration::from_secs(60), engine.await_turn_result(accepted));
     let task = patient(start(&engine, "end").await).await.unwrap().unwrap();
     assert_eq!(
         (task.status.state, before.elapsed()),
@@ -415,12 +427,12 @@ async fn r44_an_agent_that_is_silent_too_long_fails_and_one_that_speaks_does_not
         .await
         .unwrap()
         .unwrap();
-    assert_eq!(why(&task), "Agent execution failed (inactivity)");
+    assert_eq!(failure_reason(&task), "Agent execution failed (inactivity)");
     assert_eq!(before.elapsed(), Duration::from_secs(23));
 }
 
 #[tokio::test(start_paused = true)]
-async fn limits_beyond_all_time_are_none() {
+async fn durations_beyond_the_clock_mean_no_limit() {
     let forever = Some(Duration::MAX);
     let settings = Settings {
         max_turn_time: forever,
@@ -428,22 +440,26 @@ async fn limits_beyond_all_time_are_none() {
         cancel_grace: Duration::MAX,
         ..Settings::default()
     };
-    let engine = obeying(settings);
+    let engine = scripted_engine(settings);
     assert_eq!(
         send(&engine, "say yield done").await.1.status.state,
         TaskState::Completed
     );
     let head = start(&engine, "listen say done").await.head;
-    settle_down().await;
+    yield_until_idle().await;
     assert_eq!(
-        soon(engine.cancel(&head, None)).await.unwrap().status.state,
+        within_deadline(engine.cancel(&head, None))
+            .await
+            .unwrap()
+            .status
+            .state,
         TaskState::Canceled
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn r44_a_fault_of_the_agent_fails_its_task_and_nothing_else() {
-    let engine = obeying(Settings::default());
+    let engine = scripted_engine(Settings::default());
     let other = start(&engine, "hang").await.head;
     for (text, kind) in [
         ("panic", "panic"),
@@ -453,25 +469,25 @@ async fn r44_a_fault_of_the_agent_fails_its_task_and_nothing_else() {
     ] {
         let (head, task) = send(&engine, text).await;
         assert_eq!(
-            (task.status.state, why(&task)),
+            (task.status.state, failure_reason(&task)),
             (
                 TaskState::Failed,
                 format!("Agent execution failed ({kind})")
             )
         );
-        assert_eq!(words(&engine, &head).await.last().unwrap(), "end");
+        assert_eq!(log_summary(&engine, &head).await.last().unwrap(), "end");
     }
     assert_eq!(
-        lawful(&engine, &other).await.status.state,
+        check_invariants(&engine, &other).await.status.state,
         TaskState::Working
     );
-    soon(engine.cancel(&other, None)).await.unwrap();
-    quiet(&engine).await;
-    at_rest(&engine).await;
+    within_deadline(engine.cancel(&other, None)).await.unwrap();
+    wait_until_idle(&engine).await;
+    check_idle(&engine).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn s77_what_is_said_after_the_turn_has_nobody_to_hear_it_and_nobody_waits() {
+async fn s77_events_after_the_turn_are_ignored_and_do_not_block() {
     let (send_turn, mut turns) = tokio::sync::mpsc::channel(4);
     let agent = move |turn: Turn| {
         let send_turn = send_turn.clone();
@@ -483,7 +499,7 @@ async fn s77_what_is_said_after_the_turn_has_nobody_to_hear_it_and_nobody_waits(
             Ok(Outcome::Completed)
         }
     };
-    let store = Arc::new(Faulty::default());
+    let store = Arc::new(FaultyStore::default());
     let engine = engine_on(
         store.clone(),
         agent,
@@ -494,26 +510,26 @@ async fn s77_what_is_said_after_the_turn_has_nobody_to_hear_it_and_nobody_waits(
     );
     let (head, task) = self::send(&engine, "done").await;
     let lost = start(&engine, "hang").await.head;
-    settle_down().await;
-    store.break_down(Fault::Before);
-    assert!(soon(engine.cancel(&lost, None)).await.is_err());
-    settle_down().await;
-    store.heal();
+    yield_until_idle().await;
+    store.fail_all(FaultTiming::Before);
+    assert!(within_deadline(engine.cancel(&lost, None)).await.is_err());
+    yield_until_idle().await;
+    store.stop_failing();
     for _ in 0..2 {
-        let turn = soon(turns.recv()).await.unwrap();
+        let turn = within_deadline(turns.recv()).await.unwrap();
         for _ in 0..10 {
-            soon(turn.say("too late")).await;
+            within_deadline(turn.say("too late")).await;
         }
     }
-    settle_down().await;
-    assert_eq!(lawful(&engine, &head).await, task);
+    yield_until_idle().await;
+    assert_eq!(check_invariants(&engine, &head).await, task);
     // That it was said is recorded, once for a turn however often it was.
-    let log = words(&engine, &head).await;
+    let log = log_summary(&engine, &head).await;
     assert_eq!(log[log.len() - 3..], ["completed", "end", "ignored"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn s77_what_an_earlier_turn_says_during_a_later_one_is_recorded_as_ignored() {
+async fn s77_events_of_an_earlier_turn_during_a_later_one_are_recorded_as_ignored() {
     let (send_turn, mut turns) = tokio::sync::mpsc::channel(4);
     let agent = move |turn: Turn| {
         let send_turn = send_turn.clone();
@@ -527,33 +543,33 @@ async fn s77_what_an_earlier_turn_says_during_a_later_one_is_recorded_as_ignored
     };
     let engine = engine_on(Arc::new(Memory::new()), agent, Settings::default());
     let (head, _) = self::send(&engine, "ask").await;
-    soon(engine.resume(call(), &head, message("hang"), None))
+    within_deadline(engine.resume(call(), &head, message("hang"), None))
         .await
         .unwrap();
-    let earlier = soon(turns.recv()).await.unwrap();
+    let earlier = within_deadline(turns.recv()).await.unwrap();
     for _ in 0..3 {
-        soon(earlier.write("late", "text")).await;
+        within_deadline(earlier.write("late", "text")).await;
     }
-    settle_down().await;
-    let task = lawful(&engine, &head).await;
+    yield_until_idle().await;
+    let task = check_invariants(&engine, &head).await;
     assert_eq!(
         (task.artifacts.len(), task.status.state),
         (0, TaskState::Working)
     );
-    let log = words(&engine, &head).await;
+    let log = log_summary(&engine, &head).await;
     assert_eq!(
         log.iter().filter(|word| *word == "ignored").count(),
         1,
         "{log:?}"
     );
-    soon(engine.cancel(&head, None)).await.unwrap();
-    quiet(&engine).await;
-    at_rest(&engine).await;
+    within_deadline(engine.cancel(&head, None)).await.unwrap();
+    wait_until_idle(&engine).await;
+    check_idle(&engine).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_is_seen_at_work_unless_its_turn_is_over_at_once() {
-    let engine = obeying(Settings::default());
+async fn a_task_is_shown_as_working_unless_its_turn_completes_immediately() {
+    let engine = scripted_engine(Settings::default());
     for (text, expected) in [
         (
             "write done",
@@ -568,9 +584,9 @@ async fn a_task_is_seen_at_work_unless_its_turn_is_over_at_once() {
         ("say yield done", &["turn", "working", "completed", "end"]),
     ] {
         let (head, _) = send(&engine, text).await;
-        assert_eq!(words(&engine, &head).await[2..], *expected, "{text}");
+        assert_eq!(log_summary(&engine, &head).await[2..], *expected, "{text}");
     }
-    quiet(&engine).await;
+    wait_until_idle(&engine).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -580,14 +596,21 @@ async fn s72_whether_a_message_is_too_large_depends_on_nothing_else() {
         max_turns,
         ..Settings::default()
     };
-    let (free, busy) = (obeying(settings(1_000)), obeying(settings(1)));
+    let (free, busy) = (
+        scripted_engine(settings(1_000)),
+        scripted_engine(settings(1)),
+    );
     start(&busy, "hang").await;
     let mut refused = 0;
     for size in (8_000..10_000).step_by(20) {
         let text = format!("hang {}", "x".repeat(size));
-        let there = soon(free.start(call(), opening(&text))).await.is_err();
+        let there = within_deadline(free.start(call(), initial_message(&text)))
+            .await
+            .is_err();
         assert_eq!(
-            soon(busy.start(call(), opening(&text))).await.is_err(),
+            within_deadline(busy.start(call(), initial_message(&text)))
+                .await
+                .is_err(),
             there,
             "{size}"
         );

@@ -2,7 +2,7 @@
 
 use tokio::task::JoinSet;
 
-use super::world::*;
+use super::harness::*;
 use super::*;
 
 const ROUNDS: usize = 1_000;
@@ -39,7 +39,7 @@ races!(
     r18_cancel_and_completion_agree,
     r14_duplicates_race_to_one_task_and_one_turn,
     r17_an_answer_that_comes_twice_is_applied_once,
-    r03_a_reader_who_joins_between_two_events_misses_and_repeats_nothing,
+    r03_a_reader_that_joins_between_two_events_misses_and_repeats_nothing,
     r05_r07_a_hundred_readers_see_two_thousand_events_in_one_order,
     messages_at_once_take_one_turn_each_in_the_order_of_the_log,
     a_message_in_the_moment_a_task_parks_is_worked_on,
@@ -76,7 +76,7 @@ mod sqlite {
 }
 
 async fn r18_cancel_and_completion_agree(store: Arc<dyn Store>) {
-    let agent = Obeys::default();
+    let agent = ScriptedAgent::default();
     let engine = racing(store, agent.clone(), Settings::default());
     let mut ends = [0; 2];
     for round in 0..ROUNDS {
@@ -94,9 +94,11 @@ async fn r18_cancel_and_completion_agree(store: Arc<dyn Store>) {
             let (engine, head) = (engine.clone(), head.clone());
             race.spawn(async move { engine.cancel(&head, None).await });
         }
-        let settled = soon(engine.settled(accepted)).await.unwrap();
-        let canceled = soon(race.join_all()).await;
-        let task = lawful(&engine, &head).await;
+        let settled = within_deadline(engine.await_turn_result(accepted))
+            .await
+            .unwrap();
+        let canceled = within_deadline(race.join_all()).await;
+        let task = check_invariants(&engine, &head).await;
         assert!(task.is_ended());
         assert_eq!(settled.status, task.status);
         let won = task.status.state == TaskState::Canceled;
@@ -109,13 +111,13 @@ async fn r18_cancel_and_completion_agree(store: Arc<dyn Store>) {
         }
         ends[usize::from(won)] += 1;
     }
-    quiet(&engine).await;
-    assert_eq!(at_rest(&engine).await.len(), ROUNDS);
+    wait_until_idle(&engine).await;
+    assert_eq!(check_idle(&engine).await.len(), ROUNDS);
     assert!(ends[0] > 0 && ends[1] > 0, "no race: {ends:?}");
 }
 
 async fn r14_duplicates_race_to_one_task_and_one_turn(store: Arc<dyn Store>) {
-    let agent = Obeys::default();
+    let agent = ScriptedAgent::default();
     let engine = racing(store, agent.clone(), Settings::default());
     for round in 0..ROUNDS / 2 {
         let name = format!("key-{round}");
@@ -127,16 +129,16 @@ async fn r14_duplicates_race_to_one_task_and_one_turn(store: Arc<dyn Store>) {
                 let accepted = engine
                     .start(
                         call(),
-                        Opening {
+                        InitialMessage {
                             key: key(&name, 1),
-                            ..opening(text)
+                            ..initial_message(text)
                         },
                     )
                     .await?;
-                engine.settled(accepted).await
+                engine.await_turn_result(accepted).await
             });
         }
-        let tasks = soon(race.join_all()).await;
+        let tasks = within_deadline(race.join_all()).await;
         let first = tasks[0].as_ref().unwrap();
         for task in &tasks {
             assert_eq!(task.as_ref().unwrap(), first);
@@ -144,21 +146,21 @@ async fn r14_duplicates_race_to_one_task_and_one_turn(store: Arc<dyn Store>) {
         let other = engine
             .start(
                 call(),
-                Opening {
+                InitialMessage {
                     key: key(&name, 2),
-                    ..opening(text)
+                    ..initial_message(text)
                 },
             )
             .await;
         assert!(matches!(other, Err(Error::Store(store::Error::KeyReused))));
     }
-    quiet(&engine).await;
-    assert_eq!(at_rest(&engine).await.len(), ROUNDS / 2);
-    assert_eq!(agent.heard().len(), ROUNDS / 2);
+    wait_until_idle(&engine).await;
+    assert_eq!(check_idle(&engine).await.len(), ROUNDS / 2);
+    assert_eq!(agent.received().len(), ROUNDS / 2);
 }
 
 async fn r17_an_answer_that_comes_twice_is_applied_once(store: Arc<dyn Store>) {
-    let agent = Obeys::default();
+    let agent = ScriptedAgent::default();
     let engine = racing(store, agent.clone(), Settings::default());
     for round in 0..ROUNDS / 2 {
         let (head, _) = send(&engine, "ask").await;
@@ -170,10 +172,10 @@ async fn r17_an_answer_that_comes_twice_is_applied_once(store: Arc<dyn Store>) {
             race.spawn(async move {
                 let name = format!("key-{}", head.id);
                 let accepted = engine.resume(call(), &head, answer, key(&name, 1)).await?;
-                engine.settled(accepted).await
+                engine.await_turn_result(accepted).await
             });
         }
-        for task in soon(race.join_all()).await {
+        for task in within_deadline(race.join_all()).await {
             let task = task.unwrap();
             let state = [TaskState::Completed, TaskState::InputRequired][round % 2];
             assert_eq!(task.status.state, state);
@@ -194,12 +196,12 @@ async fn r17_an_answer_that_comes_twice_is_applied_once(store: Arc<dyn Store>) {
             "{other:?}"
         );
     }
-    quiet(&engine).await;
-    at_rest(&engine).await;
-    assert_eq!(agent.heard().len(), ROUNDS);
+    wait_until_idle(&engine).await;
+    check_idle(&engine).await;
+    assert_eq!(agent.received().len(), ROUNDS);
 }
 
-async fn r03_a_reader_who_joins_between_two_events_misses_and_repeats_nothing(
+async fn r03_a_reader_that_joins_between_two_events_misses_and_repeats_nothing(
     store: Arc<dyn Store>,
 ) {
     let settings = Settings {
@@ -207,7 +209,7 @@ async fn r03_a_reader_who_joins_between_two_events_misses_and_repeats_nothing(
         max_queued_events: 2,
         ..Settings::default()
     };
-    let engine = racing(store, Obeys::default(), settings);
+    let engine = racing(store, ScriptedAgent::default(), settings);
     let mut readers = JoinSet::new();
     let mut heads = Vec::new();
     for _ in 0..100 {
@@ -233,14 +235,14 @@ async fn r03_a_reader_who_joins_between_two_events_misses_and_repeats_nothing(
             });
         }
     }
-    while let Some(read) = soon(readers.join_next()).await {
+    while let Some(read) = within_deadline(readers.join_next()).await {
         let (head, task) = read.unwrap();
         // Found anew: the head of before may stand for the task as it was then.
         let head = engine.find(&head.scope, &head.id).await.unwrap().unwrap();
         assert_eq!(task, *engine.task(&head).await.unwrap().0);
     }
-    quiet(&engine).await;
-    at_rest(&engine).await;
+    wait_until_idle(&engine).await;
+    check_idle(&engine).await;
 }
 
 async fn r05_r07_a_hundred_readers_see_two_thousand_events_in_one_order(store: Arc<dyn Store>) {
@@ -248,7 +250,7 @@ async fn r05_r07_a_hundred_readers_see_two_thousand_events_in_one_order(store: A
         max_tail_entries: 16,
         ..Settings::default()
     };
-    let engine = racing(store, Obeys::default(), settings);
+    let engine = racing(store, ScriptedAgent::default(), settings);
     let head = start(&engine, &format!("yield {}", "say ".repeat(2_000)))
         .await
         .head;
@@ -273,27 +275,29 @@ async fn r05_r07_a_hundred_readers_see_two_thousand_events_in_one_order(store: A
         });
     }
     let log: Vec<_> = {
-        quiet(&engine).await;
+        wait_until_idle(&engine).await;
         entries(&engine, &head).await
     };
     assert_eq!(log.len(), 2_000 + 6);
-    while let Some(seen) = soon(readers.join_next()).await {
+    while let Some(seen) = within_deadline(readers.join_next()).await {
         assert!(seen.unwrap().iter().map(|entry| &**entry).eq(log.iter()));
     }
 }
 
 async fn messages_at_once_take_one_turn_each_in_the_order_of_the_log(store: Arc<dyn Store>) {
-    let agent = Obeys::default();
+    let agent = ScriptedAgent::default();
     let engine = racing(store, agent.clone(), Settings::default());
     for _ in 0..ROUNDS / 10 {
         let (head, _) = send(&engine, "ask").await;
-        let before = agent.heard().len();
+        let before = agent.received().len();
         let mut race = JoinSet::new();
         for number in 0..8 {
             let (engine, head) = (engine.clone(), head.clone());
-            race.spawn(async move { answer(&engine, &head, &format!("{number} yield ask")).await });
+            race.spawn(
+                async move { send_to(&engine, &head, &format!("{number} yield ask")).await },
+            );
         }
-        for task in soon(race.join_all()).await {
+        for task in within_deadline(race.join_all()).await {
             assert_eq!(task.unwrap().status.state, TaskState::InputRequired);
         }
         let log = entries(&engine, &head).await;
@@ -301,19 +305,19 @@ async fn messages_at_once_take_one_turn_each_in_the_order_of_the_log(store: Arc<
             Event::Message(message) => Some(message.text()),
             _ => None,
         });
-        assert_eq!(said.skip(1).collect::<Vec<_>>(), agent.heard()[before..]);
+        assert_eq!(said.skip(1).collect::<Vec<_>>(), agent.received()[before..]);
         let turns = |event: &Event| log.iter().filter(|entry| entry.event == *event).count();
         assert_eq!(
             (turns(&Event::TurnStarted), turns(&Event::TurnEnded)),
             (9, 9)
         );
     }
-    quiet(&engine).await;
-    at_rest(&engine).await;
+    wait_until_idle(&engine).await;
+    check_idle(&engine).await;
 }
 
 async fn a_message_in_the_moment_a_task_parks_is_worked_on(store: Arc<dyn Store>) {
-    let engine = racing(store, Obeys::default(), Settings::default());
+    let engine = racing(store, ScriptedAgent::default(), Settings::default());
     for round in 0..ROUNDS {
         let head = start(&engine, ["ask", "yield ask", "yield yield ask"][round % 3])
             .await
@@ -322,28 +326,28 @@ async fn a_message_in_the_moment_a_task_parks_is_worked_on(store: Arc<dyn Store>
             tokio::task::yield_now().await;
         }
         assert_eq!(
-            answer(&engine, &head, "yield done")
+            send_to(&engine, &head, "yield done")
                 .await
                 .unwrap()
                 .status
                 .state,
             TaskState::Completed
         );
-        let turns = words(&engine, &head)
+        let turns = log_summary(&engine, &head)
             .await
             .into_iter()
             .filter(|word| word == "turn")
             .count();
         assert_eq!(turns, 2);
     }
-    quiet(&engine).await;
-    at_rest(&engine).await;
+    wait_until_idle(&engine).await;
+    check_idle(&engine).await;
 }
 
 async fn many_tasks_share_few_turns_and_none_is_forgotten(store: Arc<dyn Store>) {
     let engine = racing(
         store,
-        Obeys::default(),
+        ScriptedAgent::default(),
         Settings {
             max_turns: 3,
             ..Settings::default()
@@ -354,21 +358,21 @@ async fn many_tasks_share_few_turns_and_none_is_forgotten(store: Arc<dyn Store>)
         let engine = engine.clone();
         race.spawn(async move {
             let accepted = engine
-                .start(call(), opening("yield say ask"))
+                .start(call(), initial_message("yield say ask"))
                 .await
                 .unwrap();
             let head = accepted.head.clone();
-            engine.settled(accepted).await.unwrap();
+            engine.await_turn_result(accepted).await.unwrap();
             if number % 3 == 0 {
                 engine.cancel(&head, None).await.unwrap()
             } else {
-                answer(&engine, &head, "yield done").await.unwrap()
+                send_to(&engine, &head, "yield done").await.unwrap()
             }
         });
     }
-    for task in soon(race.join_all()).await {
+    for task in within_deadline(race.join_all()).await {
         assert!(task.is_ended());
     }
-    quiet(&engine).await;
-    assert_eq!(at_rest(&engine).await.len(), 300);
+    wait_until_idle(&engine).await;
+    assert_eq!(check_idle(&engine).await.len(), 300);
 }

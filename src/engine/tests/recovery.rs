@@ -1,12 +1,12 @@
 //! R10, R12, R43: what becomes of tasks when a process ends and another one finds their logs.
 
-use super::world::*;
+use super::harness::*;
 use super::*;
 
 /// Two processes, one after the other, on one store.
 async fn restart(
-    store: &Arc<Faulty>,
-    agent: &Obeys,
+    store: &Arc<FaultyStore>,
+    agent: &ScriptedAgent,
     first: Settings,
     then: Settings,
     scripts: &[&str],
@@ -16,10 +16,10 @@ async fn restart(
     for script in scripts {
         heads.push(start(&engine, script).await.head);
     }
-    settle_down().await;
-    kill(&engine).await;
+    yield_until_idle().await;
+    shut_down(&engine).await;
     let engine = engine_on(store.clone(), agent.clone(), then);
-    soon(engine.recover()).await.unwrap();
+    within_deadline(engine.recover()).await.unwrap();
     (engine, heads)
 }
 
@@ -31,8 +31,8 @@ fn reason(task: &Task) -> Option<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r10_a_turn_that_was_cut_off_fails_and_says_so() {
-    let (store, agent) = (Arc::new(Faulty::default()), Obeys::default());
+async fn r10_an_interrupted_turn_fails_with_its_reason() {
+    let (store, agent) = (Arc::new(FaultyStore::default()), ScriptedAgent::default());
     let settings = Settings::default;
     let (engine, heads) = restart(
         &store,
@@ -42,73 +42,76 @@ async fn r10_a_turn_that_was_cut_off_fails_and_says_so() {
         &["say hang", "hang", "login hang"],
     )
     .await;
-    quiet(&engine).await;
+    wait_until_idle(&engine).await;
     for head in &heads {
-        let task = lawful(&engine, head).await;
+        let task = check_invariants(&engine, head).await;
         assert_eq!(task.status.state, TaskState::Failed);
         assert_eq!(reason(&task).as_deref(), Some("\"interrupted\""));
         assert_eq!(
             task.status.message.unwrap().text(),
             "Agent execution failed (interrupted)"
         );
-        assert_eq!(words(&engine, head).await.last().unwrap(), "end");
+        assert_eq!(log_summary(&engine, head).await.last().unwrap(), "end");
     }
-    assert_eq!(at_rest(&engine).await.len(), 3);
-    assert_eq!(agent.heard().len(), 3);
+    assert_eq!(check_idle(&engine).await.len(), 3);
+    assert_eq!(agent.received().len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
 async fn r10_a_turn_runs_again_as_often_as_allowed() {
-    let (store, agent) = (Arc::new(Faulty::default()), Obeys::default());
+    let (store, agent) = (Arc::new(FaultyStore::default()), ScriptedAgent::default());
     let settings = || Settings {
-        on_restart: Restart::RunAgain { attempts: 3 },
+        on_restart: RestartPolicy::RunAgain { attempts: 3 },
         ..Settings::default()
     };
     let engine = engine_on(store.clone(), agent.clone(), settings());
     let head = start(&engine, "say hang").await.head;
-    kill(&engine).await;
+    shut_down(&engine).await;
     for attempt in 2..=3 {
         let engine = engine_on(store.clone(), agent.clone(), settings());
-        soon(engine.recover()).await.unwrap();
-        settle_down().await;
-        assert_eq!(agent.heard().len(), attempt);
+        within_deadline(engine.recover()).await.unwrap();
+        yield_until_idle().await;
+        assert_eq!(agent.received().len(), attempt);
         assert_eq!(
-            lawful(&engine, &head).await.status.state,
+            check_invariants(&engine, &head).await.status.state,
             TaskState::Working
         );
-        kill(&engine).await;
+        shut_down(&engine).await;
     }
     let engine = engine_on(store.clone(), agent.clone(), settings());
-    soon(engine.recover()).await.unwrap();
-    quiet(&engine).await;
-    assert_eq!(lawful(&engine, &head).await.status.state, TaskState::Failed);
-    assert_eq!(agent.heard().len(), 3);
-    at_rest(&engine).await;
+    within_deadline(engine.recover()).await.unwrap();
+    wait_until_idle(&engine).await;
+    assert_eq!(
+        check_invariants(&engine, &head).await.status.state,
+        TaskState::Failed
+    );
+    assert_eq!(agent.received().len(), 3);
+    check_idle(&engine).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn r10_an_attempt_is_recorded_before_it_runs() {
-    let (store, agent) = (Arc::new(Faulty::gated()), Obeys::default());
+    let (store, agent) = (Arc::new(FaultyStore::gated()), ScriptedAgent::default());
     let settings = || Settings {
-        on_restart: Restart::RunAgain { attempts: 9 },
+        on_restart: RestartPolicy::RunAgain { attempts: 9 },
         ..Settings::default()
     };
     let engine = engine_on(store.clone(), agent.clone(), settings());
     start(&engine, "say hang").await;
-    kill(&engine).await;
+    shut_down(&engine).await;
     let engine = engine_on(store.clone(), agent.clone(), settings());
-    store.hold(true);
-    soon(engine.recover()).await.unwrap();
-    settle_down().await;
-    assert_eq!(agent.heard().len(), 1);
-    store.let_pass(1);
-    settle_down().await;
-    assert_eq!(agent.heard().len(), 2);
+    store.hold_writes(true);
+    within_deadline(engine.recover()).await.unwrap();
+    yield_until_idle().await;
+    assert_eq!(agent.received().len(), 1);
+    store.release_writes(1);
+    yield_until_idle().await;
+    assert_eq!(agent.received().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn r43_a_parked_task_stays_parked_and_can_be_answered() {
-    let (store, agent) = (Arc::new(Faulty::default()), Obeys::default());
+    let (store, agent) = (Arc::new(FaultyStore::default()), ScriptedAgent::default());
     let settings = Settings::default;
     let (engine, heads) = restart(
         &store,
@@ -118,8 +121,8 @@ async fn r43_a_parked_task_stays_parked_and_can_be_answered() {
         &["ask", "yield auth"],
     )
     .await;
-    quiet(&engine).await;
-    let states: Vec<_> = at_rest(&engine)
+    wait_until_idle(&engine).await;
+    let states: Vec<_> = check_idle(&engine)
         .await
         .into_iter()
         .map(|task| task.status.state)
@@ -127,21 +130,21 @@ async fn r43_a_parked_task_stays_parked_and_can_be_answered() {
     assert_eq!(states, [TaskState::InputRequired, TaskState::AuthRequired]);
     for head in &heads {
         assert_eq!(
-            answer(&engine, head, "done").await.unwrap().status.state,
+            send_to(&engine, head, "done").await.unwrap().status.state,
             TaskState::Completed
         );
         assert!(matches!(
-            answer(&engine, head, "again").await,
+            send_to(&engine, head, "again").await,
             Err(Error::Ended(_))
         ));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn r10_messages_that_waited_take_their_turns_in_order() {
-    let (store, agent) = (Arc::new(Faulty::default()), Obeys::default());
+async fn r10_waiting_messages_take_their_turns_in_order() {
+    let (store, agent) = (Arc::new(FaultyStore::default()), ScriptedAgent::default());
     let settings = || Settings {
-        on_restart: Restart::RunAgain { attempts: 2 },
+        on_restart: RestartPolicy::RunAgain { attempts: 2 },
         ..Settings::default()
     };
     let engine = engine_on(
@@ -156,38 +159,38 @@ async fn r10_messages_that_waited_take_their_turns_in_order() {
     let busy = start(&engine, "login hang").await.head;
     // Nobody has begun on these when the process ends.
     let submitted = start(&engine, "1 ask").await.head;
-    soon(engine.resume(call(), &submitted, message("2 done"), None))
+    within_deadline(engine.resume(call(), &submitted, message("2 done"), None))
         .await
         .unwrap();
-    soon(engine.resume(call(), &parked, message("3 done"), None))
+    within_deadline(engine.resume(call(), &parked, message("3 done"), None))
         .await
         .unwrap();
     assert_eq!(
-        lawful(&engine, &submitted).await.status.state,
+        check_invariants(&engine, &submitted).await.status.state,
         TaskState::Submitted
     );
-    assert_eq!(agent.heard(), ["ask", "login hang"]);
-    kill(&engine).await;
+    assert_eq!(agent.received(), ["ask", "login hang"]);
+    shut_down(&engine).await;
     let engine = engine_on(store.clone(), agent.clone(), settings());
-    soon(engine.recover()).await.unwrap();
-    settle_down().await;
-    let mut heard = agent.heard().split_off(2);
-    heard.sort();
-    assert_eq!(heard, ["1 ask", "2 done", "3 done", "login hang"]);
+    within_deadline(engine.recover()).await.unwrap();
+    yield_until_idle().await;
+    let mut received = agent.received().split_off(2);
+    received.sort();
+    assert_eq!(received, ["1 ask", "2 done", "3 done", "login hang"]);
     for head in [&submitted, &parked] {
         assert_eq!(
-            lawful(&engine, head).await.status.state,
+            check_invariants(&engine, head).await.status.state,
             TaskState::Completed
         );
     }
-    soon(engine.cancel(&busy, None)).await.unwrap();
-    quiet(&engine).await;
-    at_rest(&engine).await;
+    within_deadline(engine.cancel(&busy, None)).await.unwrap();
+    wait_until_idle(&engine).await;
+    check_idle(&engine).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn r12_a_message_that_nobody_began_on_is_no_silence() {
-    let (store, agent) = (Arc::new(Faulty::default()), Obeys::default());
+async fn r12_an_unprocessed_message_is_not_an_unanswered_question() {
+    let (store, agent) = (Arc::new(FaultyStore::default()), ScriptedAgent::default());
     let engine = engine_on(
         store.clone(),
         agent.clone(),
@@ -199,77 +202,83 @@ async fn r12_a_message_that_nobody_began_on_is_no_silence() {
     let (parked, _) = send(&engine, "ask").await;
     start(&engine, "hang").await;
     let submitted = start(&engine, "done").await.head;
-    soon(engine.resume(call(), &parked, message("done"), None))
+    within_deadline(engine.resume(call(), &parked, message("done"), None))
         .await
         .unwrap();
-    kill(&engine).await;
+    shut_down(&engine).await;
     let engine = engine_on(store.clone(), agent.clone(), Settings::default());
-    soon(engine.recover()).await.unwrap();
-    quiet(&engine).await;
+    within_deadline(engine.recover()).await.unwrap();
+    wait_until_idle(&engine).await;
     for head in [&submitted, &parked] {
-        let task = lawful(&engine, head).await;
+        let task = check_invariants(&engine, head).await;
         assert_eq!(
             (task.status.state, reason(&task).as_deref()),
             (TaskState::Failed, Some("\"interrupted\""))
         );
     }
-    at_rest(&engine).await;
+    check_idle(&engine).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn r25_a_log_that_cannot_be_read_at_the_start_is_recovered_later() {
-    let (store, agent) = (Arc::new(Faulty::default()), Obeys::default());
+    let (store, agent) = (Arc::new(FaultyStore::default()), ScriptedAgent::default());
     let engine = engine_on(store.clone(), agent.clone(), Settings::default());
     let head = start(&engine, "say hang").await.head;
-    kill(&engine).await;
-    for fault in [Fault::Before, Fault::After] {
+    shut_down(&engine).await;
+    for fault in [FaultTiming::Before, FaultTiming::After] {
         let engine = engine_on(store.clone(), agent.clone(), Settings::default());
-        store.break_down(fault);
-        assert!(soon(engine.recover()).await.is_err());
-        store.heal();
+        store.fail_all(fault);
+        assert!(within_deadline(engine.recover()).await.is_err());
+        store.stop_failing();
     }
     let engine = engine_on(store.clone(), agent.clone(), Settings::default());
     // The time and the sweep itself pass, every read after them fails for a while.
     let next = store.calls() + 3;
-    store.fail(next..next + 5, Fault::Before);
-    soon(engine.recover()).await.unwrap();
+    store.fail(next..next + 5, FaultTiming::Before);
+    within_deadline(engine.recover()).await.unwrap();
     tokio::time::sleep(Duration::from_secs(60)).await;
-    quiet(&engine).await;
-    assert_eq!(lawful(&engine, &head).await.status.state, TaskState::Failed);
-    at_rest(&engine).await;
+    wait_until_idle(&engine).await;
+    assert_eq!(
+        check_invariants(&engine, &head).await.status.state,
+        TaskState::Failed
+    );
+    check_idle(&engine).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_wait_are_told_when_an_engine_stops() {
+async fn waiting_callers_get_an_error_when_the_engine_stops() {
     let engine = engine_on(
         Arc::new(Memory::new()),
-        Obeys::default(),
+        ScriptedAgent::default(),
         Settings::default(),
     );
     let accepted = start(&engine, "hang").await;
     let (parked, _) = send(&engine, "ask").await;
     let mut follow = engine.follow(&parked, Seq(0));
-    soon(follow.next()).await.unwrap();
-    let ((settled, followed), ()) = soon(async {
+    within_deadline(follow.next()).await.unwrap();
+    let ((settled, is_followed), ()) = within_deadline(async {
         tokio::join!(
-            async { tokio::join!(engine.settled(accepted), follow.next()) },
-            kill(&engine)
+            async { tokio::join!(engine.await_turn_result(accepted), follow.next()) },
+            shut_down(&engine)
         )
     })
     .await;
     assert!(
-        matches!(settled, Err(Error::Stopped | Error::Lost)),
+        matches!(settled, Err(Error::ShuttingDown | Error::StoreUnavailable)),
         "{settled:?}"
     );
-    assert!(matches!(followed, Err(Error::Stopped)), "{followed:?}");
+    assert!(
+        matches!(is_followed, Err(Error::ShuttingDown)),
+        "{is_followed:?}"
+    );
     assert!(matches!(
-        soon(engine.cancel(&parked, None)).await,
-        Err(Error::Stopped)
+        within_deadline(engine.cancel(&parked, None)).await,
+        Err(Error::ShuttingDown)
     ));
 }
 
 /// Talks to an engine whose store goes down at some call and stays down; gives what was acknowledged.
-async fn talk(engine: &Engine) -> Vec<(TaskId, MessageId)> {
+async fn send_messages(engine: &Engine) -> Vec<(TaskId, MessageId)> {
     let mut taken = Vec::new();
     for (first, second) in [
         ("say yield ask", "yield write done"),
@@ -277,36 +286,40 @@ async fn talk(engine: &Engine) -> Vec<(TaskId, MessageId)> {
         ("say hang", "done"),
     ] {
         let first = message(first);
-        let Ok(accepted) = soon(engine.start(call(), Opening::from(first.clone()))).await else {
+        let Ok(accepted) =
+            within_deadline(engine.start(call(), InitialMessage::from(first.clone()))).await
+        else {
             continue;
         };
         let head = accepted.head.clone();
         taken.push((head.id.clone(), first.message_id));
-        settle_down().await;
+        yield_until_idle().await;
         let second = message(second);
-        if let Ok(accepted) = soon(engine.resume(call(), &head, second.clone(), None)).await {
+        if let Ok(accepted) =
+            within_deadline(engine.resume(call(), &head, second.clone(), None)).await
+        {
             taken.push((accepted.head.id, second.message_id));
         }
-        settle_down().await;
+        yield_until_idle().await;
     }
     taken
 }
 
 #[tokio::test(start_paused = true)]
 async fn r10_r12_a_process_that_ends_at_any_call_leaves_nothing_without_an_end() {
-    let whole = Arc::new(Faulty::default());
-    talk(&engine_on(
+    let whole = Arc::new(FaultyStore::default());
+    send_messages(&engine_on(
         whole.clone(),
-        Obeys::default(),
+        ScriptedAgent::default(),
         Settings::default(),
     ))
     .await;
     let policies = [
-        Restart::Fail,
-        Restart::RunAgain { attempts: 1 },
-        Restart::RunAgain { attempts: 3 },
+        RestartPolicy::Fail,
+        RestartPolicy::RunAgain { attempts: 1 },
+        RestartPolicy::RunAgain { attempts: 3 },
     ];
-    for fault in [Fault::Before, Fault::After] {
+    for fault in [FaultTiming::Before, FaultTiming::After] {
         for (first, policy) in
             (1..=whole.calls() + 1).flat_map(|first| policies.map(|policy| (first, policy)))
         {
@@ -314,27 +327,33 @@ async fn r10_r12_a_process_that_ends_at_any_call_leaves_nothing_without_an_end()
                 on_restart: policy,
                 ..Settings::default()
             };
-            let store = Arc::new(Faulty::failing(first..u64::MAX, fault));
-            let engine = engine_on(store.clone(), Obeys::default(), settings());
-            let taken = talk(&engine).await;
-            kill(&engine).await;
+            let store = Arc::new(FaultyStore::failing(first..u64::MAX, fault));
+            let engine = engine_on(store.clone(), ScriptedAgent::default(), settings());
+            let taken = send_messages(&engine).await;
+            shut_down(&engine).await;
             // The new process meets a store that fails once more, at one call or another.
             let again = store.calls() + first % 7;
             store.fail(again..again + 2, fault);
-            let engine = engine_on(store.clone(), Obeys::default(), settings());
-            while soon(engine.recover()).await.is_err() {
+            let engine = engine_on(store.clone(), ScriptedAgent::default(), settings());
+            while within_deadline(engine.recover()).await.is_err() {
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
             tokio::time::sleep(Duration::from_secs(600)).await;
-            store.heal();
-            for head in engine.journal.store.unfinished(None, 100).await.unwrap() {
-                let runs = engine.journal.registry.get(&head.id).is_some();
+            store.stop_failing();
+            for head in engine
+                .journal
+                .store
+                .list_unfinished(None, 100)
+                .await
+                .unwrap()
+            {
+                let runs = engine.journal.active_tasks.get(&head.id).is_some();
                 assert!(head.state.is_interrupted() || runs, "a silent {head:?}");
-                let _ = soon(engine.cancel(&head, None)).await;
+                let _ = within_deadline(engine.cancel(&head, None)).await;
             }
-            quiet(&engine).await;
+            wait_until_idle(&engine).await;
             let context = format!("{fault:?} {first} {policy:?}");
-            let tasks = at_rest(&engine).await;
+            let tasks = check_idle(&engine).await;
             for (task, message) in taken {
                 let task = tasks.iter().find(|known| known.id == task).expect(&context);
                 assert!(task.is_ended(), "{context}: {task:?}");
@@ -350,32 +369,36 @@ async fn r10_r12_a_process_that_ends_at_any_call_leaves_nothing_without_an_end()
 }
 
 #[tokio::test(start_paused = true)]
-async fn r10_only_so_many_tasks_are_seen_to_at_once() {
-    let (store, agent) = (Arc::new(Faulty::gated()), Obeys::default());
+async fn r10_concurrent_recoveries_are_bounded() {
+    let (store, agent) = (Arc::new(FaultyStore::gated()), ScriptedAgent::default());
     let engine = engine_on(store.clone(), agent.clone(), Settings::default());
     let mut heads = Vec::new();
     for _ in 0..600 {
         heads.push(start(&engine, "hang").await.head);
     }
-    kill(&engine).await;
+    shut_down(&engine).await;
     let engine = engine_on(store.clone(), agent, Settings::default());
     store.hold_reads(true);
     let recovering = engine.clone();
     let mut recovered = tokio::task::JoinSet::new();
     recovered.spawn(async move { recovering.recover().await });
     // The time and the first page of them, and then nothing is read.
-    store.let_pass(2);
-    settle_down().await;
+    store.release_writes(2);
+    yield_until_idle().await;
     let seen_to = heads
         .iter()
-        .filter(|head| engine.journal.registry.get(&head.id).is_some())
+        .filter(|head| engine.journal.active_tasks.get(&head.id).is_some())
         .count();
     assert_eq!(seen_to, 256);
     store.hold_reads(false);
-    store.let_pass(10_000);
-    soon(recovered.join_next()).await.unwrap().unwrap().unwrap();
-    quiet(&engine).await;
-    let tasks = at_rest(&engine).await;
+    store.release_writes(10_000);
+    within_deadline(recovered.join_next())
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
+    wait_until_idle(&engine).await;
+    let tasks = check_idle(&engine).await;
     assert_eq!(tasks.len(), 600);
     assert!(
         tasks

@@ -1,6 +1,6 @@
 //! What a turn sees and how what it says is written down.
 
-use super::world::*;
+use super::harness::*;
 use super::*;
 use crate::agent::Question;
 use crate::model::{Artifact, INPUT_REQUEST, Json, Part};
@@ -17,10 +17,12 @@ async fn a_prompt_has_a_line_for_every_part() {
         .part(Part::file([1, 2, 3], "image/png").with_filename("cat.png"))
         .part(Part::url("https://example.org/dog"));
     let engine = engine_of(agent);
-    let accepted = soon(engine.start(call(), Opening::from(said)))
+    let accepted = within_deadline(engine.start(call(), InitialMessage::from(said)))
         .await
         .unwrap();
-    let task = soon(engine.settled(accepted)).await.unwrap();
+    let task = within_deadline(engine.await_turn_result(accepted))
+        .await
+        .unwrap();
     assert_eq!(
         task.status.message.unwrap().text(),
         "look:\n{\"a\": 1.50}\n[file cat.png, image/png, 3 bytes]\n[file unnamed, unknown type, at https://example.org/dog]"
@@ -29,10 +31,10 @@ async fn a_prompt_has_a_line_for_every_part() {
 
 #[tokio::test]
 async fn a_writer_sets_the_flags_of_its_chunks() {
-    let engine = engine_of(Obeys::default());
+    let engine = engine_of(ScriptedAgent::default());
     let (head, task) = send(&engine, "chunk chunk chunk close").await;
     assert_eq!(
-        words(&engine, &head).await[3..7],
+        log_summary(&engine, &head).await[3..7],
         [
             "artifact false false",
             "artifact true false",
@@ -47,32 +49,41 @@ async fn a_writer_sets_the_flags_of_its_chunks() {
 
 #[tokio::test]
 async fn a_blocked_caller_returns_when_credentials_are_needed_and_the_turn_goes_on() {
-    let engine = engine_of(Obeys::default());
+    let engine = engine_of(ScriptedAgent::default());
     let (head, task) = send(&engine, "login listen").await;
     assert_eq!(task.status.state, TaskState::AuthRequired);
     assert_eq!(task.status.message.unwrap().text(), "log in");
-    assert!(engine.journal.registry.get(&head.id).is_some());
-    let accepted = soon(engine.resume(call(), &head, message("more"), None))
+    assert!(engine.journal.active_tasks.get(&head.id).is_some());
+    let accepted = within_deadline(engine.resume(call(), &head, message("more"), None))
         .await
         .unwrap();
-    let canceled = soon(engine.cancel(&head, None)).await.unwrap();
+    let canceled = within_deadline(engine.cancel(&head, None)).await.unwrap();
     assert_eq!(
-        soon(engine.settled(accepted)).await.unwrap().status,
+        within_deadline(engine.await_turn_result(accepted))
+            .await
+            .unwrap()
+            .status,
         canceled.status
     );
 }
 
 #[tokio::test]
 async fn r14_a_duplicate_returns_too_while_credentials_are_needed() {
-    let engine = engine_of(Obeys::default());
-    let keyed = || Opening {
+    let engine = engine_of(ScriptedAgent::default());
+    let keyed = || InitialMessage {
         key: key("k", 1),
-        ..opening("login hang")
+        ..initial_message("login hang")
     };
     for _ in 0..2 {
-        let accepted = soon(engine.start(call(), keyed())).await.unwrap();
+        let accepted = within_deadline(engine.start(call(), keyed()))
+            .await
+            .unwrap();
         assert_eq!(
-            soon(engine.settled(accepted)).await.unwrap().status.state,
+            within_deadline(engine.await_turn_result(accepted))
+                .await
+                .unwrap()
+                .status
+                .state,
             TaskState::AuthRequired
         );
     }
@@ -82,9 +93,9 @@ async fn r14_a_duplicate_returns_too_while_credentials_are_needed() {
             .store
             .list(
                 &super::scope(),
-                &Query {
+                &TaskQuery {
                     limit: 9,
-                    ..Query::default()
+                    ..TaskQuery::default()
                 }
             )
             .await
@@ -96,52 +107,73 @@ async fn r14_a_duplicate_returns_too_while_credentials_are_needed() {
 
 #[tokio::test]
 async fn r14_a_message_that_comes_again_is_answered_with_its_own_turn() {
-    let agent = Obeys::default();
+    let agent = ScriptedAgent::default();
     let engine = engine_of(agent.clone());
     let says = ["ask", "gate ask", "done"].map(message);
-    let first = || Opening {
+    let first = || InitialMessage {
         key: key("1", 1),
-        ..Opening::from(says[0].clone())
+        ..InitialMessage::from(says[0].clone())
     };
-    let accepted = soon(engine.start(call(), first())).await.unwrap();
+    let accepted = within_deadline(engine.start(call(), first()))
+        .await
+        .unwrap();
     let head = accepted.head.clone();
-    soon(engine.settled(accepted)).await.unwrap();
+    within_deadline(engine.await_turn_result(accepted))
+        .await
+        .unwrap();
     let say = |number: u8| {
         let said = says[usize::from(number) - 1].clone();
         engine.resume(call(), &head, said, key(&number.to_string(), number))
     };
-    soon(say(2)).await.unwrap();
-    soon(say(3)).await.unwrap();
+    within_deadline(say(2)).await.unwrap();
+    within_deadline(say(3)).await.unwrap();
     // The first has its answer, whatever goes on now.
-    let again = soon(engine.start(call(), first())).await.unwrap();
-    assert_eq!(
-        soon(engine.settled(again)).await.unwrap().status.state,
-        TaskState::Working
-    );
-    let again = soon(engine.again(&super::scope(), &key("1", 1).unwrap()))
+    let again = within_deadline(engine.start(call(), first()))
         .await
         .unwrap();
     assert_eq!(
-        soon(engine.settled(again.unwrap()))
+        within_deadline(engine.await_turn_result(again))
             .await
             .unwrap()
             .status
             .state,
         TaskState::Working
     );
-    let (second, third) = (soon(say(2)).await.unwrap(), soon(say(3)).await.unwrap());
+    let again = within_deadline(engine.find_replay(&super::scope(), &key("1", 1).unwrap()))
+        .await
+        .unwrap();
+    assert_eq!(
+        within_deadline(engine.await_turn_result(again.unwrap()))
+            .await
+            .unwrap()
+            .status
+            .state,
+        TaskState::Working
+    );
+    let (second, third) = (
+        within_deadline(say(2)).await.unwrap(),
+        within_deadline(say(3)).await.unwrap(),
+    );
     agent.gate.add_permits(1);
     assert_eq!(
-        soon(engine.settled(second)).await.unwrap().status.state,
+        within_deadline(engine.await_turn_result(second))
+            .await
+            .unwrap()
+            .status
+            .state,
         TaskState::InputRequired
     );
     assert_eq!(
-        soon(engine.settled(third)).await.unwrap().status.state,
+        within_deadline(engine.await_turn_result(third))
+            .await
+            .unwrap()
+            .status
+            .state,
         TaskState::Completed
     );
-    assert_eq!(agent.heard(), ["ask", "gate ask", "done"]);
+    assert_eq!(agent.received(), ["ask", "gate ask", "done"]);
     assert!(
-        soon(engine.again(&super::scope(), &key("4", 4).unwrap()))
+        within_deadline(engine.find_replay(&super::scope(), &key("4", 4).unwrap()))
             .await
             .unwrap()
             .is_none()
@@ -149,24 +181,28 @@ async fn r14_a_message_that_comes_again_is_answered_with_its_own_turn() {
 }
 
 #[tokio::test]
-async fn s76_a_key_says_nothing_to_another_owner() {
-    let engine = engine_of(Obeys::default());
+async fn s76_an_idempotency_key_reveals_nothing_to_another_owner() {
+    let engine = engine_of(ScriptedAgent::default());
     let stranger = || {
         Call::new(Scope {
-            owner: Caller::named("stranger"),
+            owner: Caller::new("stranger"),
             ..super::scope()
         })
     };
-    let keyed = |body| Opening {
+    let keyed = |body| InitialMessage {
         key: key("k", body),
-        ..opening("ask")
+        ..initial_message("ask")
     };
-    let ours = soon(engine.start(call(), keyed(1))).await.unwrap();
-    let theirs = soon(engine.start(stranger(), keyed(2))).await.unwrap();
+    let ours = within_deadline(engine.start(call(), keyed(1)))
+        .await
+        .unwrap();
+    let theirs = within_deadline(engine.start(stranger(), keyed(2)))
+        .await
+        .unwrap();
     assert_ne!(ours.head.id, theirs.head.id);
     for (caller, body, head) in [(call(), 1, &ours.head), (stranger(), 2, &theirs.head)] {
         let again = engine
-            .again(&caller.scope, &key("k", body).unwrap())
+            .find_replay(&caller.scope, &key("k", body).unwrap())
             .await
             .unwrap();
         assert_eq!(again.unwrap().head.id, head.id);
@@ -177,7 +213,7 @@ async fn s76_a_key_says_nothing_to_another_owner() {
 async fn metadata_is_added_to_the_task() {
     let agent = |turn: Turn| async move {
         for (key, value) in [("a", "1"), ("b", "2"), ("a", "3")] {
-            turn.metadata([(key, Json::from(value))].into_iter().collect())
+            turn.add_metadata([(key, Json::from(value))].into_iter().collect())
                 .await;
         }
         Ok(Outcome::Completed)
@@ -188,7 +224,7 @@ async fn metadata_is_added_to_the_task() {
 }
 
 #[tokio::test]
-async fn metadata_that_is_said_last_goes_with_the_status_that_the_turn_ends_with() {
+async fn trailing_metadata_is_merged_into_the_final_status() {
     for (words, expected) in [
         (
             "say meta",
@@ -205,7 +241,7 @@ async fn metadata_that_is_said_last_goes_with_the_status_that_the_turn_ends_with
             ],
         ),
     ] {
-        let engine = engine_of(Obeys::default());
+        let engine = engine_of(ScriptedAgent::default());
         let head = send(&engine, words).await.0;
         let told = entries(&engine, &head).await;
         let statuses = told.iter().filter_map(|entry| match &entry.event {
@@ -218,7 +254,7 @@ async fn metadata_that_is_said_last_goes_with_the_status_that_the_turn_ends_with
 
 #[tokio::test]
 async fn metadata_does_not_hide_that_credentials_are_needed() {
-    let engine = engine_of(Obeys::default());
+    let engine = engine_of(ScriptedAgent::default());
     for (text, states) in [
         ("login meta gate", vec!["auth_required"]),
         (
@@ -227,13 +263,13 @@ async fn metadata_does_not_hide_that_credentials_are_needed() {
         ),
     ] {
         let head = start(&engine, text).await.head;
-        settle_down().await;
-        assert_eq!(words(&engine, &head).await[3..], states, "{text}");
-        let task = lawful(&engine, &head).await;
+        yield_until_idle().await;
+        assert_eq!(log_summary(&engine, &head).await[3..], states, "{text}");
+        let task = check_invariants(&engine, &head).await;
         if states.len() == 1 {
             assert_eq!(task.status.message.unwrap().text(), "log in");
         }
-        let task = soon(engine.cancel(&head, None)).await.unwrap();
+        let task = within_deadline(engine.cancel(&head, None)).await.unwrap();
         assert_eq!(
             task.metadata.unwrap().get("word").unwrap().get(),
             "\"meta\""
@@ -242,7 +278,7 @@ async fn metadata_does_not_hide_that_credentials_are_needed() {
 }
 
 #[tokio::test]
-async fn r44_an_agent_that_breaks_the_protocol_fails_its_task_and_its_caller_is_told() {
+async fn r44_an_invalid_agent_response_fails_the_task_and_the_call() {
     let agent = |turn: Turn| async move {
         let message = Message::agent("so far");
         match turn.text().as_str() {
@@ -256,7 +292,8 @@ async fn r44_an_agent_that_breaks_the_protocol_fails_its_task_and_its_caller_is_
                 ..message
             })),
             text => {
-                turn.artifact(Artifact::default().with_id("empty")).await;
+                turn.add_artifact(Artifact::default().with_id("empty"))
+                    .await;
                 turn.write("late", "never heard").await;
                 if text == "hang" {
                     std::future::pending().await
@@ -270,9 +307,13 @@ async fn r44_an_agent_that_breaks_the_protocol_fails_its_task_and_its_caller_is_
     for text in ["task", "context", "nothing", "artifact", "hang"] {
         let accepted = start(&engine, text).await;
         let head = accepted.head.clone();
-        let error = model::Error::from(soon(engine.settled(accepted)).await.unwrap_err());
+        let error = model::Error::from(
+            within_deadline(engine.await_turn_result(accepted))
+                .await
+                .unwrap_err(),
+        );
         assert_eq!(error.kind(), ErrorKind::InvalidAgentResponse, "{text}");
-        let task = lawful(&engine, &head).await;
+        let task = check_invariants(&engine, &head).await;
         assert_eq!(task.status.state, TaskState::Failed);
         assert_eq!(
             task.status.message.as_ref().unwrap().text(),
@@ -282,39 +323,39 @@ async fn r44_an_agent_that_breaks_the_protocol_fails_its_task_and_its_caller_is_
             task.metadata.unwrap().get("attache.reason").unwrap().get(),
             "\"invalid-agent-response\""
         );
-        let words: Vec<_> = words(&engine, &head)
+        let words: Vec<_> = log_summary(&engine, &head)
             .await
             .into_iter()
             .filter(|word| word != "working")
             .collect();
         assert_eq!(words[2..], ["turn", "failed", "end"], "{text}");
     }
-    quiet(&engine).await;
-    at_rest(&engine).await;
+    wait_until_idle(&engine).await;
+    check_idle(&engine).await;
 }
 
 #[tokio::test]
-async fn r14_a_duplicate_is_told_the_same_of_an_agent_that_breaks_the_protocol() {
-    let engine = engine_of(Obeys::default());
+async fn r14_a_duplicate_gets_the_same_invalid_response_error() {
+    let engine = engine_of(ScriptedAgent::default());
     for _ in 0..2 {
-        let keyed = Opening {
+        let keyed = InitialMessage {
             key: key("k", 1),
-            ..opening("say empty")
+            ..initial_message("say empty")
         };
-        let accepted = soon(engine.start(call(), keyed)).await.unwrap();
+        let accepted = within_deadline(engine.start(call(), keyed)).await.unwrap();
         assert!(matches!(
-            soon(engine.settled(accepted)).await,
-            Err(Error::Invalid(_))
+            within_deadline(engine.await_turn_result(accepted)).await,
+            Err(Error::InvalidAgentResponse(_))
         ));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_breaks_the_protocol_while_it_is_canceled_is_canceled() {
-    let engine = engine_of(Obeys::default());
+    let engine = engine_of(ScriptedAgent::default());
     let head = start(&engine, "listen empty write hang").await.head;
-    settle_down().await;
-    let task = soon(engine.cancel(&head, None)).await.unwrap();
+    yield_until_idle().await;
+    let task = within_deadline(engine.cancel(&head, None)).await.unwrap();
     assert_eq!(
         (task.status.state, task.artifacts.len()),
         (TaskState::Canceled, 0)
@@ -348,7 +389,7 @@ async fn a_question_has_a_form_for_programs() {
 }
 
 /// Tells what the turn can see of other tasks.
-async fn looks_around(turn: Turn) -> Result<Outcome, Failure> {
+async fn report_visible_tasks(turn: Turn) -> Result<Outcome, Failure> {
     let limit = turn.text().parse().unwrap_or(10);
     let texts = |tasks: Vec<Task>| {
         tasks
@@ -357,7 +398,10 @@ async fn looks_around(turn: Turn) -> Result<Outcome, Failure> {
             .collect::<Vec<_>>()
             .join(",")
     };
-    let (context, referenced) = (turn.context(limit).await, turn.referenced_tasks().await);
+    let (context, referenced) = (
+        turn.context_tasks(limit).await,
+        turn.referenced_tasks().await,
+    );
     Ok(Outcome::CompletedWith(Message::agent(format!(
         "{} | {}",
         texts(context),
@@ -367,29 +411,31 @@ async fn looks_around(turn: Turn) -> Result<Outcome, Failure> {
 
 #[tokio::test]
 async fn s02_a_turn_sees_the_conversation_of_its_owner_and_no_more_than_asked_for() {
-    let clock = Hands::at(0);
+    let clock = ManualClock::starting_at(0);
     let engine = engine_with(
         Arc::new(Memory::new()),
-        looks_around,
+        report_visible_tasks,
         Settings::default(),
         clock.clone(),
     );
     let stranger = Call::new(Scope {
-        owner: Caller::named("stranger"),
+        owner: Caller::new("stranger"),
         ..super::scope()
     });
     let mut ids = Vec::new();
     let mut time = 0;
     let mut ask = async |call: Call, context: &str, text: &str, refers: Vec<TaskId>| {
         time += 1;
-        clock.set(time);
+        clock.advance_to(time);
         let said = Message {
             reference_task_ids: refers,
             ..Message::user(text).in_context(context)
         };
-        let accepted = soon(engine.start(call, Opening::from(said))).await.unwrap();
+        let accepted = within_deadline(engine.start(call, InitialMessage::from(said)))
+            .await
+            .unwrap();
         ids.push(accepted.head.id.clone());
-        soon(engine.settled(accepted))
+        within_deadline(engine.await_turn_result(accepted))
             .await
             .unwrap()
             .status
@@ -412,10 +458,10 @@ async fn s02_a_turn_sees_the_conversation_of_its_owner_and_no_more_than_asked_fo
             reference_task_ids: refers,
             ..Message::user("x")
         };
-        let accepted = soon(engine.start(call(), Opening::from(said)))
+        let accepted = within_deadline(engine.start(call(), InitialMessage::from(said)))
             .await
             .unwrap();
-        soon(engine.settled(accepted))
+        within_deadline(engine.await_turn_result(accepted))
             .await
             .unwrap()
             .status
@@ -426,12 +472,12 @@ async fn s02_a_turn_sees_the_conversation_of_its_owner_and_no_more_than_asked_fo
     assert_eq!(ask(vec![secret, elsewhere]).await, " | elsewhere");
 }
 
-struct Careful {
-    store: Arc<Faulty>,
+struct DurableStartAgent {
+    store: Arc<FaultyStore>,
     durable: bool,
 }
 
-impl Agent for Careful {
+impl Agent for DurableStartAgent {
     async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
         let head = self.store.find(&turn.call().scope, turn.task_id()).await?;
         let entries = match &head {
@@ -448,7 +494,7 @@ impl Agent for Careful {
         }
     }
 
-    fn durable_start(&self) -> bool {
+    fn needs_durable_start(&self) -> bool {
         self.durable
     }
 }
@@ -456,10 +502,10 @@ impl Agent for Careful {
 #[tokio::test]
 async fn a_durable_start_is_in_the_store_before_the_turn_begins() {
     for (durable, turns) in [(true, ["1", "2"]), (false, ["0", "2"])] {
-        let store = Arc::new(Faulty::default());
+        let store = Arc::new(FaultyStore::default());
         let engine = engine_on(
             store.clone(),
-            Careful {
+            DurableStartAgent {
                 store: store.clone(),
                 durable,
             },
@@ -467,15 +513,15 @@ async fn a_durable_start_is_in_the_store_before_the_turn_begins() {
         );
         let (head, task) = send(&engine, "ask").await;
         assert_eq!(task.status.message.unwrap().text(), turns[0]);
-        let task = answer(&engine, &head, "done").await.unwrap();
+        let task = send_to(&engine, &head, "done").await.unwrap();
         assert_eq!(task.status.message.unwrap().text(), turns[1]);
     }
 }
 
 #[tokio::test]
 async fn a_quick_turn_is_one_commit() {
-    let store = Arc::new(Faulty::default());
-    let engine = engine_on(store.clone(), Obeys::default(), Settings::default());
+    let store = Arc::new(FaultyStore::default());
+    let engine = engine_on(store.clone(), ScriptedAgent::default(), Settings::default());
     send(&engine, "say write done").await;
     assert_eq!(store.calls(), 1);
     assert!(engine.tracker.is_empty());
@@ -486,56 +532,66 @@ async fn every_turn_has_the_call_of_its_own_message() {
     let agent = |turn: Turn| async move {
         tokio::task::yield_now().await;
         Ok(Outcome::ask(
-            turn.call().trace.as_ref().map_or("none", Trace::span_id),
+            turn.call()
+                .trace
+                .as_ref()
+                .map_or("none", TraceContext::span_id),
         ))
     };
-    let store = Arc::new(Faulty::default());
+    let store = Arc::new(FaultyStore::default());
     let traced = |span: u8| Call {
         trace: Some(trace(span)),
         ..call()
     };
     let first = engine_on(
         store.clone(),
-        Obeys::default(),
+        ScriptedAgent::default(),
         Settings {
             max_turns: 1,
             ..Settings::default()
         },
     );
     start(&first, "hang").await;
-    let head = soon(first.start(traced(1), opening("one")))
+    let head = within_deadline(first.start(traced(1), initial_message("one")))
         .await
         .unwrap()
         .head;
-    kill(&first).await;
+    shut_down(&first).await;
     let settings = Settings {
-        on_restart: Restart::RunAgain { attempts: 2 },
+        on_restart: RestartPolicy::RunAgain { attempts: 2 },
         max_turns: 1,
         ..Settings::default()
     };
     let engine = engine_on(store, agent, settings);
     // The first was recorded by a process that is gone: of its call the log has the trace.
-    let accepted = soon(engine.resume(traced(2), &head, message("two"), None))
+    let accepted = within_deadline(engine.resume(traced(2), &head, message("two"), None))
         .await
         .unwrap();
-    let task = soon(engine.settled(accepted)).await.unwrap();
+    let task = within_deadline(engine.await_turn_result(accepted))
+        .await
+        .unwrap();
     assert_eq!(task.status.message.unwrap().text(), trace(2).span_id());
     let asked: Vec<_> = task.history.iter().map(|said| said.text()).collect();
     assert_eq!(asked, ["one", "two", trace(1).span_id()]);
-    let accepted = soon(engine.resume(call(), &head, message("three"), None))
+    let accepted = within_deadline(engine.resume(call(), &head, message("three"), None))
         .await
         .unwrap();
-    let task = soon(engine.settled(accepted)).await.unwrap();
+    let task = within_deadline(engine.await_turn_result(accepted))
+        .await
+        .unwrap();
     assert_eq!(
         task.status.message.unwrap().text(),
         "none",
         "a call without a trace has no other's"
     );
-    assert_eq!(soon(engine.trace(&head)).await.unwrap(), Some(trace(2)));
+    assert_eq!(
+        within_deadline(engine.newest_trace(&head)).await.unwrap(),
+        Some(trace(2))
+    );
 }
 
-fn trace(span: u8) -> Trace {
-    Trace::read(
+fn trace(span: u8) -> TraceContext {
+    TraceContext::parse(
         &format!("00-{:032x}-{span:016x}-01", 7),
         Some("vendor=value"),
     )
@@ -549,16 +605,22 @@ async fn every_status_names_its_trace_where_that_is_wanted() {
             trace_metadata: wanted,
             ..Settings::default()
         };
-        let engine = engine_on(Arc::new(Faulty::default()), Obeys::default(), settings);
+        let engine = engine_on(
+            Arc::new(FaultyStore::default()),
+            ScriptedAgent::default(),
+            settings,
+        );
         let traced = Call {
             trace: Some(trace(1)),
             ..call()
         };
-        let accepted = soon(engine.start(traced, opening("say done")))
+        let accepted = within_deadline(engine.start(traced, initial_message("say done")))
             .await
             .unwrap();
         let head = accepted.head.clone();
-        soon(engine.settled(accepted)).await.unwrap();
+        within_deadline(engine.await_turn_result(accepted))
+            .await
+            .unwrap();
         let told = entries(&engine, &head).await;
         let statuses = told.iter().filter_map(|entry| match &entry.event {
             Event::Status { metadata, .. } => Some(metadata.as_ref()),
@@ -573,9 +635,9 @@ async fn every_status_names_its_trace_where_that_is_wanted() {
 }
 
 /// Never waits for anything, and so has always used up what its task may do before others run.
-struct Restless;
+struct NeverPausingAgent;
 
-impl Agent for Restless {
+impl Agent for NeverPausingAgent {
     async fn run(&self, _: Turn) -> Result<Outcome, Failure> {
         loop {
             tokio::task::coop::consume_budget().await;
@@ -584,11 +646,11 @@ impl Agent for Restless {
 }
 
 #[tokio::test]
-async fn whoever_began_a_turn_that_never_pauses_is_answered_all_the_same() {
-    let engine = engine_of(Restless);
-    let accepted = soon(engine.start(call(), Opening::from(Message::user("go"))))
+async fn the_sender_gets_its_reply_while_the_agent_never_pauses() {
+    let engine = engine_of(NeverPausingAgent);
+    let accepted = within_deadline(engine.start(call(), InitialMessage::from(Message::user("go"))))
         .await
         .unwrap();
-    assert!(engine.journal.registry.get(&accepted.head.id).is_some());
+    assert!(engine.journal.active_tasks.get(&accepted.head.id).is_some());
     engine.stop.cancel();
 }

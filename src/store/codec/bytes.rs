@@ -8,9 +8,9 @@ use crate::model::{ArtifactId, ContextId, TaskId, Timestamp};
 
 /// Bytes that are not what we once wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::store) struct Corrupt(pub(in crate::store) &'static str);
+pub(in crate::store) struct CodecError(pub(in crate::store) &'static str);
 
-impl fmt::Display for Corrupt {
+impl fmt::Display for CodecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -20,88 +20,88 @@ impl fmt::Display for Corrupt {
     }
 }
 
-impl std::error::Error for Corrupt {}
+impl std::error::Error for CodecError {}
 
-pub(super) type Read<T> = Result<T, Corrupt>;
+pub(super) type DecodeResult<T> = Result<T, CodecError>;
 
 /// The format in which ids that were written already are a byte.
-pub(super) const SHORT: u8 = 2;
+pub(super) const COMPACT_FORMAT: u8 = 2;
 
 /// What a whole task of a few words takes: room that is there from the start need not grow step by step.
-const USUAL: usize = 512;
+const MIN_CAPACITY: usize = 512;
 
 /// Room for so many things is made before they were read.
-const MOST_AT_ONCE: usize = 256;
+const MAX_PREALLOCATED_ITEMS: usize = 256;
 
 /// The ids of a task and of its conversation.
-type Own = (TaskId, ContextId);
+type OwnIds = (TaskId, ContextId);
 
 /// Bytes that grow.
-pub(super) struct Writer {
+pub(super) struct LogEncoder {
     bytes: Vec<u8>,
     /// Whether ids that were written already are written as one byte.
-    short: bool,
-    own: Option<Own>,
+    compact: bool,
+    own_ids: Option<OwnIds>,
     /// The last one that was written so.
-    artifact: Option<ArtifactId>,
+    artifact_id: Option<ArtifactId>,
 }
 
-impl Writer {
+impl LogEncoder {
     /// Begins, behind what is there, with the byte that says which format follows; about so much will.
-    pub(super) fn behind(before: &[u8], format: u8, about: usize) -> Self {
-        let mut bytes = Vec::with_capacity(before.len() + about.max(USUAL));
+    pub(super) fn with_prefix(before: &[u8], format: u8, about: usize) -> Self {
+        let mut bytes = Vec::with_capacity(before.len() + about.max(MIN_CAPACITY));
         bytes.extend_from_slice(before);
         bytes.push(format);
         Self {
             bytes,
-            short: format == SHORT,
-            own: None,
-            artifact: None,
+            compact: format == COMPACT_FORMAT,
+            own_ids: None,
+            artifact_id: None,
         }
     }
 
     /// The ids that messages behind this are likely to name.
-    pub(super) fn own(&mut self, id: &TaskId, context_id: &ContextId) {
+    pub(super) fn own_ids(&mut self, id: &TaskId, context_id: &ContextId) {
         self.text(id.as_str());
         self.text(context_id.as_str());
-        if self.short {
-            self.own = Some((id.clone(), context_id.clone()));
+        if self.compact {
+            self.own_ids = Some((id.clone(), context_id.clone()));
         }
     }
 
     /// The conversation that a message names.
-    pub(super) fn maybe_context(&mut self, id: Option<&ContextId>) {
-        let is_own = id.is_some() && id == self.own.as_ref().map(|own| &own.1);
-        self.maybe_own(id.map(AsRef::as_ref), is_own);
+    pub(super) fn optional_context_id(&mut self, id: Option<&ContextId>) {
+        let is_own = id.is_some() && id == self.own_ids.as_ref().map(|ids| &ids.1);
+        self.optional_id(id.map(AsRef::as_ref), is_own);
     }
 
     /// The task that a message names.
-    pub(super) fn maybe_task(&mut self, id: Option<&TaskId>) {
-        let is_own = id.is_some() && id == self.own.as_ref().map(|own| &own.0);
-        self.maybe_own(id.map(AsRef::as_ref), is_own);
+    pub(super) fn optional_task_id(&mut self, id: Option<&TaskId>) {
+        let is_own = id.is_some() && id == self.own_ids.as_ref().map(|ids| &ids.0);
+        self.optional_id(id.map(AsRef::as_ref), is_own);
     }
 
-    fn maybe_own(&mut self, id: Option<&str>, is_own: bool) {
+    fn optional_id(&mut self, id: Option<&str>, is_own: bool) {
         match id {
             Some(_) if is_own => self.byte(1),
-            Some(id) if self.short => {
+            Some(id) if self.compact => {
                 self.count(id.len() + 2);
-                self.put(id);
+                self.put_str(id);
             }
-            id => self.maybe_text(id),
+            id => self.optional_text(id),
         }
     }
 
     /// An artifact; the chunks of one name it again and again.
-    pub(super) fn artifact(&mut self, id: &ArtifactId) {
-        if !self.short {
+    pub(super) fn artifact_id(&mut self, id: &ArtifactId) {
+        if !self.compact {
             return self.text(id.as_str());
         }
-        if self.artifact.as_ref() == Some(id) {
+        if self.artifact_id.as_ref() == Some(id) {
             return self.byte(0);
         }
-        self.maybe_text(Some(id.as_str()));
-        self.artifact = Some(id.clone());
+        self.optional_text(Some(id.as_str()));
+        self.artifact_id = Some(id.clone());
     }
 
     pub(super) fn into_bytes(self) -> Vec<u8> {
@@ -132,28 +132,28 @@ impl Writer {
 
     pub(super) fn text(&mut self, text: &str) {
         self.count(text.len());
-        self.put(text);
+        self.put_str(text);
     }
 
     /// Bytes of a text. Behind a large one there is room for small things, which would else move it.
-    fn put(&mut self, text: &str) {
+    fn put_str(&mut self, text: &str) {
         if text.len() > self.bytes.capacity() - self.bytes.len() {
-            self.bytes.reserve(text.len() + USUAL);
+            self.bytes.reserve(text.len() + MIN_CAPACITY);
         }
         self.bytes.extend_from_slice(text.as_bytes());
     }
 
-    pub(super) fn maybe_text(&mut self, text: Option<&str>) {
+    pub(super) fn optional_text(&mut self, text: Option<&str>) {
         match text {
             None => self.byte(0),
             Some(text) => {
                 self.count(text.len() + 1);
-                self.put(text);
+                self.put_str(text);
             }
         }
     }
 
-    pub(super) fn maybe<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Self, T)) {
+    pub(super) fn optional<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Self, T)) {
         self.byte(u8::from(value.is_some()));
         if let Some(value) = value {
             write(self, value);
@@ -167,99 +167,102 @@ impl Writer {
 }
 
 /// Bytes yet to be read.
-pub(super) struct Reader<'a> {
+pub(super) struct LogDecoder<'a> {
     bytes: &'a [u8],
-    short: bool,
-    own: Option<Own>,
+    compact: bool,
+    own_ids: Option<OwnIds>,
     /// The last one that was read: the chunks of an artifact share their id.
-    artifact: Option<ArtifactId>,
+    artifact_id: Option<ArtifactId>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> LogDecoder<'a> {
     /// Takes off the byte that says which format follows, which must be `format`.
-    pub(super) fn new(bytes: &'a [u8], format: u8) -> Read<Self> {
+    pub(super) fn new(bytes: &'a [u8], format: u8) -> DecodeResult<Self> {
         match bytes.split_first() {
             Some((&first, rest)) if first == format => Ok(Self {
                 bytes: rest,
-                short: format == SHORT,
-                own: None,
-                artifact: None,
+                compact: format == COMPACT_FORMAT,
+                own_ids: None,
+                artifact_id: None,
             }),
-            Some(_) => Err(Corrupt("an unknown format")),
-            None => Err(Corrupt("nothing there")),
+            Some(_) => Err(CodecError("an unknown format")),
+            None => Err(CodecError("nothing there")),
         }
     }
 
-    /// The reverse of [`Writer::own`].
-    pub(super) fn own(&mut self) -> Read<Own> {
-        let own: Own = (self.text()?.into(), self.text()?.into());
-        if self.short {
-            self.own = Some(own.clone());
+    /// The reverse of [`LogEncoder::own_ids`].
+    pub(super) fn own_ids(&mut self) -> DecodeResult<OwnIds> {
+        let ids: OwnIds = (self.text()?.into(), self.text()?.into());
+        if self.compact {
+            self.own_ids = Some(ids.clone());
         }
-        Ok(own)
+        Ok(ids)
     }
 
     /// The conversation that a message names.
-    pub(super) fn maybe_context(&mut self) -> Read<Option<ContextId>> {
-        self.maybe_own(|own| own.1.clone())
+    pub(super) fn optional_context_id(&mut self) -> DecodeResult<Option<ContextId>> {
+        self.optional_id(|ids| ids.1.clone())
     }
 
     /// The task that a message names.
-    pub(super) fn maybe_task(&mut self) -> Read<Option<TaskId>> {
-        self.maybe_own(|own| own.0.clone())
+    pub(super) fn optional_task_id(&mut self) -> DecodeResult<Option<TaskId>> {
+        self.optional_id(|ids| ids.0.clone())
     }
 
-    fn maybe_own<T: From<&'a str>>(&mut self, own: impl FnOnce(&Own) -> T) -> Read<Option<T>> {
-        if !self.short {
-            return Ok(self.maybe_text()?.map(Into::into));
+    fn optional_id<T: From<&'a str>>(
+        &mut self,
+        select: impl FnOnce(&OwnIds) -> T,
+    ) -> DecodeResult<Option<T>> {
+        if !self.compact {
+            return Ok(self.optional_text()?.map(Into::into));
         }
         match usize::try_from(self.number()?).unwrap_or(usize::MAX) {
             0 => Ok(None),
             1 => self
-                .own
+                .own_ids
                 .as_ref()
-                .map(own)
+                .map(select)
                 .map(Some)
-                .ok_or(Corrupt("an id that stands for none")),
-            length => Ok(Some(self.take(length - 2)?.into())),
+                .ok_or(CodecError("an id that stands for none")),
+            length => Ok(Some(self.take_str(length - 2)?.into())),
         }
     }
 
-    /// The reverse of [`Writer::artifact`].
-    pub(super) fn artifact(&mut self) -> Read<ArtifactId> {
-        let text = if self.short {
-            self.maybe_text()?
+    /// The reverse of [`LogEncoder::artifact_id`].
+    pub(super) fn artifact_id(&mut self) -> DecodeResult<ArtifactId> {
+        let text = if self.compact {
+            self.optional_text()?
         } else {
             Some(self.text()?)
         };
         let Some(text) = text else {
             return self
-                .artifact
+                .artifact_id
                 .clone()
-                .ok_or(Corrupt("an artifact without an id"));
+                .ok_or(CodecError("an artifact without an id"));
         };
-        match &self.artifact {
+        match &self.artifact_id {
             Some(last) if last.as_str() == text => Ok(last.clone()),
-            _ => Ok(self.artifact.insert(text.into()).clone()),
+            _ => Ok(self.artifact_id.insert(text.into()).clone()),
         }
     }
 
     /// What was read, if that was all there is.
-    pub(super) fn end<T>(self, value: T) -> Read<T> {
+    pub(super) fn finish<T>(self, value: T) -> DecodeResult<T> {
         if self.bytes.is_empty() {
             Ok(value)
         } else {
-            Err(Corrupt("bytes behind the end"))
+            Err(CodecError("bytes behind the end"))
         }
     }
 
-    pub(super) fn byte(&mut self) -> Read<u8> {
-        let (&byte, rest) = self.bytes.split_first().ok_or(Corrupt("cut off"))?;
+    pub(super) fn byte(&mut self) -> DecodeResult<u8> {
+        let (&byte, rest) = self.bytes.split_first().ok_or(CodecError("cut off"))?;
         self.bytes = rest;
         Ok(byte)
     }
 
-    pub(super) fn number(&mut self) -> Read<u64> {
+    pub(super) fn number(&mut self) -> DecodeResult<u64> {
         let mut number = 0_u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -272,70 +275,76 @@ impl<'a> Reader<'a> {
                 return Ok(number);
             }
         }
-        Err(Corrupt("a number beyond 64 bits"))
+        Err(CodecError("a number beyond 64 bits"))
     }
 
     /// How many things follow; each takes a byte at least, so that no lie makes us reserve memory.
-    pub(super) fn count(&mut self) -> Read<usize> {
+    pub(super) fn count(&mut self) -> DecodeResult<usize> {
         let count = usize::try_from(self.number()?).unwrap_or(usize::MAX);
         if count <= self.bytes.len() {
             Ok(count)
         } else {
-            Err(Corrupt("cut off"))
+            Err(CodecError("cut off"))
         }
     }
 
-    pub(super) fn time(&mut self) -> Read<Timestamp> {
+    pub(super) fn time(&mut self) -> DecodeResult<Timestamp> {
         let number = self.number()?;
         let millis = (number >> 1).cast_signed() ^ -(number & 1).cast_signed();
-        Timestamp::from_millis(millis).ok_or(Corrupt("a time outside the years 1 to 9999"))
+        Timestamp::from_millis(millis).ok_or(CodecError("a time outside the years 1 to 9999"))
     }
 
-    pub(super) fn flag(&mut self) -> Read<bool> {
+    pub(super) fn bool(&mut self) -> DecodeResult<bool> {
         match self.byte()? {
             0 => Ok(false),
             1 => Ok(true),
-            _ => Err(Corrupt("neither yes nor no")),
+            _ => Err(CodecError("neither yes nor no")),
         }
     }
 
-    pub(super) fn text(&mut self) -> Read<&'a str> {
+    pub(super) fn text(&mut self) -> DecodeResult<&'a str> {
         let length = self.count()?;
-        self.take(length)
+        self.take_str(length)
     }
 
-    pub(super) fn maybe_text(&mut self) -> Read<Option<&'a str>> {
+    pub(super) fn optional_text(&mut self) -> DecodeResult<Option<&'a str>> {
         let length = usize::try_from(self.number()?).unwrap_or(usize::MAX);
         length
             .checked_sub(1)
-            .map(|length| self.take(length))
+            .map(|length| self.take_str(length))
             .transpose()
     }
 
-    pub(super) fn maybe<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<Option<T>> {
-        if self.flag()? {
+    pub(super) fn optional<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> DecodeResult<T>,
+    ) -> DecodeResult<Option<T>> {
+        if self.bool()? {
             read(self).map(Some)
         } else {
             Ok(None)
         }
     }
 
-    pub(super) fn list<T>(&mut self, read: impl Fn(&mut Self) -> Read<T>) -> Read<Vec<T>> {
+    pub(super) fn list<T>(
+        &mut self,
+        read: impl Fn(&mut Self) -> DecodeResult<T>,
+    ) -> DecodeResult<Vec<T>> {
         let count = self.count()?;
         // As many as are really there most of the time; one that lies about more gets no more than this.
-        let mut items = Vec::with_capacity(count.min(MOST_AT_ONCE));
+        let mut items = Vec::with_capacity(count.min(MAX_PREALLOCATED_ITEMS));
         for _ in 0..count {
             items.push(read(self)?);
         }
         Ok(items)
     }
 
-    fn take(&mut self, length: usize) -> Read<&'a str> {
+    fn take_str(&mut self, length: usize) -> DecodeResult<&'a str> {
         let (text, rest) = self
             .bytes
             .split_at_checked(length)
-            .ok_or(Corrupt("cut off"))?;
+            .ok_or(CodecError("cut off"))?;
         self.bytes = rest;
-        std::str::from_utf8(text).map_err(|_| Corrupt("text that is not UTF-8"))
+        std::str::from_utf8(text).map_err(|_| CodecError("text that is not UTF-8"))
     }
 }

@@ -1,12 +1,12 @@
 //! Events as they are written on disk.
 
-use super::{FORMAT, USUAL_EVENT, Writer, write_behind};
+use super::{LogEncoder, PLAIN_FORMAT, TYPICAL_EVENT_BYTES, encode_batch};
 use crate::model::{Event, Timestamp};
 
 /// Events that were recorded at one time.
-pub(in crate::store) fn write_events(time: Timestamp, events: &[Event]) -> Vec<u8> {
-    write_behind(
-        Writer::behind(&[], FORMAT, events.len() * USUAL_EVENT),
+pub(in crate::store) fn encode_events(time: Timestamp, events: &[Event]) -> Vec<u8> {
+    encode_batch(
+        LogEncoder::with_prefix(&[], PLAIN_FORMAT, events.len() * TYPICAL_EVENT_BYTES),
         time,
         events,
     )

@@ -5,13 +5,13 @@ use proptest::option;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::folded::{FOLDED_FORMAT, read_task};
+use super::snapshot::{SNAPSHOT_FORMAT, decode_task};
 use super::*;
 use crate::model::{
     Artifact, AuthenticationInfo, Base64, Content, Json, Message, Object, Part, PushConfig, Role,
     Secret, Task, Version,
 };
-use crate::store::{Folded, Registered};
+use crate::store::{PushRegistration, Snapshot};
 
 #[test]
 fn every_golden_file_reads_as_it_says_and_is_written_the_same() {
@@ -42,31 +42,43 @@ fn golden_read(golden: &Value) -> (Value, Vec<u8>) {
     let bytes = bytes_of(golden);
     match golden["kind"].as_str().unwrap() {
         "events" => {
-            let (time, events) = read_events(&bytes).unwrap();
+            let (time, events) = decode_events(&bytes).unwrap();
             let told: Vec<_> = events.iter().map(event_json).collect();
             (
                 json!({ "time": time, "events": told }),
-                write_events(time, &events),
+                encode_events(time, &events),
             )
         }
         "task" => {
             // Kept by the first version, without what waits: to us a cache that is empty.
-            assert_eq!(read_folded(&bytes), Err(Corrupt("an unknown format")));
-            let task = read_task(&mut Reader::new(&bytes, FORMAT).unwrap()).unwrap();
-            (json!(task), write_folded(&Folded::default()))
+            assert_eq!(
+                decode_snapshot(&bytes),
+                Err(CodecError("an unknown format"))
+            );
+            let task = decode_task(&mut LogDecoder::new(&bytes, PLAIN_FORMAT).unwrap()).unwrap();
+            (json!(task), encode_snapshot(&Snapshot::default()))
         }
         // Kept before traces were: to us a cache that is empty.
-        "folded" if bytes[0] < FOLDED_FORMAT => {
-            assert_eq!(read_folded(&bytes), Err(Corrupt("an unknown format")));
-            (golden["reads"].clone(), write_folded(&Folded::default()))
+        "folded" if bytes[0] < SNAPSHOT_FORMAT => {
+            assert_eq!(
+                decode_snapshot(&bytes),
+                Err(CodecError("an unknown format"))
+            );
+            (
+                golden["reads"].clone(),
+                encode_snapshot(&Snapshot::default()),
+            )
         }
         "folded" => {
-            let folded = read_folded(&bytes).unwrap();
-            (folded_json(&folded), write_folded(&folded))
+            let snapshot = decode_snapshot(&bytes).unwrap();
+            (snapshot_json(&snapshot), encode_snapshot(&snapshot))
         }
         "config" => {
-            let registered = read_config(&bytes).unwrap();
-            (config_json(&registered), write_config(&registered))
+            let registration = decode_registration(&bytes).unwrap();
+            (
+                config_json(&registration),
+                encode_registration(&registration),
+            )
         }
         kind => panic!("a kind this test does not know: {kind}"),
     }
@@ -83,7 +95,7 @@ fn event_json(event: &Event) -> Value {
             json!({ "created": { "id": id, "contextId": context_id, "metadata": metadata } })
         }
         Event::Message(message) => json!({ "message": message }),
-        Event::Traced(trace) => json!({ "traced": trace_json(trace) }),
+        Event::TraceContext(trace) => json!({ "traced": trace_json(trace) }),
         Event::TurnStarted => json!("turnStarted"),
         Event::Status { status, metadata } => json!({ "status": status, "metadata": metadata }),
         Event::Artifact {
@@ -102,25 +114,25 @@ fn event_json(event: &Event) -> Value {
     }
 }
 
-fn folded_json(folded: &Folded) -> Value {
-    let Folded {
+fn snapshot_json(snapshot: &Snapshot) -> Value {
+    let Snapshot {
         task,
-        waiting,
+        unanswered,
         traces,
         turns_ended,
         attempts,
-    } = folded;
+    } = snapshot;
     let traces: Vec<_> = traces
         .iter()
         .map(|(turn, trace)| json!([turn, trace_json(trace)]))
         .collect();
     json!({
-        "task": **task, "waiting": messages_json(waiting), "traces": traces,
+        "task": **task, "waiting": messages_json(unanswered), "traces": traces,
         "turnsEnded": turns_ended, "attempts": attempts,
     })
 }
 
-fn trace_json(trace: &Trace) -> Value {
+fn trace_json(trace: &TraceContext) -> Value {
     json!({ "parent": trace.parent(), "state": trace.state() })
 }
 
@@ -132,8 +144,8 @@ fn bytes_of(golden: &Value) -> Vec<u8> {
     unhex(golden["hex"].as_str().unwrap())
 }
 
-fn config_json(registered: &Registered) -> Value {
-    let Registered { config, version } = registered;
+fn config_json(registration: &PushRegistration) -> Value {
+    let PushRegistration { config, version } = registration;
     let headers: Vec<_> = config
         .headers
         .iter()
@@ -160,13 +172,13 @@ fn unhex(text: &str) -> Vec<u8> {
 proptest! {
     #[test]
     fn what_is_written_is_read(time in times(), events in vec(events(), 0..6)) {
-        let bytes = write_events(time, &events);
-        let read = read_events(&bytes).unwrap();
+        let bytes = encode_events(time, &events);
+        let read = decode_events(&bytes).unwrap();
         prop_assert_eq!(&read, &(time, events));
-        prop_assert_eq!(write_events(read.0, &read.1), bytes);
-        let bytes = write_short(&[], time, &read.1);
+        prop_assert_eq!(encode_events(read.0, &read.1), bytes);
+        let bytes = encode_compact_events(&[], time, &read.1);
         prop_assert_eq!(count_events(&bytes), Ok(read.1.len() as u64));
-        prop_assert_eq!(read_events(&bytes).unwrap(), read);
+        prop_assert_eq!(decode_events(&bytes).unwrap(), read);
     }
 
     #[test]
@@ -184,11 +196,11 @@ proptest! {
         };
         let message = Event::Message(Arc::new(message));
         let events = vec![message.clone(), created(&id, &context_id), message];
-        let bytes = write_short(&[], Timestamp::default(), &events);
-        prop_assert_eq!(read_events(&bytes).unwrap().1, events.clone());
-        prop_assert_eq!(read_created(&bytes), None);
-        let (plain, short) = (write_events(Timestamp::default(), &events[1..]), write_short(&[], Timestamp::default(), &events[1..]));
-        prop_assert_eq!(read_created(&short), Some((&*id, &*context_id)));
+        let bytes = encode_compact_events(&[], Timestamp::default(), &events);
+        prop_assert_eq!(decode_events(&bytes).unwrap().1, events.clone());
+        prop_assert_eq!(decode_created_ids(&bytes), None);
+        let (plain, short) = (encode_events(Timestamp::default(), &events[1..]), encode_compact_events(&[], Timestamp::default(), &events[1..]));
+        prop_assert_eq!(decode_created_ids(&short), Some((&*id, &*context_id)));
         let saved = [(&id, &task_id), (&context_id, &of)].iter().filter(|(own, said)| said.as_ref() == Some(own))
             .map(|(own, _)| own.len()).sum::<usize>();
         prop_assert_eq!(short.len() + saved, plain.len());
@@ -197,25 +209,25 @@ proptest! {
     #[test]
     fn a_fold_is_read_as_it_was(
         task in tasks(),
-        waiting in vec(messages(), 0..3),
+        unanswered in vec(messages(), 0..3),
         traces in vec((any::<u64>(), traces()), 0..3),
         (turns_ended, attempts) in any::<(u64, u32)>(),
     ) {
-        let folded = Folded { task: Arc::new(task), waiting, traces, turns_ended, attempts };
-        prop_assert_eq!(read_folded(&write_folded(&folded)).unwrap(), folded);
+        let snapshot = Snapshot { task: Arc::new(task), unanswered, traces, turns_ended, attempts };
+        prop_assert_eq!(decode_snapshot(&encode_snapshot(&snapshot)).unwrap(), snapshot);
     }
 
     #[test]
-    fn a_webhook_is_read_as_it_was(registered in configs()) {
-        prop_assert_eq!(read_config(&write_config(&registered)).unwrap(), registered);
+    fn a_webhook_is_read_as_it_was(registration in configs()) {
+        prop_assert_eq!(decode_registration(&encode_registration(&registration)).unwrap(), registration);
     }
 
     #[test]
     fn any_bytes_are_read_or_refused(bytes in vec(any::<u8>(), 0..200)) {
-        for first in [bytes.first().copied().unwrap_or(0), FORMAT, SHORT, FOLDED_FORMAT] {
+        for first in [bytes.first().copied().unwrap_or(0), PLAIN_FORMAT, COMPACT_FORMAT, SNAPSHOT_FORMAT] {
             let bytes: Vec<u8> = std::iter::once(first).chain(bytes.iter().copied()).collect();
-            let (_, _, _) = (read_events(&bytes), read_folded(&bytes), read_config(&bytes));
-            let (_, _) = (count_events(&bytes), read_created(&bytes));
+            let (_, _, _) = (decode_events(&bytes), decode_snapshot(&bytes), decode_registration(&bytes));
+            let (_, _) = (count_events(&bytes), decode_created_ids(&bytes));
         }
     }
 
@@ -225,44 +237,44 @@ proptest! {
         at in any::<prop::sample::Index>(),
         byte in any::<u8>(),
     ) {
-        let mut bytes = write_events(Timestamp::default(), &events);
+        let mut bytes = encode_events(Timestamp::default(), &events);
         let at = at.index(bytes.len());
-        prop_assert!(read_events(&bytes[..at]).is_err(), "cut off at {}", at);
+        prop_assert!(decode_events(&bytes[..at]).is_err(), "cut off at {}", at);
         bytes[at] = byte;
-        let _ = read_events(&bytes);
+        let _ = decode_events(&bytes);
     }
 }
 
 #[test]
 fn a_lie_about_a_length_reserves_nothing() {
     for lie in [
-        &[FORMAT, 0, 0xff, 0xff, 0xff, 0xff, 0x7f][..],
-        &[FORMAT, 0, 1, MESSAGE, 0xff, 0xff, 0x7f],
+        &[PLAIN_FORMAT, 0, 0xff, 0xff, 0xff, 0xff, 0x7f][..],
+        &[PLAIN_FORMAT, 0, 1, MESSAGE, 0xff, 0xff, 0x7f],
     ] {
-        assert_eq!(read_events(lie), Err(Corrupt("cut off")));
+        assert_eq!(decode_events(lie), Err(CodecError("cut off")));
     }
-    let endless = [&[FORMAT, 0][..], &[0xff; 20]].concat();
+    let endless = [&[PLAIN_FORMAT, 0][..], &[0xff; 20]].concat();
     assert_eq!(
-        read_events(&endless),
-        Err(Corrupt("a number beyond 64 bits"))
+        decode_events(&endless),
+        Err(CodecError("a number beyond 64 bits"))
     );
 }
 
 #[test]
 fn other_formats_and_trailing_bytes_are_refused() {
-    assert_eq!(read_events(&[]), Err(Corrupt("nothing there")));
+    assert_eq!(decode_events(&[]), Err(CodecError("nothing there")));
     assert_eq!(
-        read_events(&[SHORT + 1, 0, 0]),
-        Err(Corrupt("an unknown format"))
+        decode_events(&[COMPACT_FORMAT + 1, 0, 0]),
+        Err(CodecError("an unknown format"))
     );
     assert_eq!(
-        read_events(&[FORMAT, 0, 0, 0]),
-        Err(Corrupt("bytes behind the end"))
+        decode_events(&[PLAIN_FORMAT, 0, 0, 0]),
+        Err(CodecError("bytes behind the end"))
     );
-    let nameless = [SHORT, 0, 1, MESSAGE, 0, 1, 0, 1];
+    let nameless = [COMPACT_FORMAT, 0, 1, MESSAGE, 0, 1, 0, 1];
     assert_eq!(
-        read_events(&nameless),
-        Err(Corrupt("an id that stands for none"))
+        decode_events(&nameless),
+        Err(CodecError("an id that stands for none"))
     );
 }
 
@@ -283,8 +295,8 @@ fn the_chunks_of_an_artifact_share_its_id() {
     };
     let length = |ids: &[&str]| {
         let events: Vec<_> = ids.iter().copied().map(chunk).collect();
-        let bytes = write_short(&[], Timestamp::default(), &events);
-        assert_eq!(read_events(&bytes).unwrap().1, events);
+        let bytes = encode_compact_events(&[], Timestamp::default(), &events);
+        assert_eq!(decode_events(&bytes).unwrap().1, events);
         bytes.len()
     };
     let (one, id) = (length(&["one"]), "one".len());
@@ -296,10 +308,10 @@ fn the_chunks_of_an_artifact_share_its_id() {
         length(&["one", "two", "one"]) - length(&["one", "two"]),
         length(&["one", "two"]) - one
     );
-    let nameless = [SHORT, 0, 1, ARTIFACT, 0, 0];
+    let nameless = [COMPACT_FORMAT, 0, 1, ARTIFACT, 0, 0];
     assert_eq!(
-        read_events(&nameless),
-        Err(Corrupt("an artifact without an id"))
+        decode_events(&nameless),
+        Err(CodecError("an artifact without an id"))
     );
 }
 
@@ -396,7 +408,7 @@ fn artifacts() -> impl Strategy<Value = Artifact> {
 }
 
 fn statuses() -> impl Strategy<Value = TaskStatus> {
-    let state = (0..9_u8).prop_map(|number| state_of(number).unwrap());
+    let state = (0..9_u8).prop_map(|number| state_from_number(number).unwrap());
     (state, option::of(messages()), option::of(times())).prop_map(|(state, message, timestamp)| {
         TaskStatus {
             state,
@@ -414,7 +426,7 @@ fn events() -> impl Strategy<Value = Event> {
             metadata
         }),
         messages().prop_map(Event::Message),
-        traces().prop_map(Event::Traced),
+        traces().prop_map(Event::TraceContext),
         Just(Event::TurnStarted),
         (statuses(), objects()).prop_map(|(status, metadata)| Event::Status { status, metadata }),
         (artifacts(), any::<(bool, bool)>(), objects()).prop_map(
@@ -431,7 +443,7 @@ fn events() -> impl Strategy<Value = Event> {
     ]
 }
 
-fn traces() -> impl Strategy<Value = Trace> {
+fn traces() -> impl Strategy<Value = TraceContext> {
     (
         1..=u128::MAX,
         1..=u64::MAX,
@@ -439,7 +451,7 @@ fn traces() -> impl Strategy<Value = Trace> {
         option::of("[a-z]{1,9}=[!-+]{1,9}"),
     )
         .prop_map(|(trace, span, flags, state)| {
-            Trace::read(
+            TraceContext::parse(
                 &format!("00-{trace:032x}-{span:016x}-{flags:02x}"),
                 state.as_deref(),
             )
@@ -468,7 +480,7 @@ fn tasks() -> impl Strategy<Value = Task> {
         )
 }
 
-fn configs() -> impl Strategy<Value = Registered> {
+fn configs() -> impl Strategy<Value = PushRegistration> {
     let names = (
         option::of(".{0,9}"),
         option::of(".{0,9}"),
@@ -514,7 +526,7 @@ fn configs() -> impl Strategy<Value = Registered> {
                     other_schemes,
                     headers,
                 };
-                Registered { config, version }
+                PushRegistration { config, version }
             },
         )
 }

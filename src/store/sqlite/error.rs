@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::ErrorCode;
 
-use crate::store::codec::Corrupt;
-use crate::store::{self, Unwritable};
+use crate::store::codec::CodecError;
+use crate::store::{self, HealthProblem};
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
@@ -23,7 +23,7 @@ pub enum OpenError {
         lock: PathBuf,
     },
     /// A newer program has written it.
-    Newer {
+    NewerSchema {
         /// The database.
         file: PathBuf,
         /// The version of its schema.
@@ -32,12 +32,12 @@ pub enum OpenError {
         known: u32,
     },
     /// It is the database of another program.
-    NotOurs {
+    ForeignDatabase {
         /// The database.
         file: PathBuf,
     },
     /// A folder stands in its place.
-    Folder {
+    IsDirectory {
         /// The folder.
         file: PathBuf,
     },
@@ -47,14 +47,14 @@ pub enum OpenError {
         file: PathBuf,
     },
     /// Its webhooks are encrypted under another key.
-    Key {
+    WrongKey {
         /// The database.
         file: PathBuf,
         /// The file with the key.
         key: PathBuf,
     },
     /// Its webhooks are encrypted, and the key is not there.
-    NoKey {
+    MissingKey {
         /// The database.
         file: PathBuf,
         /// The file that had the key.
@@ -92,7 +92,7 @@ impl OpenError {
     }
 
     /// A file beside the database, or the database itself, could not be made.
-    pub(super) fn not_made(database: &Path, file: &Path, source: io::Error) -> Self {
+    pub(super) fn create_failed(database: &Path, file: &Path, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly {
                 file: database.to_owned(),
@@ -104,7 +104,7 @@ impl OpenError {
     pub(super) fn sqlite(file: &Path, source: rusqlite::Error) -> Self {
         Self::Failed {
             file: file.to_owned(),
-            source: Box::new(Trouble::new(file, source)),
+            source: Box::new(DatabaseError::new(file, source)),
         }
     }
 }
@@ -118,20 +118,22 @@ impl fmt::Display for OpenError {
                 file.display(),
                 lock.display()
             ),
-            Self::Newer { file, found, known } => write!(
+            Self::NewerSchema { file, found, known } => write!(
                 f,
                 "{} has schema version {found}, and this program knows versions up to {known}: use a newer program, \
                  or the copy that was made before the file was brought up to date",
                 file.display()
             ),
-            Self::NotOurs { file } => {
+            Self::ForeignDatabase { file } => {
                 write!(
                     f,
                     "{} is the database of another program: choose another file",
                     file.display()
                 )
             }
-            Self::Folder { file } => write!(f, "{} is a folder: name a file in it", file.display()),
+            Self::IsDirectory { file } => {
+                write!(f, "{} is a folder: name a file in it", file.display())
+            }
             Self::ReadOnly { file } => {
                 write!(
                     f,
@@ -139,13 +141,13 @@ impl fmt::Display for OpenError {
                     file.display()
                 )
             }
-            Self::Key { file, key } => write!(
+            Self::WrongKey { file, key } => write!(
                 f,
                 "the webhooks in {} are encrypted under another key than the one in {}: put the right key there",
                 file.display(),
                 key.display()
             ),
-            Self::NoKey { file, key } => write!(
+            Self::MissingKey { file, key } => write!(
                 f,
                 "the webhooks in {} are encrypted, and their key is not there: put it back as {}",
                 file.display(),
@@ -173,11 +175,11 @@ impl std::error::Error for OpenError {
             | Self::Copy { source, .. }
             | Self::Failed { source, .. } => Some(&**source),
             Self::InUse { .. }
-            | Self::Newer { .. }
-            | Self::NotOurs { .. }
-            | Self::Folder { .. }
-            | Self::Key { .. }
-            | Self::NoKey { .. }
+            | Self::NewerSchema { .. }
+            | Self::ForeignDatabase { .. }
+            | Self::IsDirectory { .. }
+            | Self::WrongKey { .. }
+            | Self::MissingKey { .. }
             | Self::ReadOnly { .. } => None,
         }
     }
@@ -185,12 +187,12 @@ impl std::error::Error for OpenError {
 
 /// What SQLite could not do, and what an operator can.
 #[derive(Debug)]
-pub(super) struct Trouble {
+pub(super) struct DatabaseError {
     message: String,
     source: Option<rusqlite::Error>,
 }
 
-impl Trouble {
+impl DatabaseError {
     pub(super) fn new(file: &Path, source: rusqlite::Error) -> Self {
         let file = file.display();
         let message = match source.sqlite_error_code() {
@@ -202,7 +204,7 @@ impl Trouble {
             Some(ErrorCode::ReadOnly) => {
                 format!("{file} cannot be written: make the file and its folder writable")
             }
-            Some(ErrorCode::DatabaseCorrupt) => damaged_words(&file),
+            Some(ErrorCode::DatabaseCorrupt) => damaged_message(&file),
             Some(ErrorCode::NotADatabase) => {
                 format!("{file} is no SQLite database, or its beginning is damaged")
             }
@@ -214,7 +216,7 @@ impl Trouble {
                     "{file} cannot be read or written: look at the disk, the file's folder and its permissions"
                 )
             }
-            _ if is_damage(&source) => damaged_words(&file),
+            _ if is_damage(&source) => damaged_message(&file),
             _ => format!("SQLite failed on {file}"),
         };
         Self {
@@ -224,24 +226,24 @@ impl Trouble {
     }
 
     /// What this says about the file; `None` where it is about one command alone.
-    pub(super) fn unwritable(&self) -> Option<Unwritable> {
+    pub(super) fn health_problem(&self) -> Option<HealthProblem> {
         let source = self.source.as_ref()?;
         Some(match source.sqlite_error_code() {
-            Some(ErrorCode::DiskFull) => Unwritable::Full,
-            Some(ErrorCode::ReadOnly) => Unwritable::ReadOnly,
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Unwritable::Damaged,
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Unwritable::Locked,
-            Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => Unwritable::Failing,
+            Some(ErrorCode::DiskFull) => HealthProblem::Full,
+            Some(ErrorCode::ReadOnly) => HealthProblem::ReadOnly,
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => HealthProblem::Damaged,
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => HealthProblem::Locked,
+            Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => HealthProblem::Failing,
             _ => return None,
         })
     }
 
     /// Whether it is no use to try again what was tried together, one by one: each would wait as long.
-    pub(super) fn is_everybodys(&self) -> bool {
-        self.unwritable() == Some(Unwritable::Locked)
+    pub(super) fn affects_all_commands(&self) -> bool {
+        self.health_problem() == Some(HealthProblem::Locked)
     }
 
-    fn plain(message: impl Into<String>) -> Self {
+    fn from_message(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
             source: None,
@@ -249,27 +251,27 @@ impl Trouble {
     }
 
     pub(super) fn too_large(bytes: usize) -> store::Error {
-        store::Error::Failed(Box::new(Self::plain(format!(
+        store::Error::Failed(Box::new(Self::from_message(format!(
             "{bytes} bytes are too many for one row"
         ))))
     }
 
     /// A fault of our own, in the middle of a command.
     pub(super) fn panicked() -> Self {
-        Self::plain("the writer panicked; what was asked for is not there")
+        Self::from_message("the writer panicked; what was asked for is not there")
     }
 
     pub(super) fn closed() -> store::Error {
-        store::Error::Failed(Box::new(Self::plain("the store is closed")))
+        store::Error::Failed(Box::new(Self::from_message("the store is closed")))
     }
 }
 
-fn damaged_words(file: &impl fmt::Display) -> String {
+fn damaged_message(file: &impl fmt::Display) -> String {
     format!("{file} is damaged: stop, keep a copy of it for repair, and put a backup in its place")
 }
 
 /// Bytes in a row that we did not write.
-pub(super) fn damaged(corrupt: Corrupt) -> rusqlite::Error {
+pub(super) fn corrupt_row(corrupt: CodecError) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Blob, Box::new(corrupt))
 }
 
@@ -281,13 +283,13 @@ fn is_damage(error: &rusqlite::Error) -> bool {
     )
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for DatabaseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for Trouble {
+impl std::error::Error for DatabaseError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.source.as_ref().map(|source| source as _)
     }

@@ -9,46 +9,47 @@ use std::sync::Arc;
 use rusqlite::{Connection, MAIN_DB, OpenFlags};
 
 use super::error::OpenError;
-use super::names::Names;
+use super::id_index::IdIndex;
 use super::schema;
-use super::seal::Seal;
+use super::secret_box::SecretBox;
 use super::{Options, Synchronous};
 
 /// A database that is ours alone to write.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct OpenDatabase {
     pub(super) path: Arc<Path>,
     pub(super) connection: Connection,
-    pub(super) names: Arc<Names>,
-    pub(super) seal: Arc<Seal>,
+    pub(super) id_index: Arc<IdIndex>,
+    pub(super) secret_box: Arc<SecretBox>,
     /// Kept until the connection is closed: no other process writes meanwhile.
     pub(super) lock: File,
 }
 
 /// How many prepared statements a connection keeps: more than we have.
-pub(super) const STATEMENTS: usize = 64;
+pub(super) const STATEMENT_CACHE_SIZE: usize = 64;
 
-pub(super) fn open(path: &Path, options: &Options) -> Result<Held, OpenError> {
-    let path = resolve(path)?;
-    let lock = lock(&path)?;
-    create(&path)?;
+pub(super) fn open(path: &Path, options: &Options) -> Result<OpenDatabase, OpenError> {
+    let path = resolve_path(path)?;
+    let lock = acquire_lock(&path)?;
+    create_file(&path)?;
     let mut connection = connect(&path, options)?;
-    let names = Names::load(&mut connection).map_err(|error| OpenError::sqlite(&path, error))?;
-    let seal = Arc::new(Seal::open(&path, &mut connection)?);
-    Ok(Held {
+    let id_index =
+        IdIndex::load(&mut connection).map_err(|error| OpenError::sqlite(&path, error))?;
+    let secret_box = Arc::new(SecretBox::open(&path, &mut connection)?);
+    Ok(OpenDatabase {
         path: Arc::from(path),
         connection,
-        names: Arc::new(names),
-        seal,
+        id_index: Arc::new(id_index),
+        secret_box,
         lock,
     })
 }
 
 /// The path without links, so that one file has one lock whatever it is called.
-pub(super) fn resolve(path: &Path) -> Result<PathBuf, OpenError> {
+pub(super) fn resolve_path(path: &Path) -> Result<PathBuf, OpenError> {
     let failed = |error| OpenError::io(path, error);
     if path.is_dir() {
-        return Err(OpenError::Folder {
+        return Err(OpenError::IsDirectory {
             file: path.to_owned(),
         });
     }
@@ -72,17 +73,20 @@ pub(super) fn resolve(path: &Path) -> Result<PathBuf, OpenError> {
 }
 
 /// The database's name with something behind it.
-pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
+pub(super) fn with_suffix(path: &Path, ending: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(ending);
     PathBuf::from(name)
 }
 
 /// A lock on a file of its own: SQLite locks the database itself for moments only, and other tools may read it.
-pub(super) fn lock(path: &Path) -> Result<File, OpenError> {
-    let name = beside(path, "-lock");
-    let file = private().create(true).truncate(false).open(&name);
-    let file = file.map_err(|error| OpenError::not_made(path, &name, error))?;
+pub(super) fn acquire_lock(path: &Path) -> Result<File, OpenError> {
+    let name = with_suffix(path, "-lock");
+    let file = private_file_options()
+        .create(true)
+        .truncate(false)
+        .open(&name);
+    let file = file.map_err(|error| OpenError::create_failed(path, &name, error))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(OpenError::InUse {
@@ -94,16 +98,16 @@ pub(super) fn lock(path: &Path) -> Result<File, OpenError> {
 }
 
 /// Makes an empty file, for which SQLite has no way to say who may read it. The files it puts beside take after it.
-fn create(path: &Path) -> Result<(), OpenError> {
-    match private().create_new(true).open(path) {
+fn create_file(path: &Path) -> Result<(), OpenError> {
+    match private_file_options().create_new(true).open(path) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(OpenError::not_made(path, path, error)),
+        Err(error) => Err(OpenError::create_failed(path, path, error)),
     }
 }
 
 #[cfg(unix)]
-pub(super) fn private() -> OpenOptions {
+pub(super) fn private_file_options() -> OpenOptions {
     use std::os::unix::fs::OpenOptionsExt;
     let mut options = File::options();
     options.write(true).mode(0o600);
@@ -111,7 +115,7 @@ pub(super) fn private() -> OpenOptions {
 }
 
 #[cfg(not(unix))]
-pub(super) fn private() -> OpenOptions {
+pub(super) fn private_file_options() -> OpenOptions {
     let mut options = File::options();
     options.write(true);
     options
@@ -131,13 +135,13 @@ pub(super) fn connect(path: &Path, options: &Options) -> Result<Connection, Open
             file: path.to_owned(),
         });
     }
-    set_up(&connection, options).map_err(failed)?;
+    configure(&connection, options).map_err(failed)?;
     schema::migrate(&mut connection, path, version, schema::MIGRATIONS)?;
     Ok(connection)
 }
 
-fn set_up(connection: &Connection, options: &Options) -> rusqlite::Result<()> {
-    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+fn configure(connection: &Connection, options: &Options) -> rusqlite::Result<()> {
+    connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE_SIZE);
     connection.pragma_update(None, "journal_mode", "wal")?;
     connection.pragma_update(
         None,

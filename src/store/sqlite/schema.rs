@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::error::{OpenError, Trouble};
-use super::open::{beside, private};
+use super::error::{DatabaseError, OpenError};
+use super::open::{private_file_options, with_suffix};
 
 /// Migration `n` leads from version `n - 1` to `n`. What is here is never changed: a new version is a new file.
 pub(super) const MIGRATIONS: &[&str] = &[
@@ -20,7 +20,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
 ];
 
 /// Says to SQLite's own tools, and to us, whose file this is: `A2At`.
-pub(super) const APPLICATION: i32 = 0x4132_4174;
+pub(super) const APPLICATION_ID: i32 = 0x4132_4174;
 
 /// The version of the schema in a file of ours; 0 when there is nothing in it yet.
 pub(super) fn version(connection: &Connection, path: &Path) -> Result<u32, OpenError> {
@@ -36,15 +36,15 @@ pub(super) fn version(connection: &Connection, path: &Path) -> Result<u32, OpenE
     let known = u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX);
     match version {
         Ok(0) if application == 0 && is_empty => Ok(0),
-        Ok(found @ 1..) if application == APPLICATION => match found {
-            _ if found > known => Err(OpenError::Newer {
+        Ok(found @ 1..) if application == APPLICATION_ID => match found {
+            _ if found > known => Err(OpenError::NewerSchema {
                 file: path.to_owned(),
                 found,
                 known,
             }),
             _ => Ok(found),
         },
-        _ => Err(OpenError::NotOurs {
+        _ => Err(OpenError::ForeignDatabase {
             file: path.to_owned(),
         }),
     }
@@ -64,7 +64,7 @@ pub(super) fn migrate(
         return Ok(());
     }
     if version > 0 {
-        let copy = beside(path, &format!("-v{version}.backup"));
+        let copy = with_suffix(path, &format!("-v{version}.backup"));
         back_up(connection, path, &copy)
             .map_err(|source| OpenError::Backup { file: copy, source })?;
     }
@@ -76,7 +76,7 @@ fn apply(connection: &mut Connection, missing: &[&str], version: usize) -> rusql
     for migration in missing {
         transaction.execute_batch(migration)?;
     }
-    transaction.pragma_update(None, "application_id", APPLICATION)?;
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(
         None,
         "user_version",
@@ -89,7 +89,7 @@ type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// A copy that is there whole or not at all, and as private as the file itself.
 pub(super) fn back_up(connection: &Connection, path: &Path, copy: &Path) -> Result<(), Cause> {
-    let part: PathBuf = beside(copy, ".part");
+    let part: PathBuf = with_suffix(copy, ".part");
     let name = part
         .to_str()
         .ok_or_else(|| io::Error::other("its name is not Unicode"))?;
@@ -97,10 +97,10 @@ pub(super) fn back_up(connection: &Connection, path: &Path, copy: &Path) -> Resu
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
         _ => {}
     }
-    let file = private().create_new(true).open(&part)?;
+    let file = private_file_options().create_new(true).open(&part)?;
     connection
         .execute("VACUUM INTO ?1", [name])
-        .map_err(|error| Trouble::new(path, error))?;
+        .map_err(|error| DatabaseError::new(path, error))?;
     file.sync_all()?;
     fs::rename(&part, copy)?;
     Ok(())

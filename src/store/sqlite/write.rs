@@ -6,16 +6,19 @@ use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::{CachedStatement, Connection, Params, params};
 
-use super::blocks::{ALL, RECENT};
-use super::error::Trouble;
-use super::heads::{Change, Heads};
-use super::names::{self, Name, Names};
-use super::read::{self, state_in};
-use super::seal::Seal;
-use super::writer::Done;
+use super::error::DatabaseError;
+use super::head_cache::{HeadCache, HeadChange};
+use super::id_index::{self, IdIndex, IndexEntry};
+use super::read::{self, state_column};
+use super::secret_box::SecretBox;
+use super::sorted_pages::{LARGE_LEVEL, SMALL_LEVEL};
+use super::writer::CommandResult;
 use crate::model::{ContextId, PushConfigId, Scope, Seq, TaskId, TaskState, Timestamp};
 use crate::store::codec::{self, state_number};
-use crate::store::{Batch, Error, Head, Key, NewTask, Opened, Registered, Result, Seen};
+use crate::store::{
+    Batch, CreateResult, Error, Head, IdempotencyKey, IdempotencyRecord, NewTask, PushRegistration,
+    Result,
+};
 
 /// A larger batch takes several rows, so that a part of it can be read without all of it.
 const EVENTS_PER_ROW: usize = 256;
@@ -23,12 +26,12 @@ const EVENTS_PER_ROW: usize = 256;
 /// SQLite takes a billion.
 const BYTES_PER_ROW: usize = 900_000_000;
 
-const NEW_TASK: &str =
+const INSERT_TASK: &str =
     "INSERT INTO task (id, scope, context, context_hash, alias, position, state, ended, status_time, parked, number)
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (scope, alias) WHERE alias IS NOT NULL DO NOTHING";
 
 /// Removes a task with all that belongs to it.
-const ALL_OF_A_TASK: [&str; 5] = [
+const DELETE_TASK: [&str; 5] = [
     "DELETE FROM batch WHERE task = ?1",
     "DELETE FROM snapshot WHERE task = ?1",
     "DELETE FROM config WHERE task = ?1",
@@ -37,24 +40,24 @@ const ALL_OF_A_TASK: [&str; 5] = [
 ];
 
 /// How many scopes the writer remembers the numbers of, and how many tasks that are being worked on.
-const REMEMBERED: usize = 4_096;
+const MAX_CACHED_ROWS: usize = 4_096;
 
 /// A batch, encoded by whoever asks rather than by the one thread that writes.
-pub(super) struct Addition {
+pub(super) struct EncodedBatch {
     rows: Vec<(u64, Vec<u8>)>,
     state: TaskState,
     status_time: Timestamp,
     parked: bool,
-    key: Option<Key>,
+    key: Option<IdempotencyKey>,
     turn: u64,
 }
 
-impl Addition {
+impl EncodedBatch {
     pub(super) fn new(batch: &Batch) -> Result<Self> {
         let row = |events: &[_]| {
             Ok((
                 events.len() as u64,
-                checked(codec::write_events(batch.time, events))?,
+                check_row_size(codec::encode_events(batch.time, events))?,
             ))
         };
         let rows = batch
@@ -75,21 +78,21 @@ impl Addition {
 }
 
 /// A task to be opened, encoded.
-pub(super) struct Creation {
+pub(super) struct EncodedTask {
     id: TaskId,
     scope: Scope,
     context_id: ContextId,
     alias: Option<TaskId>,
-    config: Option<Config>,
-    batch: Addition,
+    config: Option<EncodedConfig>,
+    batch: EncodedBatch,
 }
 
-impl Creation {
-    pub(super) fn new(task: &NewTask, seal: &Seal) -> Result<Self> {
+impl EncodedTask {
+    pub(super) fn new(task: &NewTask, secret_box: &SecretBox) -> Result<Self> {
         let config = task
             .config
             .as_ref()
-            .map(|config| Config::new(config, seal))
+            .map(|config| EncodedConfig::new(config, secret_box))
             .transpose()?;
         let (id, scope, context_id) =
             (task.id.clone(), task.scope.clone(), task.context_id.clone());
@@ -99,59 +102,59 @@ impl Creation {
             context_id,
             alias: task.alias.clone(),
             config,
-            batch: Addition::new(&task.batch)?,
+            batch: EncodedBatch::new(&task.batch)?,
         })
     }
 }
 
 /// A webhook, encoded.
-pub(super) struct Config {
+pub(super) struct EncodedConfig {
     id: Option<PushConfigId>,
     body: Vec<u8>,
 }
 
-impl Config {
-    pub(super) fn new(registered: &Registered, seal: &Seal) -> Result<Self> {
-        let body = checked(seal.seal(codec::write_config(registered)))?;
+impl EncodedConfig {
+    pub(super) fn new(registration: &PushRegistration, secret_box: &SecretBox) -> Result<Self> {
+        let body = check_row_size(secret_box.encrypt(codec::encode_registration(registration)))?;
         Ok(Self {
-            id: registered.config.id.clone(),
+            id: registration.config.id.clone(),
             body,
         })
     }
 }
 
 /// Refuses what SQLite would: that must not fail a commit that others share.
-pub(super) fn checked(body: Vec<u8>) -> Result<Vec<u8>> {
+pub(super) fn check_row_size(body: Vec<u8>) -> Result<Vec<u8>> {
     if body.len() <= BYTES_PER_ROW {
         Ok(body)
     } else {
-        Err(Trouble::too_large(body.len()))
+        Err(DatabaseError::too_large(body.len()))
     }
 }
 
 /// What the writer knows without asking; as good when it is empty.
 #[derive(Debug, Default)]
-struct Memo {
+struct TxCache {
     scopes: HashMap<Scope, i64>,
     /// Tasks that were added to and have not ended: most often the next batch is for one of them.
-    rows: HashMap<TaskId, Row>,
+    rows: HashMap<TaskId, TaskRow>,
     /// By how much the number of tasks in a scope and state has changed in this transaction.
-    tally: BTreeMap<(i64, u8), i64>,
+    tally_changes: BTreeMap<(i64, u8), i64>,
     /// Names of what this transaction has added, and of what it has removed.
-    added: Vec<Name>,
-    removed: Vec<Name>,
+    added: Vec<IndexEntry>,
+    removed: Vec<IndexEntry>,
     /// What it does to tasks that were there before, in order.
-    changes: Vec<Change>,
+    changes: Vec<HeadChange>,
 }
 
 /// What one transaction after the other is made with.
-pub(super) struct Work<'a> {
+pub(super) struct Transaction<'a> {
     pub(super) connection: &'a Connection,
-    names: &'a Names,
-    memo: Memo,
-    new_task: Kept<'a>,
-    new_batch: Kept<'a>,
-    tally: Kept<'a>,
+    id_index: &'a IdIndex,
+    cache: TxCache,
+    insert_task_statement: PreparedStatement<'a>,
+    insert_batch_statement: PreparedStatement<'a>,
+    update_tally_statement: PreparedStatement<'a>,
 }
 
 /// The scope number that stands for all of them.
@@ -159,7 +162,7 @@ pub(super) const ALL_SCOPES: i64 = 0;
 
 /// A task as the writer knows it.
 #[derive(Debug)]
-struct Row {
+struct TaskRow {
     number: i64,
     scope: i64,
     position: Seq,
@@ -168,59 +171,63 @@ struct Row {
     parked: bool,
 }
 
-impl<'a> Work<'a> {
-    pub(super) fn new(connection: &'a Connection, names: &'a Names) -> Self {
+impl<'a> Transaction<'a> {
+    pub(super) fn new(connection: &'a Connection, id_index: &'a IdIndex) -> Self {
         Self {
             connection,
-            names,
-            memo: Memo::default(),
-            new_task: Kept::new(NEW_TASK),
-            new_batch: Kept::new("INSERT INTO batch (task, last, body) VALUES (?1, ?2, ?3)"),
-            tally: Kept::new("UPDATE tally SET tasks = tasks + ?3 WHERE scope = ?1 AND state = ?2"),
+            id_index,
+            cache: TxCache::default(),
+            insert_task_statement: PreparedStatement::new(INSERT_TASK),
+            insert_batch_statement: PreparedStatement::new(
+                "INSERT INTO batch (task, last, body) VALUES (?1, ?2, ?3)",
+            ),
+            update_tally_statement: PreparedStatement::new(
+                "UPDATE tally SET tasks = tasks + ?3 WHERE scope = ?1 AND state = ?2",
+            ),
         }
     }
 
     /// After a commit.
-    pub(super) fn committed(&mut self, heads: &Heads) {
-        heads.committed(self.memo.changes.drain(..));
-        self.memo.added.clear();
-        self.names.drop(self.memo.removed.drain(..));
+    pub(super) fn after_commit(&mut self, head_cache: &HeadCache) {
+        head_cache.apply_commit(self.cache.changes.drain(..));
+        self.cache.added.clear();
+        self.id_index.forget(self.cache.removed.drain(..));
     }
 
     /// After a transaction that came to nothing: scopes may have numbers that were given out in vain.
-    pub(super) fn rolled_back(&mut self, heads: &Heads) {
-        heads.failed(self.memo.changes.drain(..));
-        self.names.drop(self.memo.added.drain(..));
-        self.memo = Memo::default();
+    pub(super) fn after_rollback(&mut self, head_cache: &HeadCache) {
+        head_cache.apply_rollback(self.cache.changes.drain(..));
+        self.id_index.forget(self.cache.added.drain(..));
+        self.cache = TxCache::default();
     }
 
     /// Writes what is there once more.
-    pub(super) fn probe(&mut self) -> Done<()> {
+    pub(super) fn probe(&mut self) -> CommandResult<()> {
         self.connection
             .prepare_cached("UPDATE named SET task = task")?
             .execute(())?;
         Ok(Ok(()))
     }
 
-    pub(super) fn create(&mut self, task: &Creation) -> Done<Opened> {
-        let scope = self.scope_number(&task.scope)?;
-        match self.seen(scope, &task.scope, task.batch.key.as_ref())? {
-            Some(Ok(seen)) => return Ok(Ok(Opened::Again(seen))),
+    pub(super) fn create(&mut self, task: &EncodedTask) -> CommandResult<CreateResult> {
+        let scope = self.ensure_scope(&task.scope)?;
+        match self.find_key(scope, &task.scope, task.batch.key.as_ref())? {
+            Some(Ok(record)) => return Ok(Ok(CreateResult::Replayed(record))),
             Some(Err(error)) => return Ok(Err(error)),
             None => {}
         }
         let Some(number) = self.insert_task(scope, task)? else {
             return Ok(Err(Error::Conflict));
         };
-        let position = self.add(number, scope, Seq(0), &task.batch)?;
+        let position = self.insert_batch(number, scope, Seq(0), &task.batch)?;
         if let Some(config) = &task.config {
             self.insert_config(number, config, Seq(0))?;
         }
-        self.count(scope, task.batch.state, 1);
+        self.adjust_count(scope, task.batch.state, 1);
         let (state, status_time) = (task.batch.state, task.batch.status_time);
         let (id, scope, context_id) =
             (task.id.clone(), task.scope.clone(), task.context_id.clone());
-        Ok(Ok(Opened::New(Head {
+        Ok(Ok(CreateResult::Created(Head {
             id,
             scope,
             context_id,
@@ -235,56 +242,66 @@ impl<'a> Work<'a> {
         scope: &Scope,
         id: &TaskId,
         at: Seq,
-        batch: &Addition,
-    ) -> Done<Seq> {
-        let Some(number) = self.known_scope(scope)? else {
+        batch: &EncodedBatch,
+    ) -> CommandResult<Seq> {
+        let Some(number) = self.find_scope(scope)? else {
             return Ok(Err(Error::Conflict));
         };
-        match self.seen(number, scope, batch.key.as_ref())? {
-            Some(Ok(_)) => return Ok(Err(Error::Repeated)),
+        match self.find_key(number, scope, batch.key.as_ref())? {
+            Some(Ok(_)) => return Ok(Err(Error::AlreadyApplied)),
             Some(Err(error)) => return Ok(Err(error)),
             None => {}
         }
-        let known = self.memo.rows.remove(id).filter(|row| row.scope == number);
-        let row = if known.is_some() {
-            known
+        let cached = self.cache.rows.remove(id).filter(|row| row.scope == number);
+        let row = if cached.is_some() {
+            cached
         } else {
-            self.row(scope, id)?
+            self.load_row(scope, id)?
         };
         let Some(row) = row.filter(|row| row.position == at) else {
             return Ok(Err(Error::Conflict));
         };
-        let position = self.add(row.number, row.scope, at, batch)?;
-        self.move_head(&row, position, batch)?;
-        self.remember_row(id, row, position, batch);
+        let position = self.insert_batch(row.number, row.scope, at, batch)?;
+        self.update_head(&row, position, batch)?;
+        self.cache_row(id, row, position, batch);
         let to = Some((position, batch.state, batch.status_time));
-        self.memo.changes.push(Change { id: id.clone(), to });
+        self.cache.changes.push(HeadChange { id: id.clone(), to });
         Ok(Ok(position))
     }
 
-    pub(super) fn keep(&mut self, scope: &Scope, id: &TaskId, at: Seq, body: &[u8]) -> Done<()> {
-        if let Some(row) = self.row(scope, id)? {
+    pub(super) fn save_snapshot(
+        &mut self,
+        scope: &Scope,
+        id: &TaskId,
+        at: Seq,
+        body: &[u8],
+    ) -> CommandResult<()> {
+        if let Some(row) = self.load_row(scope, id)? {
             let sql = "INSERT INTO snapshot (task, position, body) VALUES (?1, ?2, ?3) ON CONFLICT (task) DO UPDATE
                        SET position = excluded.position, body = excluded.body WHERE excluded.position >= position";
-            self.connection
-                .prepare_cached(sql)?
-                .execute(params![row.number, signed(at), body])?;
+            self.connection.prepare_cached(sql)?.execute(params![
+                row.number,
+                sql_integer(at),
+                body
+            ])?;
         }
         Ok(Ok(()))
     }
 
-    pub(super) fn remove(&mut self, tasks: &[(Scope, TaskId)]) -> Done<()> {
+    pub(super) fn remove(&mut self, tasks: &[(Scope, TaskId)]) -> CommandResult<()> {
         for (scope, id) in tasks {
-            if let Some(row) = self.row(scope, id)? {
-                self.memo.rows.remove(id);
-                self.memo.removed.push((names::of_task(id), row.number));
-                let keys = self.keys_of(row.number)?;
-                self.memo.removed.extend(keys);
-                for sql in ALL_OF_A_TASK {
+            if let Some(row) = self.load_row(scope, id)? {
+                self.cache.rows.remove(id);
+                self.cache
+                    .removed
+                    .push((id_index::hash_task_id(id), row.number));
+                let keys = self.key_entries(row.number)?;
+                self.cache.removed.extend(keys);
+                for sql in DELETE_TASK {
                     self.connection.prepare_cached(sql)?.execute([row.number])?;
                 }
-                self.count(row.scope, row.state, -1);
-                self.memo.changes.push(Change {
+                self.adjust_count(row.scope, row.state, -1);
+                self.cache.changes.push(HeadChange {
                     id: id.clone(),
                     to: None,
                 });
@@ -293,8 +310,13 @@ impl<'a> Work<'a> {
         Ok(Ok(()))
     }
 
-    pub(super) fn put_config(&mut self, scope: &Scope, id: &TaskId, config: &Config) -> Done<()> {
-        if let Some(row) = self.row(scope, id)? {
+    pub(super) fn put_config(
+        &mut self,
+        scope: &Scope,
+        id: &TaskId,
+        config: &EncodedConfig,
+    ) -> CommandResult<()> {
+        if let Some(row) = self.load_row(scope, id)? {
             self.insert_config(row.number, config, row.position)?;
         }
         Ok(Ok(()))
@@ -305,8 +327,8 @@ impl<'a> Work<'a> {
         scope: &Scope,
         id: &TaskId,
         config: &PushConfigId,
-    ) -> Done<()> {
-        if let Some(row) = self.row(scope, id)? {
+    ) -> CommandResult<()> {
+        if let Some(row) = self.load_row(scope, id)? {
             let sql = "DELETE FROM config WHERE task = ?1 AND id = ?2";
             self.connection
                 .prepare_cached(sql)?
@@ -316,11 +338,11 @@ impl<'a> Work<'a> {
     }
 
     /// Writes down what was counted. The last thing before the commit.
-    pub(super) fn finish(&mut self) -> rusqlite::Result<()> {
-        for ((scope, state), by) in std::mem::take(&mut self.memo.tally) {
+    pub(super) fn before_commit(&mut self) -> rusqlite::Result<()> {
+        for ((scope, state), by) in std::mem::take(&mut self.cache.tally_changes) {
             if by != 0
                 && self
-                    .tally
+                    .update_tally_statement
                     .execute(self.connection, params![scope, state, by])?
                     == 0
             {
@@ -330,40 +352,42 @@ impl<'a> Work<'a> {
                     .execute(params![scope, state, by])?;
             }
         }
-        let moved = self.names.settle(self.connection, self.memo.added.len())?;
-        self.memo.removed.sort_unstable();
-        RECENT.remove(self.connection, &self.memo.removed)?;
-        ALL.remove(self.connection, &self.memo.removed)?;
-        self.memo.removed.extend(moved);
+        let moved = self
+            .id_index
+            .flush_step(self.connection, self.cache.added.len())?;
+        self.cache.removed.sort_unstable();
+        SMALL_LEVEL.remove(self.connection, &self.cache.removed)?;
+        LARGE_LEVEL.remove(self.connection, &self.cache.removed)?;
+        self.cache.removed.extend(moved);
         Ok(())
     }
 
     /// Whether the scope has seen a key: with the same body what it stands for, with another the refusal.
-    fn seen(
+    fn find_key(
         &self,
         number: i64,
         scope: &Scope,
-        key: Option<&Key>,
-    ) -> rusqlite::Result<Option<Result<Seen>>> {
+        key: Option<&IdempotencyKey>,
+    ) -> rusqlite::Result<Option<Result<IdempotencyRecord>>> {
         let Some(key) = key else { return Ok(None) };
         if self
-            .names
-            .is_new(self.connection, names::of_key(number, &key.text))?
+            .id_index
+            .is_new(self.connection, id_index::hash_key(number, &key.text))?
         {
             return Ok(None);
         }
-        read::seen_in(self.connection, self.names, number, scope, key)
+        read::find_key_in_scope(self.connection, self.id_index, number, scope, key)
     }
 
     /// Whether anybody has a task of this id.
-    fn is_taken(&self, hash: i64, id: &TaskId) -> rusqlite::Result<bool> {
-        if self.names.is_new(self.connection, hash)? {
+    fn is_id_taken(&self, hash: i64, id: &TaskId) -> rusqlite::Result<bool> {
+        if self.id_index.is_new(self.connection, hash)? {
             return Ok(false);
         }
         let mut statement = self
             .connection
             .prepare_cached("SELECT 1 FROM task WHERE number = ?1 AND id = ?2")?;
-        let found = self.names.find(self.connection, hash, |number| {
+        let found = self.id_index.find(self.connection, hash, |number| {
             Ok(statement
                 .exists(params![number, id.as_str()])?
                 .then_some(()))
@@ -372,70 +396,85 @@ impl<'a> Work<'a> {
     }
 
     /// The names of a task's keys.
-    fn keys_of(&self, task: i64) -> rusqlite::Result<Vec<Name>> {
+    fn key_entries(&self, task: i64) -> rusqlite::Result<Vec<IndexEntry>> {
         let sql = "SELECT number, scope, text FROM key WHERE task = ?1";
         let mut statement = self.connection.prepare_cached(sql)?;
         let keys = statement.query_map([task], |row| {
             Ok((
-                names::of_key(row.get(1)?, row.get_ref(2)?.as_str()?),
+                id_index::hash_key(row.get(1)?, row.get_ref(2)?.as_str()?),
                 -row.get::<_, i64>(0)?,
             ))
         })?;
         keys.collect()
     }
 
-    fn name(&mut self, name: Name) {
-        self.memo.added.push(name);
-        self.names.add(name);
+    fn add_to_index(&mut self, entry: IndexEntry) {
+        self.cache.added.push(entry);
+        self.id_index.add(entry);
     }
 
     /// `None` when the id or the alias is taken.
-    fn insert_task(&mut self, scope: i64, task: &Creation) -> rusqlite::Result<Option<i64>> {
-        let hash = names::of_task(&task.id);
-        if self.is_taken(hash, &task.id)? {
+    fn insert_task(&mut self, scope: i64, task: &EncodedTask) -> rusqlite::Result<Option<i64>> {
+        let hash = id_index::hash_task_id(&task.id);
+        if self.is_id_taken(hash, &task.id)? {
             return Ok(None);
         }
         let position = task.batch.rows.iter().map(|(count, _)| count).sum();
-        let number = self.names.next_task();
+        let number = self.id_index.next_task();
         let values = params![
             task.id.as_str(),
             scope,
             task.context_id.as_str(),
             read::context_hash(&task.context_id),
             task.alias.as_ref().map(TaskId::as_str),
-            signed(Seq(position)),
+            sql_integer(Seq(position)),
             state_number(task.batch.state),
             task.batch.state.is_terminal(),
             task.batch.status_time.as_millis(),
             task.batch.parked,
             number,
         ];
-        if self.new_task.execute(self.connection, values)? == 0 {
+        if self
+            .insert_task_statement
+            .execute(self.connection, values)?
+            == 0
+        {
             return Ok(None);
         }
-        self.name((hash, number));
+        self.add_to_index((hash, number));
         Ok(Some(number))
     }
 
     /// Adds the rows and the key of a batch; returns the new position.
-    fn add(&mut self, task: i64, scope: i64, at: Seq, batch: &Addition) -> rusqlite::Result<Seq> {
+    fn insert_batch(
+        &mut self,
+        task: i64,
+        scope: i64,
+        at: Seq,
+        batch: &EncodedBatch,
+    ) -> rusqlite::Result<Seq> {
         let mut last = at;
         for (count, body) in &batch.rows {
             last.0 += count;
-            self.new_batch
-                .execute(self.connection, params![task, signed(last), body])?;
+            self.insert_batch_statement
+                .execute(self.connection, params![task, sql_integer(last), body])?;
         }
         if let Some(key) = &batch.key {
             let sql = "INSERT INTO key (number, scope, text, body, task, turn) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-            let (number, turn) = (self.names.next_key(), signed(Seq(batch.turn)));
+            let (number, turn) = (self.id_index.next_key(), sql_integer(Seq(batch.turn)));
             let values = params![number, scope, key.text, key.body, task, turn];
             self.connection.prepare_cached(sql)?.execute(values)?;
-            self.name((names::of_key(scope, &key.text), -number));
+            self.add_to_index((id_index::hash_key(scope, &key.text), -number));
         }
         Ok(last)
     }
 
-    fn move_head(&mut self, row: &Row, position: Seq, batch: &Addition) -> rusqlite::Result<()> {
+    fn update_head(
+        &mut self,
+        row: &TaskRow,
+        position: Seq,
+        batch: &EncodedBatch,
+    ) -> rusqlite::Result<()> {
         if (row.state, row.status_time, row.parked)
             == (batch.state, batch.status_time, batch.parked)
         {
@@ -443,7 +482,7 @@ impl<'a> Work<'a> {
             let sql = "UPDATE task SET position = ?2 WHERE number = ?1";
             self.connection
                 .prepare_cached(sql)?
-                .execute(params![row.number, signed(position)])?;
+                .execute(params![row.number, sql_integer(position)])?;
             return Ok(());
         }
         let sql =
@@ -451,18 +490,23 @@ impl<'a> Work<'a> {
                    WHERE number = ?1";
         self.connection.prepare_cached(sql)?.execute(params![
             row.number,
-            signed(position),
+            sql_integer(position),
             state_number(batch.state),
             batch.state.is_terminal(),
             batch.status_time.as_millis(),
             batch.parked,
         ])?;
-        self.count(row.scope, row.state, -1);
-        self.count(row.scope, batch.state, 1);
+        self.adjust_count(row.scope, row.state, -1);
+        self.adjust_count(row.scope, batch.state, 1);
         Ok(())
     }
 
-    fn insert_config(&self, task: i64, config: &Config, position: Seq) -> rusqlite::Result<()> {
+    fn insert_config(
+        &self,
+        task: i64,
+        config: &EncodedConfig,
+        position: Seq,
+    ) -> rusqlite::Result<()> {
         let sql = "INSERT INTO config (task, id, body, sealed, position) VALUES (?1, ?2, ?3, 1, ?4)
                    ON CONFLICT (task, id) DO UPDATE SET body = excluded.body, generation = generation + 1,
                    attempts = 0, due = 0, standing = 0, reason = ''";
@@ -471,40 +515,40 @@ impl<'a> Work<'a> {
             task,
             id,
             config.body,
-            signed(position)
+            sql_integer(position)
         ])?;
         Ok(())
     }
 
-    fn row(&mut self, scope: &Scope, id: &TaskId) -> rusqlite::Result<Option<Row>> {
-        let Some(scope) = self.known_scope(scope)? else {
+    fn load_row(&mut self, scope: &Scope, id: &TaskId) -> rusqlite::Result<Option<TaskRow>> {
+        let Some(scope) = self.find_scope(scope)? else {
             return Ok(None);
         };
         let columns = "number, position, state, status_time, parked";
-        read::named(self.connection, self.names, scope, id, columns, |row| {
-            Ok(Row {
+        read::find_task_row(self.connection, self.id_index, scope, id, columns, |row| {
+            Ok(TaskRow {
                 number: row.get(0)?,
                 scope,
-                position: read::seq(row, 1)?,
-                state: state_in(row, 2)?,
-                status_time: read::time(row, 3)?,
+                position: read::seq_column(row, 1)?,
+                state: state_column(row, 2)?,
+                status_time: read::time_column(row, 3)?,
                 parked: row.get(4)?,
             })
         })
     }
 
-    fn count(&mut self, scope: i64, state: TaskState, by: i64) {
+    fn adjust_count(&mut self, scope: i64, state: TaskState, by: i64) {
         for scope in [scope, ALL_SCOPES] {
             *self
-                .memo
-                .tally
+                .cache
+                .tally_changes
                 .entry((scope, state_number(state)))
                 .or_default() += by;
         }
     }
 
-    fn scope_number(&mut self, scope: &Scope) -> rusqlite::Result<i64> {
-        if let Some(number) = self.known_scope(scope)? {
+    fn ensure_scope(&mut self, scope: &Scope) -> rusqlite::Result<i64> {
+        if let Some(number) = self.find_scope(scope)? {
             return Ok(number);
         }
         let sql = "INSERT INTO scope (agent, tenant, owner) VALUES (?1, ?2, ?3)";
@@ -513,28 +557,28 @@ impl<'a> Work<'a> {
             scope.tenant,
             scope.owner.name()
         ])?;
-        Ok(self.remember(scope, self.connection.last_insert_rowid()))
+        Ok(self.cache_scope(scope, self.connection.last_insert_rowid()))
     }
 
-    fn known_scope(&mut self, scope: &Scope) -> rusqlite::Result<Option<i64>> {
-        if let Some(number) = self.memo.scopes.get(scope) {
+    fn find_scope(&mut self, scope: &Scope) -> rusqlite::Result<Option<i64>> {
+        if let Some(number) = self.cache.scopes.get(scope) {
             return Ok(Some(*number));
         }
         let number = read::scope_number(self.connection, scope)?;
-        Ok(number.map(|number| self.remember(scope, number)))
+        Ok(number.map(|number| self.cache_scope(scope, number)))
     }
 
-    fn remember_row(&mut self, id: &TaskId, row: Row, position: Seq, batch: &Addition) {
+    fn cache_row(&mut self, id: &TaskId, row: TaskRow, position: Seq, batch: &EncodedBatch) {
         if batch.state.is_terminal() {
             return;
         }
-        if self.memo.rows.len() >= REMEMBERED {
-            self.memo.rows.clear();
+        if self.cache.rows.len() >= MAX_CACHED_ROWS {
+            self.cache.rows.clear();
         }
         let (state, status_time, parked) = (batch.state, batch.status_time, batch.parked);
-        self.memo.rows.insert(
+        self.cache.rows.insert(
             id.clone(),
-            Row {
+            TaskRow {
                 position,
                 state,
                 status_time,
@@ -544,22 +588,22 @@ impl<'a> Work<'a> {
         );
     }
 
-    fn remember(&mut self, scope: &Scope, number: i64) -> i64 {
-        if self.memo.scopes.len() >= REMEMBERED {
-            self.memo.scopes.clear();
+    fn cache_scope(&mut self, scope: &Scope, number: i64) -> i64 {
+        if self.cache.scopes.len() >= MAX_CACHED_ROWS {
+            self.cache.scopes.clear();
         }
-        self.memo.scopes.insert(scope.clone(), number);
+        self.cache.scopes.insert(scope.clone(), number);
         number
     }
 }
 
 /// A statement that nearly every transaction has: prepared when it is first used, and at hand from then on.
-pub(super) struct Kept<'a> {
+pub(super) struct PreparedStatement<'a> {
     sql: &'static str,
     statement: Option<CachedStatement<'a>>,
 }
 
-impl<'a> Kept<'a> {
+impl<'a> PreparedStatement<'a> {
     pub(super) fn new(sql: &'static str) -> Self {
         Self {
             sql,
@@ -585,6 +629,6 @@ impl<'a> Kept<'a> {
 }
 
 /// No log is longer than SQLite counts.
-pub(super) fn signed(seq: Seq) -> i64 {
+pub(super) fn sql_integer(seq: Seq) -> i64 {
     i64::try_from(seq.0).unwrap_or(i64::MAX)
 }

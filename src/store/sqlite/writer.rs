@@ -12,34 +12,34 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{mpsc, oneshot};
 
 use super::Options;
-use super::error::{OpenError, Trouble};
-use super::heads::Heads;
-use super::open::Held;
-use super::write::{Kept, Work};
-use crate::store::{Error, Result, Unwritable};
+use super::error::{DatabaseError, OpenError};
+use super::head_cache::HeadCache;
+use super::open::OpenDatabase;
+use super::write::{PreparedStatement, Transaction};
+use crate::store::{Error, HealthProblem, Result};
 
-/// What a command comes to: trouble, after which nothing of it is there, or an answer.
-pub(super) type Done<T> = rusqlite::Result<Result<T>>;
+/// What a command comes to: error, after which nothing of it is there, or an answer.
+pub(super) type CommandResult<T> = rusqlite::Result<Result<T>>;
 
 /// The way to the thread.
-pub(super) struct Writer {
-    commands: Option<mpsc::Sender<Command>>,
+pub(super) struct WriterHandle {
+    commands: Option<mpsc::Sender<WriterRequest>>,
     thread: Option<JoinHandle<()>>,
-    known: Known,
+    status: WriterStatus,
 }
 
 /// What the thread and those who ask both know.
 #[derive(Clone, Default)]
-struct Known {
+struct WriterStatus {
     /// Why the last write has failed.
-    unwritable: Arc<Mutex<Option<Unwritable>>>,
-    commits: Commits,
+    health_problem: Arc<Mutex<Option<HealthProblem>>>,
+    commits: CommitCounter,
 }
 
-impl Known {
-    fn unwritable(&self) -> MutexGuard<'_, Option<Unwritable>> {
+impl WriterStatus {
+    fn health_problem(&self) -> MutexGuard<'_, Option<HealthProblem>> {
         // A value that is put there whole.
-        self.unwritable
+        self.health_problem
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
@@ -47,9 +47,9 @@ impl Known {
 
 /// Counts the commits of a store: how many batches share one is what a busy store is quick by.
 #[derive(Debug, Clone, Default)]
-pub struct Commits(Arc<AtomicU64>);
+pub struct CommitCounter(Arc<AtomicU64>);
 
-impl Commits {
+impl CommitCounter {
     /// How many there were.
     #[must_use]
     pub fn count(&self) -> u64 {
@@ -57,58 +57,58 @@ impl Commits {
     }
 }
 
-enum Command {
-    Do(Box<dyn Asked>),
+enum WriterRequest {
+    Run(Box<dyn AnyCommand>),
     /// Answered when all is done and the file is closed.
     Close(oneshot::Sender<()>),
 }
 
-impl Writer {
+impl WriterHandle {
     pub(super) fn start(
-        held: Held,
-        heads: Arc<Heads>,
+        database: OpenDatabase,
+        head_cache: Arc<HeadCache>,
         options: &Options,
     ) -> Result<Self, OpenError> {
-        let (commands, queue) = mpsc::channel(options.queue.max(1));
-        let path = Arc::clone(&held.path);
+        let (commands, queue) = mpsc::channel(options.queue_capacity.max(1));
+        let path = Arc::clone(&database.path);
         let thread = std::thread::Builder::new().name("attache-sqlite".to_owned());
-        let known = Known::default();
-        let its = known.clone();
-        let thread = thread.spawn(move || work((held, heads), queue, its));
+        let status = WriterStatus::default();
+        let thread_status = status.clone();
+        let thread = thread.spawn(move || run_writer((database, head_cache), queue, thread_status));
         let thread = thread.map_err(|error| OpenError::io(&path, error))?;
         Ok(Self {
             commands: Some(commands),
             thread: Some(thread),
-            known,
+            status,
         })
     }
 
     /// Has something done in the next transaction; answers when that is committed.
     ///
-    /// What was asked for is done even if nobody waits for the answer any more. It may be done twice, where the first
+    /// What was command for is done even if nobody waits for the answer any more. It may be done twice, where the first
     /// time was rolled back. Whoever asks later may hear first.
-    pub(super) async fn ask<T, F>(&self, run: F) -> Result<T>
+    pub(super) async fn run<T, F>(&self, run: F) -> Result<T>
     where
         T: Send + 'static,
-        F: FnMut(&mut Work<'_>) -> Done<T> + Send + 'static,
+        F: FnMut(&mut Transaction<'_>) -> CommandResult<T> + Send + 'static,
     {
-        let (answer, answered) = oneshot::channel();
+        let (reply, replied) = oneshot::channel();
         // One that runs only while somebody waits for something may never come to hand out what others wait for.
         let runtime = Handle::try_current()
             .ok()
             .filter(|its| its.runtime_flavor() == RuntimeFlavor::MultiThread);
-        self.send(Command::Do(Box::new(Question {
+        self.send(WriterRequest::Run(Box::new(WriteCommand {
             run,
             result: None,
-            answer,
+            reply,
             runtime,
         })))
         .await;
-        // What was asked comes back with the answer: large pieces of memory are given back where they were taken, and threads
+        // What was command comes back with the answer: large pieces of memory are given back where they were taken, and threads
         // do not wait for each other to do so.
-        answered
+        replied
             .await
-            .map_or_else(|_| Err(Trouble::closed()), |(result, _asked)| result)
+            .map_or_else(|_| Err(DatabaseError::closed()), |(result, _run)| result)
     }
 
     /// How many commands wait.
@@ -120,31 +120,31 @@ impl Writer {
     }
 
     /// Counts the commits since the store was opened.
-    pub(super) fn commits(&self) -> Commits {
-        self.known.commits.clone()
+    pub(super) fn commit_counter(&self) -> CommitCounter {
+        self.status.commits.clone()
     }
 
     /// Why the last write has failed, if it has.
-    pub(super) fn unwritable(&self) -> Option<Unwritable> {
-        *self.known.unwritable()
+    pub(super) fn health_problem(&self) -> Option<HealthProblem> {
+        *self.status.health_problem()
     }
 
     pub(super) async fn close(&self) {
         let (closed, is_closed) = oneshot::channel();
-        self.send(Command::Close(closed)).await;
+        self.send(WriterRequest::Close(closed)).await;
         // Nobody answers when it was closed before.
         let _ = is_closed.await;
     }
 
     /// A command that finds nobody is dropped, and its answer with it.
-    async fn send(&self, command: Command) {
+    async fn send(&self, command: WriterRequest) {
         if let Some(commands) = &self.commands {
             let _ = commands.send(command).await;
         }
     }
 
-    /// Waits until all that was asked for is done and the file is closed.
-    pub(super) fn end(&mut self) {
+    /// Waits until all that was command for is done and the file is closed.
+    pub(super) fn shut_down(&mut self) {
         drop(self.commands.take());
         if let Some(thread) = self.thread.take() {
             // It has told about its panic already.
@@ -153,57 +153,61 @@ impl Writer {
     }
 }
 
-impl fmt::Debug for Writer {
+impl fmt::Debug for WriterHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Writer")
+        f.debug_struct("WriterHandle")
             .field("commands", &self.commands.is_some())
             .finish_non_exhaustive()
     }
 }
 
 /// What the thread works with.
-struct Desk<'a> {
+struct WriterLoop<'a> {
     path: Arc<Path>,
-    begin: Kept<'a>,
-    commit: Kept<'a>,
-    work: Work<'a>,
-    heads: Arc<Heads>,
-    known: Known,
+    begin: PreparedStatement<'a>,
+    commit: PreparedStatement<'a>,
+    transaction: Transaction<'a>,
+    head_cache: Arc<HeadCache>,
+    status: WriterStatus,
 }
 
-fn work((held, heads): (Held, Arc<Heads>), mut queue: mpsc::Receiver<Command>, known: Known) {
-    let Held {
+fn run_writer(
+    (database, head_cache): (OpenDatabase, Arc<HeadCache>),
+    mut queue: mpsc::Receiver<WriterRequest>,
+    status: WriterStatus,
+) {
+    let OpenDatabase {
         path,
         connection,
-        names,
+        id_index,
         lock,
         ..
-    } = held;
-    let mut desk = Desk {
+    } = database;
+    let mut writer = WriterLoop {
         path,
-        begin: Kept::new("BEGIN IMMEDIATE"),
-        commit: Kept::new("COMMIT"),
-        work: Work::new(&connection, &names),
-        heads,
-        known,
+        begin: PreparedStatement::new("BEGIN IMMEDIATE"),
+        commit: PreparedStatement::new("COMMIT"),
+        transaction: Transaction::new(&connection, &id_index),
+        head_cache,
+        status,
     };
     let (mut closers, mut waiting) = (Vec::new(), Vec::new());
-    let most = queue.max_capacity();
-    while queue.blocking_recv_many(&mut waiting, most) > 0 {
-        gather(&mut queue, &mut waiting);
+    let max_group = queue.max_capacity();
+    while queue.blocking_recv_many(&mut waiting, max_group) > 0 {
+        drain_queue(&mut queue, &mut waiting);
         let mut group = Vec::with_capacity(waiting.len());
-        for command in waiting.drain(..) {
-            match command {
-                Command::Do(asked) => group.push(asked),
-                Command::Close(closed) => {
+        for request in waiting.drain(..) {
+            match request {
+                WriterRequest::Run(command) => group.push(command),
+                WriterRequest::Close(closed) => {
                     queue.close();
                     closers.push(closed);
                 }
             }
         }
-        desk.answer(group);
+        writer.execute_group(group);
     }
-    drop(desk);
+    drop(writer);
     // All of it is durable as it is; this only makes the next start quicker and the files fewer.
     let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
     drop(connection);
@@ -215,7 +219,7 @@ fn work((held, heads): (Held, Arc<Heads>), mut queue: mpsc::Receiver<Command>, k
 
 /// Lets those go first who are about to ask for something and share a core with us: what shares a commit costs a fraction
 /// of one of its own, and whoever waits for it waits about as long.
-fn gather(queue: &mut mpsc::Receiver<Command>, waiting: &mut Vec<Command>) {
+fn drain_queue(queue: &mut mpsc::Receiver<WriterRequest>, waiting: &mut Vec<WriterRequest>) {
     std::thread::yield_now();
     while waiting.len() < queue.max_capacity()
         && let Ok(command) = queue.try_recv()
@@ -224,63 +228,63 @@ fn gather(queue: &mut mpsc::Receiver<Command>, waiting: &mut Vec<Command>) {
     }
 }
 
-impl Desk<'_> {
+impl WriterLoop<'_> {
     /// Does a group of commands in one transaction and tells each how it went. Where one of them fails, each has a
     /// transaction of its own: its neighbours are committed.
-    fn answer(&mut self, mut group: Vec<Box<dyn Asked>>) {
+    fn execute_group(&mut self, mut group: Vec<Box<dyn AnyCommand>>) {
         let committed = self.commit(&mut group);
         match committed {
-            Err(trouble) if group.len() > 1 && !trouble.is_everybodys() => {
-                for mut asked in group {
-                    let committed = self.commit(std::slice::from_mut(&mut asked));
-                    asked.answer(committed);
+            Err(error) if group.len() > 1 && !error.affects_all_commands() => {
+                for mut command in group {
+                    let committed = self.commit(std::slice::from_mut(&mut command));
+                    command.reply(committed);
                 }
             }
-            committed => Answers { group, committed }.hand_out(),
+            committed => GroupReply { group, committed }.deliver(),
         }
     }
 
     /// Commits all of them or none, and remembers how the file took it.
-    fn commit(&mut self, group: &mut [Box<dyn Asked>]) -> Result<(), Arc<Trouble>> {
+    fn commit(&mut self, group: &mut [Box<dyn AnyCommand>]) -> Result<(), Arc<DatabaseError>> {
         // Unwind safe: what a panic leaves behind is rolled back like any other failure.
         let committed = catch_unwind(AssertUnwindSafe(|| self.transact(group)));
         let committed = match committed {
-            Ok(committed) => committed.map_err(|error| Trouble::new(&self.path, error)),
-            Err(_) => Err(Trouble::panicked()),
+            Ok(committed) => committed.map_err(|error| DatabaseError::new(&self.path, error)),
+            Err(_) => Err(DatabaseError::panicked()),
         };
         match &committed {
             Ok(()) => {
-                self.work.committed(&self.heads);
-                *self.known.unwritable() = None;
-                self.known.commits.0.fetch_add(1, Ordering::Relaxed);
+                self.transaction.after_commit(&self.head_cache);
+                *self.status.health_problem() = None;
+                self.status.commits.0.fetch_add(1, Ordering::Relaxed);
             }
-            Err(trouble) => {
-                self.work.rolled_back(&self.heads);
-                if let Some(why) = trouble.unwritable() {
-                    *self.known.unwritable() = Some(why);
+            Err(error) => {
+                self.transaction.after_rollback(&self.head_cache);
+                if let Some(problem) = error.health_problem() {
+                    *self.status.health_problem() = Some(problem);
                 }
             }
         }
         committed.map_err(Arc::new)
     }
 
-    fn transact(&mut self, group: &mut [Box<dyn Asked>]) -> rusqlite::Result<()> {
-        let connection = self.work.connection;
+    fn transact(&mut self, group: &mut [Box<dyn AnyCommand>]) -> rusqlite::Result<()> {
+        let connection = self.transaction.connection;
         self.begin.execute(connection, ())?;
-        let _open = Open(connection);
-        for asked in group {
-            asked.run(&mut self.work)?;
+        let _guard = RollbackGuard(connection);
+        for command in group {
+            command.run(&mut self.transaction)?;
         }
-        self.work.finish()?;
+        self.transaction.before_commit()?;
         self.commit.execute(connection, ())?;
         Ok(())
     }
 }
 
 /// A transaction. Rolled back when it is dropped before its commit.
-struct Open<'a>(&'a Connection);
+struct RollbackGuard<'a>(&'a Connection);
 
-impl Drop for Open<'_> {
+impl Drop for RollbackGuard<'_> {
     fn drop(&mut self) {
         if !self.0.is_autocommit() {
             // Where even that fails, the next one finds a transaction open and fails too: it says so.
@@ -289,83 +293,82 @@ impl Drop for Open<'_> {
     }
 }
 
-/// What became of a group, on its way to those who asked.
-struct Answers {
-    group: Vec<Box<dyn Asked>>,
-    committed: Result<(), Arc<Trouble>>,
+/// What became of a group, on its way to those who command.
+struct GroupReply {
+    group: Vec<Box<dyn AnyCommand>>,
+    committed: Result<(), Arc<DatabaseError>>,
 }
 
-impl Answers {
-    /// Hands them out where those are who asked, if all are in one place. From here each would wake a worker of their runtime that
+impl GroupReply {
+    /// Hands them out where those are who command, if all are in one place. From here each would wake a worker of their runtime that
     /// may have gone to sleep again before the next; from there one wake does for all.
-    fn hand_out(self) {
+    fn deliver(self) {
         if let Some(runtime) = self.runtime() {
             // Done when it is first looked at, and by whoever drops it if that is never.
             drop(runtime.spawn(async move { drop(self) }));
         }
     }
 
-    /// The one runtime of several who asked.
+    /// The one runtime of several who command.
     fn runtime(&self) -> Option<Handle> {
         let (first, others) = self.group.split_first()?;
         let runtime = first.runtime().filter(|_| !others.is_empty())?;
         let is_theirs = |its: &Handle| its.id() == runtime.id();
         others
             .iter()
-            .all(|asked| asked.runtime().is_some_and(is_theirs))
+            .all(|command| command.runtime().is_some_and(is_theirs))
             .then(|| runtime.clone())
     }
 }
 
-impl Drop for Answers {
+impl Drop for GroupReply {
     fn drop(&mut self) {
-        for asked in self.group.drain(..) {
-            asked.answer(self.committed.clone());
+        for command in self.group.drain(..) {
+            command.reply(self.committed.clone());
         }
     }
 }
 
 /// A command whose answer has any type.
-trait Asked: Send {
-    /// Where whoever asked is, if answers can be handed out there.
+trait AnyCommand: Send {
+    /// Where whoever command is, if answers can be handed out there.
     fn runtime(&self) -> Option<&Handle>;
 
     /// Does it, and keeps the result until the commit.
-    fn run(&mut self, work: &mut Work<'_>) -> rusqlite::Result<()>;
+    fn run(&mut self, transaction: &mut Transaction<'_>) -> rusqlite::Result<()>;
 
     /// Hands the result out.
-    fn answer(self: Box<Self>, committed: Result<(), Arc<Trouble>>);
+    fn reply(self: Box<Self>, committed: Result<(), Arc<DatabaseError>>);
 }
 
-struct Question<T, F> {
+struct WriteCommand<T, F> {
     run: F,
     result: Option<Result<T>>,
-    answer: oneshot::Sender<(Result<T>, F)>,
+    reply: oneshot::Sender<(Result<T>, F)>,
     runtime: Option<Handle>,
 }
 
-impl<T: Send, F: FnMut(&mut Work<'_>) -> Done<T> + Send> Asked for Question<T, F> {
+impl<T: Send, F: FnMut(&mut Transaction<'_>) -> CommandResult<T> + Send> AnyCommand
+    for WriteCommand<T, F>
+{
     fn runtime(&self) -> Option<&Handle> {
         self.runtime.as_ref()
     }
 
-    fn run(&mut self, work: &mut Work<'_>) -> rusqlite::Result<()> {
-        self.result = Some((self.run)(work)?);
+    fn run(&mut self, transaction: &mut Transaction<'_>) -> rusqlite::Result<()> {
+        self.result = Some((self.run)(transaction)?);
         Ok(())
     }
 
-    fn answer(self: Box<Self>, committed: Result<(), Arc<Trouble>>) {
+    fn reply(self: Box<Self>, committed: Result<(), Arc<DatabaseError>>) {
         let Self {
-            run,
-            result,
-            answer,
-            ..
+            run, result, reply, ..
         } = *self;
         let result = match committed {
-            Ok(()) => result.unwrap_or_else(|| Err(Trouble::closed())),
-            Err(trouble) => Err(Error::Failed(Box::new(trouble))),
+            Ok(()) => result.unwrap_or_else(|| Err(DatabaseError::closed())),
+            Err(error) => Err(Error::Failed(Box::new(error))),
         };
-        // Whoever asked may have left.
-        let _ = answer.send((result, run));
+        // Whoever command may have left.
+        let _ = reply.send((result, run));
     }
 }

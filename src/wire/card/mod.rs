@@ -1,6 +1,6 @@
 //! Cards: one model, written as 1.0, 0.3, 0.2 or all in one, and read from any of them.
 
-pub(super) mod older;
+pub(super) mod legacy;
 mod read;
 mod scheme;
 mod union;
@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use super::json;
 use crate::model::{AgentCard, Error, ErrorKind};
-use older::Older;
-use read::CardIn;
+use legacy::LegacyCard;
+use read::AnyCard;
 use union::Union;
-use write::Old;
+use write::LegacyCardWriter;
 
 /// Where the public card is, below the agent's base: 0.3 and 1.0 look at the first, older readers at the second.
 pub const WELL_KNOWN: [&str; 2] = ["/.well-known/agent-card.json", "/.well-known/agent.json"];
@@ -40,12 +40,12 @@ pub enum CardForm {
 /// # Errors
 /// Unsupported: an older form was asked for, and the agent speaks no version older than 1.0.
 pub fn write_card(out: &mut Vec<u8>, card: &AgentCard, form: CardForm) -> Result<(), Error> {
-    let older = Older::new(card);
-    match (form, older) {
-        (CardForm::V1, _) | (CardForm::Union, None) => super::write(out, card),
-        (CardForm::Union, Some(older)) => super::write(out, &Union(card, &older)),
-        (CardForm::V03 | CardForm::V03Wrapped | CardForm::V02, Some(older)) => {
-            super::write(out, &Old(card, &older, form));
+    let legacy = LegacyCard::new(card);
+    match (form, legacy) {
+        (CardForm::V1, _) | (CardForm::Union, None) => super::write_json(out, card),
+        (CardForm::Union, Some(legacy)) => super::write_json(out, &Union(card, &legacy)),
+        (CardForm::V03 | CardForm::V03Wrapped | CardForm::V02, Some(legacy)) => {
+            super::write_json(out, &LegacyCardWriter(card, &legacy, form));
         }
         (CardForm::V03 | CardForm::V03Wrapped | CardForm::V02, None) => {
             return Err(Error::new(ErrorKind::UnsupportedOperation).with_message(
@@ -65,7 +65,7 @@ pub fn read_card(body: &[u8]) -> Result<AgentCard, Error> {
 }
 
 pub(crate) fn read_card_text(text: &str) -> Result<AgentCard, Error> {
-    Ok(json::read::<CardIn>(text)?.0)
+    Ok(json::read::<AnyCard>(text)?.0)
 }
 
 #[cfg(test)]
@@ -90,7 +90,7 @@ mod tests {
         );
         assert_eq!(
             card.security_requirements,
-            [SecurityRequirement::of("Bearer", Vec::<String>::new())]
+            [SecurityRequirement::new("Bearer", Vec::<String>::new())]
         );
     }
 
@@ -142,8 +142,8 @@ mod tests {
             ["o", "o.implicit"]
         );
         let either = [
-            SecurityRequirement::of("o", ["s"]),
-            SecurityRequirement::of("o.implicit", ["s"]),
+            SecurityRequirement::new("o", ["s"]),
+            SecurityRequirement::new("o.implicit", ["s"]),
         ];
         assert_eq!(card.security_requirements, either);
     }
@@ -178,7 +178,7 @@ mod tests {
     fn an_agent_that_speaks_only_1_0_has_no_older_card_and_a_plain_union() {
         let card = AgentCard::new("n", "d")
             .interface("u", Binding::JsonRpc, Version::V1)
-            .published();
+            .with_default_skill();
         assert_eq!(
             written(&card, CardForm::Union),
             written(&card, CardForm::V1)

@@ -4,21 +4,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Deserializer};
 
-use super::older::interface_version;
-use super::scheme::{SchemeIn, alternatives, schemes};
+use super::legacy::interface_version;
+use super::scheme::{AnyScheme, expand_requirements, split_schemes};
 use crate::model::{
     AgentCapabilities, AgentCard, AgentCardSignature, AgentExtension, AgentInterface,
     AgentProvider, AgentSkill, Binding, HttpAuthSecurityScheme, SecurityRequirement,
     SecurityScheme, Version, non_empty, or_default,
 };
-use crate::wire::json::at;
+use crate::wire::json::field_error;
 
 /// A card of any version.
-pub(super) struct CardIn(pub(super) AgentCard);
+pub(super) struct AnyCard(pub(super) AgentCard);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Members {
+struct CardMembers {
     #[serde(default, deserialize_with = "or_default")]
     name: String,
     #[serde(default, deserialize_with = "or_default")]
@@ -37,9 +37,9 @@ struct Members {
     #[serde(alias = "icon_url")]
     icon_url: Option<String>,
     #[serde(default, deserialize_with = "or_default")]
-    capabilities: CapabilitiesIn,
+    capabilities: CapabilitiesMembers,
     #[serde(default, alias = "security_schemes", deserialize_with = "or_default")]
-    security_schemes: BTreeMap<String, SchemeIn>,
+    security_schemes: BTreeMap<String, AnyScheme>,
     #[serde(
         default,
         alias = "security_requirements",
@@ -61,7 +61,7 @@ struct Members {
     )]
     default_output_modes: Vec<String>,
     #[serde(default, deserialize_with = "or_default")]
-    skills: Vec<SkillIn>,
+    skills: Vec<SkillMembers>,
     #[serde(default, deserialize_with = "or_default")]
     signatures: Vec<AgentCardSignature>,
     url: Option<String>,
@@ -72,7 +72,7 @@ struct Members {
         alias = "additional_interfaces",
         deserialize_with = "or_default"
     )]
-    additional_interfaces: Vec<TransportIn>,
+    additional_interfaces: Vec<TransportMembers>,
     #[serde(default, alias = "protocol_version", deserialize_with = "non_empty")]
     protocol_version: Option<String>,
     #[serde(
@@ -84,11 +84,11 @@ struct Members {
     #[serde(default, deserialize_with = "or_default")]
     supported_protocols: Vec<String>,
     /// 0.1: what later became schemes.
-    authentication: Option<AuthenticationIn>,
+    authentication: Option<V01Authentication>,
 }
 
 #[derive(Deserialize)]
-struct TransportIn {
+struct TransportMembers {
     #[serde(default, deserialize_with = "or_default")]
     url: String,
     #[serde(default, alias = "protocolBinding", deserialize_with = "or_default")]
@@ -96,14 +96,14 @@ struct TransportIn {
 }
 
 #[derive(Deserialize)]
-struct AuthenticationIn {
+struct V01Authentication {
     #[serde(default, deserialize_with = "or_default")]
     schemes: Vec<String>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
-struct CapabilitiesIn {
+struct CapabilitiesMembers {
     streaming: Option<bool>,
     #[serde(alias = "push_notifications")]
     push_notifications: Option<bool>,
@@ -117,7 +117,7 @@ struct CapabilitiesIn {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct SkillIn {
+struct SkillMembers {
     #[serde(default, deserialize_with = "or_default")]
     id: String,
     #[serde(default, deserialize_with = "or_default")]
@@ -142,14 +142,15 @@ struct SkillIn {
     security: Vec<BTreeMap<String, Vec<String>>>,
 }
 
-impl<'de> Deserialize<'de> for CardIn {
+impl<'de> Deserialize<'de> for AnyCard {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut read = Members::deserialize(deserializer)?;
-        let supported_interfaces = interfaces(&mut read);
-        let (mut security_schemes, split) = schemes(read.security_schemes);
-        let mut security_requirements = prefer(read.security_requirements, read.security, &split);
+        let mut read = CardMembers::deserialize(deserializer)?;
+        let supported_interfaces = read_interfaces(&mut read);
+        let (mut security_schemes, split) = split_schemes(read.security_schemes);
+        let mut security_requirements =
+            prefer_v1_requirements(read.security_requirements, read.security, &split);
         if let Some(old) = read.authentication.filter(|_| security_schemes.is_empty()) {
-            take_authentication(old, &mut security_schemes, &mut security_requirements);
+            convert_v01_authentication(old, &mut security_schemes, &mut security_requirements);
         }
         let skills = read.skills.into_iter().map(|skill| AgentSkill {
             id: skill.id,
@@ -159,7 +160,11 @@ impl<'de> Deserialize<'de> for CardIn {
             examples: skill.examples,
             input_modes: skill.input_modes,
             output_modes: skill.output_modes,
-            security_requirements: prefer(skill.security_requirements, skill.security, &split),
+            security_requirements: prefer_v1_requirements(
+                skill.security_requirements,
+                skill.security,
+                &split,
+            ),
         });
         let extended = read
             .capabilities
@@ -171,7 +176,10 @@ impl<'de> Deserialize<'de> for CardIn {
             .iter()
             .any(|extension| extension.uri.is_empty())
         {
-            return Err(at("capabilities.extensions", "must each have a uri"));
+            return Err(field_error(
+                "capabilities.extensions",
+                "must each have a uri",
+            ));
         }
         Ok(Self(AgentCard {
             name: read.name,
@@ -198,21 +206,21 @@ impl<'de> Deserialize<'de> for CardIn {
     }
 }
 
-fn prefer(
+fn prefer_v1_requirements(
     new: Vec<SecurityRequirement>,
     old: Vec<BTreeMap<String, Vec<String>>>,
     split: &BTreeMap<String, Vec<String>>,
 ) -> Vec<SecurityRequirement> {
     if new.is_empty() {
-        alternatives(old, split)
+        expand_requirements(old, split)
     } else {
         new
     }
 }
 
 /// 0.1 named HTTP schemes and nothing else.
-fn take_authentication(
-    old: AuthenticationIn,
+fn convert_v01_authentication(
+    old: V01Authentication,
     schemes: &mut BTreeMap<String, SecurityScheme>,
     requirements: &mut Vec<SecurityRequirement>,
 ) {
@@ -222,12 +230,12 @@ fn take_authentication(
             ..HttpAuthSecurityScheme::default()
         };
         schemes.insert(name.clone(), SecurityScheme::HttpAuth(scheme));
-        requirements.push(SecurityRequirement::of(name, Vec::<String>::new()));
+        requirements.push(SecurityRequirement::new(name, Vec::<String>::new()));
     }
 }
 
 /// Where the agent is: as 1.0 says it, else out of the members of 0.3, else of the one seed.
-fn interfaces(read: &mut Members) -> Vec<AgentInterface> {
+fn read_interfaces(read: &mut CardMembers) -> Vec<AgentInterface> {
     if !read.supported_interfaces.is_empty() {
         return std::mem::take(&mut read.supported_interfaces);
     }
@@ -242,7 +250,7 @@ fn interfaces(read: &mut Members) -> Vec<AgentInterface> {
             interface_version(read.protocol_version.as_deref().unwrap_or_default()).to_owned(),
         ),
     };
-    let main = url.map(|url| TransportIn {
+    let main = url.map(|url| TransportMembers {
         url,
         transport: transport.unwrap_or_else(|| "JSONRPC".to_owned()),
     });

@@ -7,22 +7,22 @@ use serde::{Deserialize, Deserializer};
 
 use super::CardForm;
 use crate::model::{
-    ApiKeySecurityScheme, AuthorizationCodeFlow, Error, ErrorKind, Flows, HttpAuthSecurityScheme,
-    MutualTlsSecurityScheme, OAuth2SecurityScheme, OAuthFlows, Object, OpenIdConnectSecurityScheme,
-    SecurityRequirement, SecurityScheme, non_empty, or_default,
+    ApiKeySecurityScheme, AuthorizationCodeFlow, Error, ErrorKind, HttpAuthSecurityScheme,
+    MutualTlsSecurityScheme, OAuth2SecurityScheme, OAuthFlowMembers, OAuthFlows, Object,
+    OpenIdConnectSecurityScheme, SecurityRequirement, SecurityScheme, non_empty, or_default,
 };
-use crate::wire::json::{below, read};
+use crate::wire::json::{nested_field_error, read};
 
 /// A security scheme as a form has it.
-pub(super) struct Scheme<'a>(pub(super) &'a SecurityScheme, pub(super) CardForm);
+pub(super) struct SchemeWriter<'a>(pub(super) &'a SecurityScheme, pub(super) CardForm);
 
-impl Serialize for Scheme<'_> {
+impl Serialize for SchemeWriter<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         if matches!(self.1, CardForm::Union | CardForm::V03Wrapped) {
             write_wrapper(&mut map, self.0)?;
         }
-        write_old_scheme(&mut map, self.0, self.1)?;
+        write_legacy_scheme(&mut map, self.0, self.1)?;
         map.end()
     }
 }
@@ -39,7 +39,7 @@ fn write_wrapper<M: SerializeMap>(map: &mut M, scheme: &SecurityScheme) -> Resul
     }
 }
 
-fn write_old_scheme<M: SerializeMap>(
+fn write_legacy_scheme<M: SerializeMap>(
     map: &mut M,
     scheme: &SecurityScheme,
     form: CardForm,
@@ -61,7 +61,7 @@ fn write_old_scheme<M: SerializeMap>(
         }
         SecurityScheme::OAuth2(scheme) => {
             map.serialize_entry("type", "oauth2")?;
-            map.serialize_entry("flows", &OldFlows(scheme.flows.as_ref(), form))?;
+            map.serialize_entry("flows", &LegacyFlows(scheme.flows.as_ref(), form))?;
             if let Some(url) = scheme
                 .oauth2_metadata_url
                 .as_ref()
@@ -89,9 +89,9 @@ fn write_old_scheme<M: SerializeMap>(
 
 /// Flows without what older versions have not. A union has it all: where there is a `type`, the official reader of
 /// 1.0 looks here and nowhere else, and older readers see past what is new.
-struct OldFlows<'a>(Option<&'a OAuthFlows>, CardForm);
+struct LegacyFlows<'a>(Option<&'a OAuthFlows>, CardForm);
 
-impl Serialize for OldFlows<'_> {
+impl Serialize for LegacyFlows<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
             Some(flows) if self.1 == CardForm::Union => flows.serialize(serializer),
@@ -113,21 +113,21 @@ impl Serialize for OldFlows<'_> {
 }
 
 /// A scheme of any version: one, or in 0.3 several flows of OAuth under one name.
-pub(super) struct SchemeIn(Vec<SecurityScheme>);
+pub(super) struct AnyScheme(Vec<SecurityScheme>);
 
-impl<'de> Deserialize<'de> for SchemeIn {
+impl<'de> Deserialize<'de> for AnyScheme {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let json = crate::model::Json::deserialize(deserializer)?;
         read_scheme(json.get())
             .map(Self)
-            .map_err(|error| below("", &error))
+            .map_err(|error| nested_field_error("", &error))
     }
 }
 
 fn read_scheme(text: &str) -> Result<Vec<SecurityScheme>, Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Old {
+    struct LegacyScheme {
         #[serde(rename = "type")]
         kind: Option<String>,
         #[serde(default, deserialize_with = "non_empty")]
@@ -141,17 +141,17 @@ fn read_scheme(text: &str) -> Result<Vec<SecurityScheme>, Error> {
         #[serde(default, deserialize_with = "non_empty")]
         bearer_format: Option<String>,
         #[serde(default, deserialize_with = "or_default")]
-        flows: Flows,
+        flows: OAuthFlowMembers,
         #[serde(default, deserialize_with = "non_empty")]
         oauth2_metadata_url: Option<String>,
         #[serde(default, deserialize_with = "or_default")]
         open_id_connect_url: String,
     }
-    if is_unknown(text) {
+    if is_unknown_scheme(text) {
         return Ok(Vec::new());
     }
     let wrapped = read::<SecurityScheme>(text);
-    let Ok(old) = read::<Old>(text) else {
+    let Ok(old) = read::<LegacyScheme>(text) else {
         return wrapped.map(|scheme| vec![scheme]);
     };
     // Where both shapes are there, 1.0's wins.
@@ -185,7 +185,7 @@ fn read_scheme(text: &str) -> Result<Vec<SecurityScheme>, Error> {
                     oauth2_metadata_url,
                 })
             };
-            match old.flows.all() {
+            match old.flows.into_vec() {
                 flows if flows.is_empty() => vec![scheme(None)],
                 flows => flows.into_iter().map(|flow| scheme(Some(flow))).collect(),
             }
@@ -212,9 +212,9 @@ fn read_scheme(text: &str) -> Result<Vec<SecurityScheme>, Error> {
 
 /// Whether a scheme is of a kind that nobody here knows. One such does not make a card unreadable; a requirement that
 /// names it stays, and cannot be met.
-fn is_unknown(text: &str) -> bool {
+fn is_unknown_scheme(text: &str) -> bool {
     #[derive(Deserialize)]
-    struct Kind {
+    struct SchemeType {
         #[serde(rename = "type")]
         kind: Option<serde_json::Value>,
     }
@@ -229,7 +229,7 @@ fn is_unknown(text: &str) -> bool {
             .iter()
             .any(|known| name == format!("{}securityscheme", known.to_ascii_lowercase()))
     };
-    let known_type = serde_json::from_str::<Kind>(text).is_ok_and(|read| {
+    let known_type = serde_json::from_str::<SchemeType>(text).is_ok_and(|read| {
         read.kind
             .is_some_and(|kind| kind.as_str().is_none_or(|kind| TYPES.contains(&kind)))
     });
@@ -252,14 +252,14 @@ fn flow_name(scheme: &SecurityScheme) -> &'static str {
 }
 
 /// Schemes by name. 1.0 has one flow in each: further ones become schemes of their own, and `split` says which.
-pub(super) fn schemes(
-    read: BTreeMap<String, SchemeIn>,
+pub(super) fn split_schemes(
+    read: BTreeMap<String, AnyScheme>,
 ) -> (
     BTreeMap<String, SecurityScheme>,
     BTreeMap<String, Vec<String>>,
 ) {
     let (mut schemes, mut split) = (BTreeMap::new(), BTreeMap::<String, Vec<String>>::new());
-    for (name, SchemeIn(all)) in read {
+    for (name, AnyScheme(all)) in read {
         for (at, scheme) in all.into_iter().enumerate() {
             let own = if at == 0 {
                 name.clone()
@@ -277,7 +277,7 @@ pub(super) fn schemes(
 const MAX_ALTERNATIVES: usize = 64;
 
 /// Requirements of 0.3, once for each flow that a scheme was split into.
-pub(super) fn alternatives(
+pub(super) fn expand_requirements(
     old: Vec<BTreeMap<String, Vec<String>>>,
     split: &BTreeMap<String, Vec<String>>,
 ) -> Vec<SecurityRequirement> {

@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::CardForm;
-use super::older::Older;
-use super::scheme::Scheme;
-use super::write::{Skill, transports, write_capabilities};
+use super::legacy::LegacyCard;
+use super::scheme::SchemeWriter;
+use super::write::{SkillWriter, transports, write_capabilities};
 use crate::model::{AgentCapabilities, AgentCard};
 
 /// Both generations in one document.
-pub(super) struct Union<'a>(pub(super) &'a AgentCard, pub(super) &'a Older<'a>);
+pub(super) struct Union<'a>(pub(super) &'a AgentCard, pub(super) &'a LegacyCard<'a>);
 
 impl Serialize for Union<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(card, older) = self;
+        let Self(card, legacy) = self;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("name", &card.name)?;
         map.serialize_entry("description", &card.description)?;
@@ -30,23 +30,23 @@ impl Serialize for Union<'_> {
         if let Some(url) = &card.icon_url {
             map.serialize_entry("iconUrl", url)?;
         }
-        map.serialize_entry("capabilities", &UnionCapabilities(&card.capabilities))?;
+        map.serialize_entry("capabilities", &UnionCapabilitiesWriter(&card.capabilities))?;
         self.write_security(&mut map)?;
         map.serialize_entry("defaultInputModes", &card.default_input_modes)?;
         map.serialize_entry("defaultOutputModes", &card.default_output_modes)?;
         let skills: Vec<_> = card
             .skills
             .iter()
-            .map(|skill| Skill(skill, older, CardForm::Union))
+            .map(|skill| SkillWriter(skill, legacy, CardForm::Union))
             .collect();
         map.serialize_entry("skills", &skills)?;
         if !card.signatures.is_empty() {
             map.serialize_entry("signatures", &card.signatures)?;
         }
-        map.serialize_entry("protocolVersion", older.protocol_version())?;
-        map.serialize_entry("url", &older.first.url)?;
-        map.serialize_entry("preferredTransport", &older.first.protocol_binding)?;
-        let others = transports(older.all.get(1..).unwrap_or_default());
+        map.serialize_entry("protocolVersion", legacy.protocol_version())?;
+        map.serialize_entry("url", &legacy.primary.url)?;
+        map.serialize_entry("preferredTransport", &legacy.primary.protocol_binding)?;
+        let others = transports(legacy.interfaces.get(1..).unwrap_or_default());
         if !others.is_empty() {
             map.serialize_entry("additionalInterfaces", &others)?;
         }
@@ -59,11 +59,11 @@ impl Serialize for Union<'_> {
 
 impl Union<'_> {
     fn write_security<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
-        let Self(card, older) = self;
+        let Self(card, legacy) = self;
         let schemes: BTreeMap<_, _> = card
             .security_schemes
             .iter()
-            .map(|(name, scheme)| (name, Scheme(scheme, CardForm::Union)))
+            .map(|(name, scheme)| (name, SchemeWriter(scheme, CardForm::Union)))
             .collect();
         if !schemes.is_empty() {
             map.serialize_entry("securitySchemes", &schemes)?;
@@ -71,7 +71,7 @@ impl Union<'_> {
         if !card.security_requirements.is_empty() {
             map.serialize_entry("securityRequirements", &card.security_requirements)?;
         }
-        let security = older.requirements(&card.security_requirements);
+        let security = legacy.requirements(&card.security_requirements);
         if !security.is_empty() {
             map.serialize_entry("security", &security)?;
         }
@@ -79,9 +79,9 @@ impl Union<'_> {
     }
 }
 
-struct UnionCapabilities<'a>(&'a AgentCapabilities);
+struct UnionCapabilitiesWriter<'a>(&'a AgentCapabilities);
 
-impl Serialize for UnionCapabilities<'_> {
+impl Serialize for UnionCapabilitiesWriter<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         write_capabilities(&mut map, self.0)?;

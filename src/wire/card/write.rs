@@ -5,24 +5,24 @@ use std::collections::BTreeMap;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::CardForm;
-use super::older::Older;
-use super::scheme::Scheme;
+use super::legacy::LegacyCard;
+use super::scheme::SchemeWriter;
 use crate::model::{
     AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Binding, SecurityScheme,
 };
 
 /// A card of 0.3 or 0.2.
-pub(super) struct Old<'a>(
+pub(super) struct LegacyCardWriter<'a>(
     pub(super) &'a AgentCard,
-    pub(super) &'a Older<'a>,
+    pub(super) &'a LegacyCard<'a>,
     pub(super) CardForm,
 );
 
-impl Serialize for Old<'_> {
+impl Serialize for LegacyCardWriter<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(card, older, form) = self;
+        let Self(card, legacy, form) = self;
         let mut map = serializer.serialize_map(None)?;
-        let version = match (*form, older.protocol_version()) {
+        let version = match (*form, legacy.protocol_version()) {
             // The last text of 0.2 that names a default.
             (CardForm::V02, version) if !version.starts_with("0.2") => "0.2.5",
             (_, version) => version,
@@ -30,14 +30,14 @@ impl Serialize for Old<'_> {
         map.serialize_entry("protocolVersion", version)?;
         map.serialize_entry("name", &card.name)?;
         map.serialize_entry("description", &card.description)?;
-        map.serialize_entry("url", &older.first.url)?;
+        map.serialize_entry("url", &legacy.primary.url)?;
         let plain = *form == CardForm::V02
-            && older.all.len() == 1
-            && older.first.binding() == Some(Binding::JsonRpc);
+            && legacy.interfaces.len() == 1
+            && legacy.primary.binding() == Some(Binding::JsonRpc);
         if !plain {
-            map.serialize_entry("preferredTransport", &older.first.protocol_binding)?;
+            map.serialize_entry("preferredTransport", &legacy.primary.protocol_binding)?;
             // The main one is repeated: readers of 0.3 look for it there.
-            map.serialize_entry("additionalInterfaces", &transports(&older.all))?;
+            map.serialize_entry("additionalInterfaces", &transports(&legacy.interfaces))?;
         }
         if let Some(provider) = &card.provider {
             map.serialize_entry("provider", provider)?;
@@ -49,14 +49,14 @@ impl Serialize for Old<'_> {
         if let Some(url) = &card.icon_url {
             map.serialize_entry("iconUrl", url)?;
         }
-        map.serialize_entry("capabilities", &OldCapabilities(&card.capabilities))?;
-        write_old_security(&mut map, card, older, *form)?;
+        map.serialize_entry("capabilities", &LegacyCapabilities(&card.capabilities))?;
+        write_legacy_security(&mut map, card, legacy, *form)?;
         map.serialize_entry("defaultInputModes", &card.default_input_modes)?;
         map.serialize_entry("defaultOutputModes", &card.default_output_modes)?;
         let skills: Vec<_> = card
             .skills
             .iter()
-            .map(|skill| Skill(skill, older, *form))
+            .map(|skill| SkillWriter(skill, legacy, *form))
             .collect();
         map.serialize_entry("skills", &skills)?;
         if card.capabilities.extended_agent_card == Some(true) {
@@ -69,24 +69,24 @@ impl Serialize for Old<'_> {
     }
 }
 
-fn write_old_security<M: SerializeMap>(
+fn write_legacy_security<M: SerializeMap>(
     map: &mut M,
     card: &AgentCard,
-    older: &Older<'_>,
+    legacy: &LegacyCard<'_>,
     form: CardForm,
 ) -> Result<(), M::Error> {
     // 0.2 has no mutual TLS.
     let known = |scheme: &SecurityScheme| {
         form != CardForm::V02 || !matches!(scheme, SecurityScheme::MutualTls(_))
     };
-    let schemes = older.schemes.iter().filter(|(_, scheme)| known(scheme));
+    let schemes = legacy.schemes.iter().filter(|(_, scheme)| known(scheme));
     let schemes: BTreeMap<_, _> = schemes
-        .map(|(name, scheme)| (name, Scheme(scheme, form)))
+        .map(|(name, scheme)| (name, SchemeWriter(scheme, form)))
         .collect();
     if !schemes.is_empty() {
         map.serialize_entry("securitySchemes", &schemes)?;
     }
-    let mut security = older.requirements(&card.security_requirements);
+    let mut security = legacy.requirements(&card.security_requirements);
     security.retain(|requirement| {
         requirement
             .keys()
@@ -110,9 +110,9 @@ pub(super) fn transports<'a>(
     interfaces.iter().map(transport).collect()
 }
 
-struct OldCapabilities<'a>(&'a AgentCapabilities);
+struct LegacyCapabilities<'a>(&'a AgentCapabilities);
 
-impl Serialize for OldCapabilities<'_> {
+impl Serialize for LegacyCapabilities<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         write_capabilities(&mut map, self.0)?;
@@ -140,15 +140,15 @@ pub(super) fn write_capabilities<M: SerializeMap>(
 }
 
 /// A skill with the requirements of older versions: beside those of 1.0 in a union, instead of them elsewhere.
-pub(super) struct Skill<'a>(
+pub(super) struct SkillWriter<'a>(
     pub(super) &'a AgentSkill,
-    pub(super) &'a Older<'a>,
+    pub(super) &'a LegacyCard<'a>,
     pub(super) CardForm,
 );
 
-impl Serialize for Skill<'_> {
+impl Serialize for SkillWriter<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(skill, older, form) = *self;
+        let Self(skill, legacy, form) = *self;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("id", &skill.id)?;
         map.serialize_entry("name", &skill.name)?;
@@ -166,7 +166,7 @@ impl Serialize for Skill<'_> {
         if form == CardForm::Union && !skill.security_requirements.is_empty() {
             map.serialize_entry("securityRequirements", &skill.security_requirements)?;
         }
-        let security = older.requirements(&skill.security_requirements);
+        let security = legacy.requirements(&skill.security_requirements);
         if form != CardForm::V02 && !security.is_empty() {
             map.serialize_entry("security", &security)?;
         }

@@ -5,14 +5,14 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::super::spelling::state_from;
+use super::super::lenient::parse_state;
 use super::write::BadRequest;
 use super::{DOMAIN, jsonrpc_code, reason};
 use crate::model::{Error, ErrorKind, Json, Object, Violation};
 
 /// Reads the error object of a JSON-RPC response, as any peer may send it. The code decides.
 #[must_use]
-pub fn read_jsonrpc(text: &str) -> Error {
+pub fn read_jsonrpc_error(text: &str) -> Error {
     #[derive(Deserialize)]
     struct Body<'a> {
         code: Option<i64>,
@@ -24,7 +24,7 @@ pub fn read_jsonrpc(text: &str) -> Error {
         return Error::new(ErrorKind::InvalidAgentResponse)
             .with_message("the peer sent an error we cannot read");
     };
-    let details = body.data.map(ReadDetails::new).unwrap_or_default();
+    let details = body.data.map(PeerErrorDetails::new).unwrap_or_default();
     let code = body
         .code
         .and_then(|code| i32::try_from(code).ok())
@@ -32,12 +32,12 @@ pub fn read_jsonrpc(text: &str) -> Error {
     let kind = match (code, details.kind()) {
         // Server-defined: the reason may say more than the number.
         (-32099..=-32010 | -32000, Some(kind)) => kind,
-        _ => kind_of_code(code),
+        _ => kind_from_code(code),
     };
     details.into_error(kind, body.message)
 }
 
-fn kind_of_code(code: i32) -> ErrorKind {
+fn kind_from_code(code: i32) -> ErrorKind {
     ErrorKind::ALL
         .into_iter()
         .find(|kind| jsonrpc_code(*kind) == code && code != -32000)
@@ -46,7 +46,7 @@ fn kind_of_code(code: i32) -> ErrorKind {
 
 /// Reads the body of a REST error: the reason decides, then the kind of problem, then the HTTP status.
 #[must_use]
-pub fn read_rest(status: u16, body: &str) -> Error {
+pub fn read_rest_error(status: u16, body: &str) -> Error {
     #[derive(Deserialize, Default)]
     struct Body<'a> {
         #[serde(borrow)]
@@ -61,23 +61,23 @@ pub fn read_rest(status: u16, body: &str) -> Error {
         problem: Option<Cow<'a, str>>,
     }
     #[derive(Deserialize, Default)]
-    struct Inner<'a> {
+    struct RestErrorBody<'a> {
         #[serde(borrow)]
         message: Option<Cow<'a, str>>,
         #[serde(borrow)]
         details: Option<&'a RawValue>,
     }
     let outer: Body<'_> = serde_json::from_str(body).unwrap_or_default();
-    let inner: Inner<'_> = outer
+    let inner: RestErrorBody<'_> = outer
         .error
         .and_then(|error| serde_json::from_str(error.get()).ok())
         .unwrap_or_default();
-    let details = inner.details.map(ReadDetails::new).unwrap_or_default();
-    let problem = outer.problem.as_deref().and_then(kind_of_problem);
+    let details = inner.details.map(PeerErrorDetails::new).unwrap_or_default();
+    let problem = outer.problem.as_deref().and_then(kind_from_problem);
     let kind = details
         .kind()
         .or(problem)
-        .unwrap_or_else(|| kind_of_status(status));
+        .unwrap_or_else(|| kind_from_status(status));
     details.into_error(
         kind,
         inner
@@ -89,16 +89,16 @@ pub fn read_rest(status: u16, body: &str) -> Error {
 }
 
 /// 1.0 drafts named errors by a URI whose last piece is the name in kebab case.
-fn kind_of_problem(uri: &str) -> Option<ErrorKind> {
+fn kind_from_problem(uri: &str) -> Option<ErrorKind> {
     let name = uri
         .rsplit('/')
         .next()?
         .to_ascii_uppercase()
         .replace('-', "_");
-    kind_of_reason(&name).or_else(|| kind_of_reason(name.strip_suffix("_ERROR")?))
+    kind_from_reason(&name).or_else(|| kind_from_reason(name.strip_suffix("_ERROR")?))
 }
 
-fn kind_of_reason(name: &str) -> Option<ErrorKind> {
+fn kind_from_reason(name: &str) -> Option<ErrorKind> {
     match name {
         // What other SDKs call it.
         "UNAUTHORIZED" => Some(ErrorKind::PermissionDenied),
@@ -109,7 +109,7 @@ fn kind_of_reason(name: &str) -> Option<ErrorKind> {
     }
 }
 
-fn kind_of_status(status: u16) -> ErrorKind {
+fn kind_from_status(status: u16) -> ErrorKind {
     match status {
         404 => ErrorKind::TaskNotFound,
         400 | 422 => ErrorKind::InvalidParams,
@@ -130,13 +130,13 @@ fn kind_of_status(status: u16) -> ErrorKind {
 
 /// What typed details, or the small object of 0.3, say of an error.
 #[derive(Default)]
-pub(crate) struct ReadDetails {
+pub(crate) struct PeerErrorDetails {
     pub(crate) reason: Option<String>,
     pub(crate) metadata: Vec<(String, String)>,
     pub(crate) violations: Vec<Violation>,
 }
 
-impl ReadDetails {
+impl PeerErrorDetails {
     fn new(data: &RawValue) -> Self {
         let mut details = Self::default();
         match serde_json::from_str::<Vec<&RawValue>>(data.get()) {
@@ -150,7 +150,7 @@ impl ReadDetails {
 
     fn read_typed(&mut self, text: &str) {
         #[derive(Deserialize)]
-        struct Typed<'a> {
+        struct TypedDetail<'a> {
             #[serde(rename = "@type", borrow)]
             type_url: Cow<'a, str>,
             #[serde(borrow)]
@@ -159,7 +159,7 @@ impl ReadDetails {
             domain: Option<Cow<'a, str>>,
             metadata: Option<Object>,
         }
-        let Ok(typed) = serde_json::from_str::<Typed<'_>>(text) else {
+        let Ok(typed) = serde_json::from_str::<TypedDetail<'_>>(text) else {
             return;
         };
         if typed.type_url.ends_with("google.rpc.ErrorInfo") {
@@ -172,7 +172,7 @@ impl ReadDetails {
                 .metadata
                 .iter()
                 .flat_map(Object::iter)
-                .map(as_detail)
+                .map(normalize_detail)
                 .collect();
         } else if typed.type_url.ends_with("google.rpc.BadRequest") {
             let read = serde_json::from_str::<BadRequest<'_>>(text);
@@ -185,12 +185,12 @@ impl ReadDetails {
 
     fn read_object(&mut self, text: &str) {
         if let Ok(object) = serde_json::from_str::<Object>(text) {
-            self.metadata = object.iter().map(as_detail).collect();
+            self.metadata = object.iter().map(normalize_detail).collect();
         }
     }
 
     pub(crate) fn kind(&self) -> Option<ErrorKind> {
-        kind_of_reason(self.reason.as_deref()?)
+        kind_from_reason(self.reason.as_deref()?)
     }
 
     pub(crate) fn into_error(self, kind: ErrorKind, message: Option<Cow<'_, str>>) -> Error {
@@ -199,7 +199,7 @@ impl ReadDetails {
             error = error.with_message(message.into_owned());
         }
         for (key, value) in self.metadata {
-            error = error.with(key, value);
+            error = error.with_detail(key, value);
         }
         self.violations
             .into_iter()
@@ -208,11 +208,11 @@ impl ReadDetails {
 }
 
 /// A detail as text; a state in 1.0's spelling, whatever the peer's.
-fn as_detail((key, value): (String, Json)) -> (String, String) {
+fn normalize_detail((key, value): (String, Json)) -> (String, String) {
     let text = value
         .read::<String>()
         .unwrap_or_else(|_| value.get().to_owned());
-    match (key.as_str(), state_from(&text)) {
+    match (key.as_str(), parse_state(&text)) {
         ("state", Some(state)) => (key, state.as_str().to_owned()),
         _ => (key, text),
     }

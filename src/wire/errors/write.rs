@@ -5,9 +5,10 @@ use std::borrow::Cow;
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use serde::{Deserialize, Serialize as DeriveSerialize};
 
-use super::super::spelling::{state_from, state_v03};
+use super::super::lenient::{parse_state, v03_state_name};
 use super::{
-    BAD_REQUEST, DOMAIN, ERROR_INFO, grpc_code, http_status, jsonrpc_code, message, name, reason,
+    BAD_REQUEST, DOMAIN, ERROR_INFO, error_name, grpc_code, http_status, jsonrpc_code, message,
+    reason,
 };
 use crate::model::{Error, ErrorKind, Object, Version};
 
@@ -21,9 +22,9 @@ impl Serialize for JsonRpcError<'_> {
         map.serialize_entry("code", &jsonrpc_code(error.kind()))?;
         map.serialize_entry("message", message(error, version))?;
         match version {
-            Version::V1 => map.serialize_entry("data", &Details(error))?,
+            Version::V1 => map.serialize_entry("data", &TypedDetails(error))?,
             Version::V03 => {
-                if let Some(data) = data_v03(error) {
+                if let Some(data) = v03_error_data(error) {
                     map.serialize_entry("data", &data)?;
                 }
             }
@@ -33,16 +34,19 @@ impl Serialize for JsonRpcError<'_> {
 }
 
 /// 0.3 has no typed details: a small object where it says more than the task the caller named itself.
-fn data_v03(error: &Error) -> Option<Object> {
-    let named_it = !matches!(error.kind(), ErrorKind::Internal | ErrorKind::Unavailable);
-    if error.metadata().all(|(key, _)| key == "taskId" && named_it) {
+fn v03_error_data(error: &Error) -> Option<Object> {
+    let caller_named_task = !matches!(error.kind(), ErrorKind::Internal | ErrorKind::Unavailable);
+    if error
+        .metadata()
+        .all(|(key, _)| key == "taskId" && caller_named_task)
+    {
         return None;
     }
     Some(
         error
             .metadata()
-            .map(|(key, value)| match (key, state_from(value)) {
-                ("state", Some(state)) => (key, serde_json::Value::from(state_v03(state))),
+            .map(|(key, value)| match (key, parse_state(value)) {
+                ("state", Some(state)) => (key, serde_json::Value::from(v03_state_name(state))),
                 _ => (key, serde_json::Value::from(value)),
             })
             .collect(),
@@ -60,13 +64,13 @@ impl Serialize for RestError<'_> {
             // Old clients look for the first; some for the second; a2a-sdk 1.x, where it speaks 0.3, for the third.
             map.serialize_entry("message", message(error, version))?;
             map.serialize_entry("code", &jsonrpc_code(error.kind()))?;
-            map.serialize_entry("type", name(error.kind(), Version::V03))?;
+            map.serialize_entry("type", error_name(error.kind(), Version::V03))?;
         }
         let body = RestStatus {
             code: http_status(error.kind(), version),
             status: grpc_code(error.kind(), Version::V1).as_str(),
             message: message(error, version),
-            details: Details(error),
+            details: TypedDetails(error),
         };
         map.serialize_entry("error", &body)?;
         map.end()
@@ -78,16 +82,16 @@ struct RestStatus<'a> {
     code: u16,
     status: &'static str,
     message: &'a str,
-    details: Details<'a>,
+    details: TypedDetails<'a>,
 }
 
 /// Typed details: the reason always, and the fields at fault.
-struct Details<'a>(&'a Error);
+struct TypedDetails<'a>(&'a Error);
 
-impl Serialize for Details<'_> {
+impl Serialize for TypedDetails<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut seq = serializer.serialize_seq(None)?;
-        seq.serialize_element(&Info(self.0))?;
+        seq.serialize_element(&JsonErrorInfo(self.0))?;
         if !self.0.violations().is_empty() {
             let field_violations = self.0.violations().iter();
             seq.serialize_element(&BadRequest {
@@ -104,9 +108,9 @@ impl Serialize for Details<'_> {
     }
 }
 
-struct Info<'a>(&'a Error);
+struct JsonErrorInfo<'a>(&'a Error);
 
-impl Serialize for Info<'_> {
+impl Serialize for JsonErrorInfo<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("@type", ERROR_INFO)?;

@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-const HEAD: usize = 5;
+const HEADER_BYTES: usize = 5;
 
 /// Writes one message, not compressed.
 ///
 /// # Errors
 /// It is longer than a frame can say.
-pub fn write_frame(out: &mut Vec<u8>, message: &[u8]) -> Result<(), NoFrame> {
-    let length = u32::try_from(message.len()).map_err(|_| NoFrame::TooLarge {
+pub fn write_frame(out: &mut Vec<u8>, message: &[u8]) -> Result<(), FrameError> {
+    let length = u32::try_from(message.len()).map_err(|_| FrameError::TooLarge {
         limit: u32::MAX as usize,
     })?;
     out.push(0);
@@ -20,7 +20,7 @@ pub fn write_frame(out: &mut Vec<u8>, message: &[u8]) -> Result<(), NoFrame> {
 
 /// Why a body cannot be read on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoFrame {
+pub enum FrameError {
     /// A message is larger than this many bytes.
     TooLarge {
         /// The limit that was passed.
@@ -30,7 +30,7 @@ pub enum NoFrame {
     Compressed,
 }
 
-impl fmt::Display for NoFrame {
+impl fmt::Display for FrameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooLarge { limit } => write!(f, "gRPC message larger than {limit} bytes"),
@@ -39,19 +39,19 @@ impl fmt::Display for NoFrame {
     }
 }
 
-impl std::error::Error for NoFrame {}
+impl std::error::Error for FrameError {}
 
 /// Reads messages from bytes that arrive in any pieces. A message that says it is too large is refused before it
 /// has arrived.
 #[derive(Debug)]
-pub struct Frames {
+pub struct FrameDecoder {
     limit: usize,
     bytes: Vec<u8>,
     /// Where in the bytes the next frame begins.
     at: usize,
 }
 
-impl Frames {
+impl FrameDecoder {
     /// A reader at the start of a body, with the size that a message may have.
     #[must_use]
     pub fn new(limit: usize) -> Self {
@@ -73,29 +73,30 @@ impl Frames {
     ///
     /// # Errors
     /// The body cannot be read on.
-    pub fn next_frame(&mut self) -> Result<Option<&[u8]>, NoFrame> {
-        let Some(([flag, length @ ..], rest)) = self.bytes[self.at..].split_first_chunk::<HEAD>()
+    pub fn next_frame(&mut self) -> Result<Option<&[u8]>, FrameError> {
+        let Some(([flag, length @ ..], rest)) =
+            self.bytes[self.at..].split_first_chunk::<HEADER_BYTES>()
         else {
             return Ok(None);
         };
         if *flag != 0 {
-            return Err(NoFrame::Compressed);
+            return Err(FrameError::Compressed);
         }
         let length = u32::from_be_bytes(*length) as usize;
         if length > self.limit {
-            return Err(NoFrame::TooLarge { limit: self.limit });
+            return Err(FrameError::TooLarge { limit: self.limit });
         }
         if rest.len() < length {
             return Ok(None);
         }
-        let start = self.at + HEAD;
+        let start = self.at + HEADER_BYTES;
         self.at = start + length;
         Ok(Some(&self.bytes[start..self.at]))
     }
 
     /// Whether the body may end here without loss.
     #[must_use]
-    pub fn is_clean(&self) -> bool {
+    pub fn is_at_boundary(&self) -> bool {
         self.at == self.bytes.len()
     }
 }
@@ -104,19 +105,19 @@ impl Frames {
 mod tests {
     use super::*;
 
-    fn read(bytes: &[u8], piece: usize, limit: usize) -> (Vec<Vec<u8>>, Option<NoFrame>, bool) {
-        let (mut frames, mut found) = (Frames::new(limit), Vec::new());
+    fn read(bytes: &[u8], piece: usize, limit: usize) -> (Vec<Vec<u8>>, Option<FrameError>, bool) {
+        let (mut frames, mut found) = (FrameDecoder::new(limit), Vec::new());
         for piece in bytes.chunks(piece) {
             frames.push(piece);
             loop {
                 match frames.next_frame() {
                     Ok(Some(message)) => found.push(message.to_vec()),
                     Ok(None) => break,
-                    Err(fault) => return (found, Some(fault), frames.is_clean()),
+                    Err(fault) => return (found, Some(fault), frames.is_at_boundary()),
                 }
             }
         }
-        (found, None, frames.is_clean())
+        (found, None, frames.is_at_boundary())
     }
 
     #[test]
@@ -142,8 +143,11 @@ mod tests {
         let head = [0, 0, 0, 1, 45];
         assert_eq!(
             read(&head, 5, 300),
-            (vec![], Some(NoFrame::TooLarge { limit: 300 }), false)
+            (vec![], Some(FrameError::TooLarge { limit: 300 }), false)
         );
-        assert_eq!(read(&[1, 0, 0, 0, 0], 1, 300).1, Some(NoFrame::Compressed));
+        assert_eq!(
+            read(&[1, 0, 0, 0, 0], 1, 300).1,
+            Some(FrameError::Compressed)
+        );
     }
 }

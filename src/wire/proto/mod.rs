@@ -3,20 +3,20 @@
 //! Writing never fails. Reading gives invalid parameters that name the field by its JSON path; whether a field
 //! that may be empty should have been there is left to `validate` of the model.
 
-mod same;
+mod shared;
 mod time;
 mod value;
 
 use attache_proto::v1;
 
-use super::spelling::{role_from_number, state_from_number};
+use super::lenient::{role_from_number, state_from_number};
 use crate::model::{Content, Error, Object, Part, Result, Role, TaskState};
 
-pub(crate) use same::{same_cards, same_flow, same_tasks};
+pub(crate) use shared::{impl_card_conversions, impl_flow_conversions, impl_task_conversions};
 
 /// Reads the member `name`; an error in it names the path from here.
 pub(crate) fn read<P, T: TryFrom<P, Error = Error>>(name: &str, proto: P) -> Result<T> {
-    T::try_from(proto).map_err(|error| below(name, error))
+    T::try_from(proto).map_err(|error| prefix_field(name, error))
 }
 
 /// Reads a member that may be absent.
@@ -43,28 +43,28 @@ pub(crate) fn read_list<P, T: TryFrom<P, Error = Error>>(
     let items = protos.into_iter().enumerate();
     items
         .map(|(at, proto)| {
-            T::try_from(proto).map_err(|error| below(&format!("{name}[{at}]"), error))
+            T::try_from(proto).map_err(|error| prefix_field(&format!("{name}[{at}]"), error))
         })
         .collect()
 }
 
 /// Puts `name` before the path of the field at fault.
-pub(crate) fn below(name: &str, error: Error) -> Error {
+pub(crate) fn prefix_field(name: &str, error: Error) -> Error {
     match error.violations() {
         [] => error,
         [violation, ..] => Error::invalid(
-            path(name, violation.field()),
+            join_path(name, violation.field()),
             violation.description().to_owned(),
         ),
     }
 }
 
-fn path(name: &str, rest: &str) -> String {
+fn join_path(name: &str, rest: &str) -> String {
     let whole = match rest.is_empty() || rest.starts_with('[') {
         true => format!("{name}{rest}"),
         false => format!("{name}.{rest}"),
     };
-    crate::wire::json::readable(&whole)
+    crate::wire::json::printable_path(&whole)
 }
 
 /// Writes each of several.
@@ -85,12 +85,12 @@ pub(crate) fn or_empty<T: AsRef<str>>(text: Option<&T>) -> String {
 }
 
 /// Ids as strings.
-pub(crate) fn strings<T: ToString>(ids: &[T]) -> Vec<String> {
+pub(crate) fn to_strings<T: ToString>(ids: &[T]) -> Vec<String> {
     ids.iter().map(ToString::to_string).collect()
 }
 
 /// Puts a part together; an empty name or media type is none.
-pub(crate) fn part(
+pub(crate) fn build_part(
     content: Content,
     metadata: Option<Object>,
     filename: String,
@@ -126,7 +126,7 @@ pub(crate) fn state_number(state: TaskState) -> i32 {
 }
 
 /// The state with this number.
-pub(crate) fn state(name: &str, number: i32) -> Result<TaskState> {
+pub(crate) fn read_state(name: &str, number: i32) -> Result<TaskState> {
     state_from_number(number.into())
         .ok_or_else(|| Error::invalid(name, "must be a task state such as TASK_STATE_WORKING"))
 }
@@ -142,7 +142,7 @@ pub(crate) fn role_number(role: Role) -> i32 {
 }
 
 /// The role with this number.
-pub(crate) fn role(name: &str, number: i32) -> Result<Role> {
+pub(crate) fn read_role(name: &str, number: i32) -> Result<Role> {
     role_from_number(number.into())
         .ok_or_else(|| Error::invalid(name, "must be ROLE_USER or ROLE_AGENT"))
 }
@@ -156,10 +156,10 @@ mod tests {
     #[test]
     fn enums_have_one_number_in_both_generations() {
         for state_of in TaskState::ALL {
-            assert_eq!(state("s", state_number(state_of)), Ok(state_of));
+            assert_eq!(read_state("s", state_number(state_of)), Ok(state_of));
         }
         for role_of in [Role::Unspecified, Role::User, Role::Agent] {
-            assert_eq!(role("r", role_number(role_of)), Ok(role_of));
+            assert_eq!(read_role("r", role_number(role_of)), Ok(role_of));
         }
         assert_eq!(
             state_number(TaskState::Canceled),
@@ -172,11 +172,11 @@ mod tests {
         assert_eq!(role_number(Role::Agent), i32::from(v03::Role::Agent));
         for bad in [-1, 9, i32::MAX] {
             assert_eq!(
-                state("status.state", bad).unwrap_err().violations()[0].field(),
+                read_state("status.state", bad).unwrap_err().violations()[0].field(),
                 "status.state"
             );
             assert_eq!(
-                role("role", bad).unwrap_err().violations()[0].field(),
+                read_role("role", bad).unwrap_err().violations()[0].field(),
                 "role"
             );
         }

@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 use prost_types::value::Kind;
 use prost_types::{ListValue, Struct, Value};
 
-use super::below;
+use super::prefix_field;
 use crate::model::{Error, Json, Object, Result};
 use crate::wire::json::MAX_DEPTH;
 
 impl From<&Json> for Value {
     /// Nested deeper than anything we read from a peer, it is `null`: no protobuf reader would take it either.
     fn from(json: &Json) -> Self {
-        Text(json.get())
+        JsonCursor(json.get())
             .value(MAX_DEPTH)
             .unwrap_or_else(|| Kind::NullValue(0).into())
     }
@@ -26,7 +26,7 @@ impl From<&Object> for Struct {
     /// Nested deeper than anything we read from a peer, it is empty.
     fn from(object: &Object) -> Self {
         Self {
-            fields: Text(object.get_text())
+            fields: JsonCursor(object.as_str())
                 .members(MAX_DEPTH)
                 .unwrap_or_default(),
         }
@@ -39,7 +39,7 @@ impl TryFrom<Value> for Json {
     fn try_from(value: Value) -> Result<Self> {
         let mut out = Vec::new();
         write_value(&mut out, &value)?;
-        checked(&out)
+        parse_json(&out)
     }
 }
 
@@ -49,11 +49,11 @@ impl TryFrom<Struct> for Object {
     fn try_from(object: Struct) -> Result<Self> {
         let mut out = Vec::new();
         write_members(&mut out, &object.fields)?;
-        Self::try_from(checked(&out)?).map_err(|rule| Error::invalid("", rule.to_string()))
+        Self::try_from(parse_json(&out)?).map_err(|rule| Error::invalid("", rule.to_string()))
     }
 }
 
-fn checked(text: &[u8]) -> Result<Json> {
+fn parse_json(text: &[u8]) -> Result<Json> {
     let text = std::str::from_utf8(text).unwrap_or_default();
     Json::parse(text).map_err(|rule| Error::invalid("", rule.to_string()))
 }
@@ -61,18 +61,18 @@ fn checked(text: &[u8]) -> Result<Json> {
 /// What is left of a text that is known to be JSON; each method takes its token away.
 ///
 /// Read by hand because serde_json refuses a number beyond the doubles and rounds long ones differently.
-struct Text<'a>(&'a str);
+struct JsonCursor<'a>(&'a str);
 
-impl<'a> Text<'a> {
+impl<'a> JsonCursor<'a> {
     /// The next value; `None` when it nests deeper than `depth`.
     fn value(&mut self, depth: usize) -> Option<Value> {
         Some(match self.peek()? {
             '{' => self.members(depth)?.into(),
             '[' => self.items(depth)?.into(),
             '"' => self.string()?.into(),
-            't' => self.word("true", Kind::BoolValue(true))?,
-            'f' => self.word("false", Kind::BoolValue(false))?,
-            'n' => self.word("null", Kind::NullValue(0))?,
+            't' => self.keyword("true", Kind::BoolValue(true))?,
+            'f' => self.keyword("false", Kind::BoolValue(false))?,
+            'n' => self.keyword("null", Kind::NullValue(0))?,
             _ => self.number()?.into(),
         })
     }
@@ -81,31 +81,31 @@ impl<'a> Text<'a> {
     fn members(&mut self, depth: usize) -> Option<BTreeMap<String, Value>> {
         let depth = depth.checked_sub(1)?;
         let mut members = BTreeMap::new();
-        self.take('{')?;
+        self.consume('{')?;
         while self.peek()? != '}' {
             let name = self.string()?;
-            self.take(':')?;
+            self.consume(':')?;
             members.insert(name, self.value(depth)?);
-            self.take(',');
+            self.consume(',');
         }
-        self.take('}')?;
+        self.consume('}')?;
         Some(members)
     }
 
     fn items(&mut self, depth: usize) -> Option<Vec<Value>> {
         let depth = depth.checked_sub(1)?;
         let mut items = Vec::new();
-        self.take('[')?;
+        self.consume('[')?;
         while self.peek()? != ']' {
             items.push(self.value(depth)?);
-            self.take(',');
+            self.consume(',');
         }
-        self.take(']')?;
+        self.consume(']')?;
         Some(items)
     }
 
     fn string(&mut self) -> Option<String> {
-        self.take('"')?;
+        self.consume('"')?;
         let mut escaped = false;
         let end = self.0.find(|c| {
             let ends = c == '"' && !escaped;
@@ -132,12 +132,12 @@ impl<'a> Text<'a> {
             .map(|number: f64| number.clamp(f64::MIN, f64::MAX))
     }
 
-    fn word(&mut self, word: &str, kind: Kind) -> Option<Value> {
-        self.0 = self.0.strip_prefix(word)?;
+    fn keyword(&mut self, keyword: &str, kind: Kind) -> Option<Value> {
+        self.0 = self.0.strip_prefix(keyword)?;
         Some(kind.into())
     }
 
-    fn take(&mut self, token: char) -> Option<()> {
+    fn consume(&mut self, token: char) -> Option<()> {
         self.peek();
         self.0 = self.0.strip_prefix(token)?;
         Some(())
@@ -152,8 +152,8 @@ impl<'a> Text<'a> {
 fn write_value(out: &mut Vec<u8>, value: &Value) -> Result<()> {
     match &value.kind {
         None | Some(Kind::NullValue(_)) => out.extend(b"null"),
-        Some(Kind::BoolValue(flag)) => crate::wire::write(out, flag),
-        Some(Kind::StringValue(text)) => crate::wire::write(out, text),
+        Some(Kind::BoolValue(flag)) => crate::wire::write_json(out, flag),
+        Some(Kind::StringValue(text)) => crate::wire::write_json(out, text),
         Some(Kind::NumberValue(number)) => write_number(out, *number)?,
         Some(Kind::StructValue(object)) => write_members(out, &object.fields)?,
         Some(Kind::ListValue(list)) => write_items(out, list)?,
@@ -167,9 +167,9 @@ fn write_members(out: &mut Vec<u8>, members: &BTreeMap<String, Value>) -> Result
         if at > 0 {
             out.push(b',');
         }
-        crate::wire::write(out, name);
+        crate::wire::write_json(out, name);
         out.push(b':');
-        write_value(out, value).map_err(|error| below(name, error))?;
+        write_value(out, value).map_err(|error| prefix_field(name, error))?;
     }
     out.push(b'}');
     Ok(())
@@ -181,21 +181,21 @@ fn write_items(out: &mut Vec<u8>, list: &ListValue) -> Result<()> {
         if at > 0 {
             out.push(b',');
         }
-        write_value(out, value).map_err(|error| below(&format!("[{at}]"), error))?;
+        write_value(out, value).map_err(|error| prefix_field(&format!("[{at}]"), error))?;
     }
     out.push(b']');
     Ok(())
 }
 
 /// Where JavaScript begins to write exponents, and so do we.
-const LARGE: f64 = 1e21;
-const SMALL: f64 = 1e-6;
+const EXPONENT_FROM: f64 = 1e21;
+const EXPONENT_BELOW: f64 = 1e-6;
 
 fn write_number(out: &mut Vec<u8>, number: f64) -> Result<()> {
     if !number.is_finite() {
         return Err(Error::invalid("", "must be a finite number"));
     }
-    let plain = number == 0.0 || (SMALL..LARGE).contains(&number.abs());
+    let plain = number == 0.0 || (EXPONENT_BELOW..EXPONENT_FROM).contains(&number.abs());
     out.extend(
         if plain {
             number.to_string()

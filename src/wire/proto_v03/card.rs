@@ -9,12 +9,12 @@ use crate::model::{
     AgentCapabilities, AgentCard, AgentInterface, AgentSkill, AuthorizationCodeFlow, Binding,
     Error, ErrorKind, OAuthFlows, SecurityRequirement, SecurityScheme,
 };
-use crate::wire::card::older::{card_version, interface_version, is_device_code, is_older};
+use crate::wire::card::legacy::{interface_version, is_pre_v1, uses_device_code, v03_card_version};
 use crate::wire::proto::{
-    non_empty, or_empty, read, read_list, read_or_default, same_cards, write_list,
+    impl_card_conversions, non_empty, or_empty, read, read_list, read_or_default, write_list,
 };
 
-same_cards!(v03);
+impl_card_conversions!(v03);
 
 impl TryFrom<&AgentCard> for v03::AgentCard {
     type Error = Error;
@@ -24,13 +24,13 @@ impl TryFrom<&AgentCard> for v03::AgentCard {
         let interfaces: Vec<_> = card
             .supported_interfaces
             .iter()
-            .filter(|one| is_older(one))
+            .filter(|one| is_pre_v1(one))
             .collect();
         let main = interfaces.first().ok_or(ErrorKind::UnsupportedOperation)?;
         let schemes = card
             .security_schemes
             .iter()
-            .filter(|(_, scheme)| !is_device_code(scheme));
+            .filter(|(_, scheme)| !uses_device_code(scheme));
         Ok(Self {
             name: card.name.clone(),
             description: card.description.clone(),
@@ -60,7 +60,7 @@ impl TryFrom<&AgentCard> for v03::AgentCard {
                 .iter()
                 .map(|interface| (*interface).into())
                 .collect(),
-            protocol_version: card_version(&main.protocol_version).to_owned(),
+            protocol_version: v03_card_version(&main.protocol_version).to_owned(),
             signatures: write_list(&card.signatures),
             icon_url: or_empty(card.icon_url.as_ref()),
         })
@@ -138,7 +138,7 @@ fn write_requirements(
         requirement
             .schemes
             .keys()
-            .all(|name| !schemes.get(name).is_some_and(is_device_code))
+            .all(|name| !schemes.get(name).is_some_and(uses_device_code))
     });
     write_list(possible)
 }
@@ -301,7 +301,7 @@ mod tests {
             SecurityScheme::MutualTls(MutualTlsSecurityScheme::default()),
         );
         card.security_requirements
-            .push(SecurityRequirement::of("mtls", ["s"]));
+            .push(SecurityRequirement::new("mtls", ["s"]));
         card.skill(AgentSkill {
             security_requirements: vec![],
             ..AgentSkill::new("i", "n", "d").tag("t")
@@ -370,7 +370,7 @@ mod tests {
             ..Default::default()
         });
         card.security_schemes.insert("device".to_owned(), device);
-        let mut both = SecurityRequirement::of("device", ["s"]);
+        let mut both = SecurityRequirement::new("device", ["s"]);
         both.schemes.insert("mtls".to_owned(), Vec::new());
         card.security_requirements.insert(0, both.clone());
         card.skills[0].security_requirements = vec![both];
@@ -378,7 +378,10 @@ mod tests {
         assert_eq!(proto.security_schemes.keys().collect::<Vec<_>>(), ["mtls"]);
         assert_eq!(
             proto.security,
-            [v03::Security::from(&SecurityRequirement::of("mtls", ["s"]))]
+            [v03::Security::from(&SecurityRequirement::new(
+                "mtls",
+                ["s"]
+            ))]
         );
         assert!(proto.skills[0].security.is_empty());
     }

@@ -14,13 +14,13 @@ use crate::model::{
     Base64, Content, Error, Json, Message, Object, Part, SendMessageResponse, StreamResponse,
     TaskStatus, TaskStatusUpdateEvent,
 };
-use crate::wire::part::WRAPPED;
+use crate::wire::part::WRAPPED_DATA_KEY;
 use crate::wire::proto::{
-    below, non_empty, or_empty, part, read, read_list, read_option, read_or_default, role,
-    role_number, same_tasks, state, state_number, write_list,
+    build_part, impl_task_conversions, non_empty, or_empty, prefix_field, read, read_list,
+    read_option, read_or_default, read_role, read_state, role_number, state_number, write_list,
 };
 
-same_tasks!(v03);
+impl_task_conversions!(v03);
 
 impl From<&TaskStatus> for v03::TaskStatus {
     fn from(status: &TaskStatus) -> Self {
@@ -37,7 +37,7 @@ impl TryFrom<v03::TaskStatus> for TaskStatus {
 
     fn try_from(status: v03::TaskStatus) -> Result<Self, Error> {
         Ok(Self {
-            state: state("state", status.state)?,
+            state: read_state("state", status.state)?,
             message: read_option("message", status.update)?.map(Arc::new),
             timestamp: read_option("timestamp", status.timestamp)?,
         })
@@ -66,7 +66,7 @@ impl TryFrom<v03::Message> for Message {
     fn try_from(message: v03::Message) -> Result<Self, Error> {
         Ok(Self {
             message_id: message.message_id.into(),
-            role: role("role", message.role)?,
+            role: read_role("role", message.role)?,
             parts: read_list("content", message.content)?,
             context_id: non_empty(message.context_id),
             task_id: non_empty(message.task_id),
@@ -86,10 +86,10 @@ impl From<&Part> for v03::Part {
         let mut metadata = part.metadata().map(Struct::from);
         let content = match &part.content {
             Content::Text(text) => ProtoContent::Text(text.clone()),
-            Content::Raw(bytes) => file(part, File::FileWithBytes(bytes.decode())),
-            Content::Url(url) => file(part, File::FileWithUri(url.to_string())),
+            Content::Raw(bytes) => file_content(part, File::FileWithBytes(bytes.decode())),
+            Content::Url(url) => file_content(part, File::FileWithUri(url.to_string())),
             Content::Data(data) => ProtoContent::Data(v03::DataPart {
-                data: Some(wrap(data.into(), &mut metadata)),
+                data: Some(wrap_data(data.into(), &mut metadata)),
             }),
         };
         Self {
@@ -99,7 +99,7 @@ impl From<&Part> for v03::Part {
     }
 }
 
-fn file(part: &Part, file: File) -> ProtoContent {
+fn file_content(part: &Part, file: File) -> ProtoContent {
     ProtoContent::File(v03::FilePart {
         mime_type: part.media_type().unwrap_or_default().to_owned(),
         name: part.filename().unwrap_or_default().to_owned(),
@@ -134,7 +134,7 @@ impl TryFrom<v03::Part> for Part {
                 ));
             }
         };
-        Ok(part(
+        Ok(build_part(
             content,
             read_option("metadata", metadata)?,
             name,
@@ -144,26 +144,26 @@ impl TryFrom<v03::Part> for Part {
 }
 
 /// Where data that is no object stands inside its wrapping.
-const VALUE: &str = "value";
+const WRAPPED_VALUE_KEY: &str = "value";
 
 /// Data must be an object in 0.3: both official SDKs wrap what is none in exactly this way.
-fn wrap(data: Value, metadata: &mut Option<Struct>) -> Struct {
+fn wrap_data(data: Value, metadata: &mut Option<Struct>) -> Struct {
     match data.kind {
         Some(Kind::StructValue(object)) => object,
         kind => {
             metadata
                 .get_or_insert_default()
                 .fields
-                .insert(WRAPPED.to_owned(), true.into());
+                .insert(WRAPPED_DATA_KEY.to_owned(), true.into());
             Struct {
-                fields: [(VALUE.to_owned(), Value { kind })].into(),
+                fields: [(WRAPPED_VALUE_KEY.to_owned(), Value { kind })].into(),
             }
         }
     }
 }
 
 fn read_data(data: v03::DataPart, metadata: &mut Option<Struct>) -> Result<Json, Error> {
-    let in_data = |error| below("data.data", error);
+    let in_data = |error| prefix_field("data.data", error);
     let mut object = data.data.unwrap_or_default();
     match unwrap(&mut object, metadata) {
         Some(value) => Json::try_from(value).map_err(in_data),
@@ -174,11 +174,11 @@ fn read_data(data: v03::DataPart, metadata: &mut Option<Struct>) -> Result<Json,
 /// Takes data out of its wrapping, and the mark away; metadata that held nothing else was not there before.
 fn unwrap(object: &mut Struct, metadata: &mut Option<Struct>) -> Option<Value> {
     let fields = &mut metadata.as_mut()?.fields;
-    if fields.get(WRAPPED)?.kind != Some(Kind::BoolValue(true)) {
+    if fields.get(WRAPPED_DATA_KEY)?.kind != Some(Kind::BoolValue(true)) {
         return None;
     }
-    let value = object.fields.remove(VALUE)?;
-    fields.remove(WRAPPED);
+    let value = object.fields.remove(WRAPPED_VALUE_KEY)?;
+    fields.remove(WRAPPED_DATA_KEY);
     if fields.is_empty() {
         *metadata = None;
     }

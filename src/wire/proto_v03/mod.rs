@@ -10,8 +10,8 @@
 
 mod card;
 mod message;
-mod name;
 mod push;
 mod request;
+mod resource_name;
 
 pub use message::{status_event, stream_response};

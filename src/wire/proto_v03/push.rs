@@ -2,12 +2,12 @@
 
 use attache_proto::v03;
 
-use super::name;
+use super::resource_name;
 use crate::model::{
     AuthenticationInfo, DeletePushConfigRequest, Error, GetPushConfigRequest,
     ListPushConfigsRequest, ListPushConfigsResponse, PushConfig, PushConfigId, TaskId,
 };
-use crate::wire::proto::{below, non_empty, or_empty, read_list, write_list};
+use crate::wire::proto::{non_empty, or_empty, prefix_field, read_list, write_list};
 
 impl From<&PushConfig> for v03::PushNotificationConfig {
     fn from(config: &PushConfig) -> Self {
@@ -59,7 +59,7 @@ impl From<&PushConfig> for v03::TaskPushNotificationConfig {
     /// Without both ids there is no name.
     fn from(config: &PushConfig) -> Self {
         let name = match (&config.task_id, &config.id) {
-            (Some(task), Some(id)) => name::of_config(task, id),
+            (Some(task), Some(id)) => resource_name::push_config_name(task, id),
             (Some(_), None) | (None, _) => String::new(),
         };
         Self {
@@ -75,7 +75,7 @@ impl TryFrom<v03::TaskPushNotificationConfig> for PushConfig {
     fn try_from(proto: v03::TaskPushNotificationConfig) -> Result<Self, Error> {
         let mut config = Self::from(proto.push_notification_config.unwrap_or_default());
         if !proto.name.is_empty() {
-            let (task, id) = name::any_config("name", &proto.name)?;
+            let (task, id) = resource_name::parse_push_config_name_lenient("name", &proto.name)?;
             config.task_id = Some(task);
             config.id = config.id.or(id);
         }
@@ -89,7 +89,7 @@ impl From<&PushConfig> for v03::CreateTaskPushNotificationConfigRequest {
             parent: config
                 .task_id
                 .as_ref()
-                .map(name::of_task)
+                .map(resource_name::task_name)
                 .unwrap_or_default(),
             config_id: or_empty(config.id.as_ref()),
             config: Some(config.into()),
@@ -102,12 +102,12 @@ impl TryFrom<v03::CreateTaskPushNotificationConfigRequest> for PushConfig {
 
     /// A registration that nobody named has the id of its task, so that a second one replaces it (04 §3.7).
     fn try_from(request: v03::CreateTaskPushNotificationConfigRequest) -> Result<Self, Error> {
-        let task = name::task("parent", &request.parent)?;
+        let task = resource_name::parse_task_name("parent", &request.parent)?;
         let proto = request.config.unwrap_or_default();
         let mut config = Self::from(proto.push_notification_config.unwrap_or_default());
-        let given: Option<PushConfigId> = non_empty(request.config_id);
-        if let (Some(given), Some(inner)) = (&given, &config.id)
-            && given != inner
+        let config_id: Option<PushConfigId> = non_empty(request.config_id);
+        if let (Some(config_id), Some(inner)) = (&config_id, &config.id)
+            && config_id != inner
         {
             let field = "config.pushNotificationConfig.id";
             return Err(Error::invalid(
@@ -115,8 +115,9 @@ impl TryFrom<v03::CreateTaskPushNotificationConfigRequest> for PushConfig {
                 "must be the same as configId, or left out",
             ));
         }
-        let named = named_id(&task, &proto.name).map_err(|error| below("config", error))?;
-        config.id = given
+        let named =
+            id_from_name(&task, &proto.name).map_err(|error| prefix_field("config", error))?;
+        config.id = config_id
             .or(config.id)
             .or(named)
             .or_else(|| Some(task.as_str().into()));
@@ -126,17 +127,20 @@ impl TryFrom<v03::CreateTaskPushNotificationConfigRequest> for PushConfig {
 }
 
 /// The id in the name of a registration to be made: the last resort, as no two SDKs agree on what to put there.
-fn named_id(task: &TaskId, name: &str) -> Result<Option<PushConfigId>, Error> {
+fn id_from_name(task: &TaskId, name: &str) -> Result<Option<PushConfigId>, Error> {
     if name.is_empty() {
         return Ok(None);
     }
     // The task is known, so its name ends where it ends, whatever the id behind it holds.
-    if let Some(id) = name.strip_prefix(&name::of_config(task, &PushConfigId::default())) {
+    if let Some(id) = name.strip_prefix(&resource_name::push_config_name(
+        task,
+        &PushConfigId::default(),
+    )) {
         return Ok(Some(id)
             .filter(|id| !matches!(*id, "" | "None"))
             .map(Into::into));
     }
-    match name::any_config("name", name)? {
+    match resource_name::parse_push_config_name_lenient("name", name)? {
         (named, id) if named == *task => Ok(id),
         _ => Err(Error::invalid("name", "must belong to parent")),
     }
@@ -147,7 +151,10 @@ impl From<&GetPushConfigRequest> for v03::GetTaskPushNotificationConfigRequest {
     fn from(request: &GetPushConfigRequest) -> Self {
         let unnamed = PushConfigId::from(request.task_id.as_str());
         Self {
-            name: name::of_config(&request.task_id, request.id.as_ref().unwrap_or(&unnamed)),
+            name: resource_name::push_config_name(
+                &request.task_id,
+                request.id.as_ref().unwrap_or(&unnamed),
+            ),
         }
     }
 }
@@ -156,11 +163,11 @@ impl TryFrom<v03::GetTaskPushNotificationConfigRequest> for GetPushConfigRequest
     type Error = Error;
 
     fn try_from(request: v03::GetTaskPushNotificationConfigRequest) -> Result<Self, Error> {
-        let (task_id, id) = name::any_config("name", &request.name)?;
+        let (task_id, id) = resource_name::parse_push_config_name_lenient("name", &request.name)?;
         Ok(Self {
             tenant: None,
             task_id,
-            any: id.is_none(),
+            allow_missing_id: id.is_none(),
             id,
         })
     }
@@ -169,7 +176,7 @@ impl TryFrom<v03::GetTaskPushNotificationConfigRequest> for GetPushConfigRequest
 impl From<&ListPushConfigsRequest> for v03::ListTaskPushNotificationConfigRequest {
     fn from(request: &ListPushConfigsRequest) -> Self {
         Self {
-            parent: name::of_task(&request.task_id),
+            parent: resource_name::task_name(&request.task_id),
             page_size: request.page_size,
             page_token: or_empty(request.page_token.as_ref()),
         }
@@ -182,7 +189,7 @@ impl TryFrom<v03::ListTaskPushNotificationConfigRequest> for ListPushConfigsRequ
     fn try_from(request: v03::ListTaskPushNotificationConfigRequest) -> Result<Self, Error> {
         Ok(Self {
             tenant: None,
-            task_id: name::task("parent", &request.parent)?,
+            task_id: resource_name::parse_task_name("parent", &request.parent)?,
             page_size: request.page_size,
             page_token: non_empty(request.page_token),
         })
@@ -212,7 +219,7 @@ impl TryFrom<v03::ListTaskPushNotificationConfigResponse> for ListPushConfigsRes
 impl From<&DeletePushConfigRequest> for v03::DeleteTaskPushNotificationConfigRequest {
     fn from(request: &DeletePushConfigRequest) -> Self {
         Self {
-            name: name::of_config(&request.task_id, &request.id),
+            name: resource_name::push_config_name(&request.task_id, &request.id),
         }
     }
 }
@@ -221,7 +228,7 @@ impl TryFrom<v03::DeleteTaskPushNotificationConfigRequest> for DeletePushConfigR
     type Error = Error;
 
     fn try_from(request: v03::DeleteTaskPushNotificationConfigRequest) -> Result<Self, Error> {
-        let (task_id, id) = name::config("name", &request.name)?;
+        let (task_id, id) = resource_name::parse_push_config_name("name", &request.name)?;
         Ok(Self {
             tenant: None,
             task_id,
@@ -316,7 +323,7 @@ mod tests {
         assert_eq!(PushConfig::try_from(request), Ok(config));
         let any = GetPushConfigRequest {
             task_id: "t".into(),
-            any: true,
+            allow_missing_id: true,
             ..GetPushConfigRequest::default()
         };
         let request = v03::GetTaskPushNotificationConfigRequest::from(&any);

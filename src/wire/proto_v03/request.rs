@@ -2,7 +2,7 @@
 
 use attache_proto::v03;
 
-use super::name;
+use super::resource_name;
 use crate::model::{
     CancelTaskRequest, Error, GetExtendedAgentCardRequest, GetTaskRequest,
     SendMessageConfiguration, SendMessageRequest, SubscribeToTaskRequest,
@@ -67,7 +67,7 @@ fn history_length(length: i32) -> Option<i32> {
 impl From<&GetTaskRequest> for v03::GetTaskRequest {
     fn from(request: &GetTaskRequest) -> Self {
         Self {
-            name: name::of_task(&request.id),
+            name: resource_name::task_name(&request.id),
             history_length: request.history_length.unwrap_or_default(),
         }
     }
@@ -79,7 +79,7 @@ impl TryFrom<v03::GetTaskRequest> for GetTaskRequest {
     fn try_from(request: v03::GetTaskRequest) -> Result<Self, Error> {
         Ok(Self {
             tenant: None,
-            id: name::task("name", &request.name)?,
+            id: resource_name::parse_task_name("name", &request.name)?,
             history_length: history_length(request.history_length),
         })
     }
@@ -88,7 +88,7 @@ impl TryFrom<v03::GetTaskRequest> for GetTaskRequest {
 impl From<&CancelTaskRequest> for v03::CancelTaskRequest {
     fn from(request: &CancelTaskRequest) -> Self {
         Self {
-            name: name::of_task(&request.id),
+            name: resource_name::task_name(&request.id),
         }
     }
 }
@@ -99,7 +99,7 @@ impl TryFrom<v03::CancelTaskRequest> for CancelTaskRequest {
     fn try_from(request: v03::CancelTaskRequest) -> Result<Self, Error> {
         Ok(Self {
             tenant: None,
-            id: name::task("name", &request.name)?,
+            id: resource_name::parse_task_name("name", &request.name)?,
             metadata: None,
         })
     }
@@ -108,7 +108,7 @@ impl TryFrom<v03::CancelTaskRequest> for CancelTaskRequest {
 impl From<&SubscribeToTaskRequest> for v03::TaskSubscriptionRequest {
     fn from(request: &SubscribeToTaskRequest) -> Self {
         Self {
-            name: name::of_task(&request.id),
+            name: resource_name::task_name(&request.id),
         }
     }
 }
@@ -119,7 +119,7 @@ impl TryFrom<v03::TaskSubscriptionRequest> for SubscribeToTaskRequest {
     fn try_from(request: v03::TaskSubscriptionRequest) -> Result<Self, Error> {
         Ok(Self {
             tenant: None,
-            id: name::task("name", &request.name)?,
+            id: resource_name::parse_task_name("name", &request.name)?,
         })
     }
 }

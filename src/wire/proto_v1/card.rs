@@ -8,11 +8,12 @@ use crate::model::{
     OAuthFlows, SecurityRequirement,
 };
 use crate::wire::proto::{
-    non_empty, or_empty, read, read_list, read_or_default, same_cards, same_flow, write_list,
+    impl_card_conversions, impl_flow_conversions, non_empty, or_empty, read, read_list,
+    read_or_default, write_list,
 };
 
-same_cards!(v1);
-same_flow!(v1, DeviceCodeFlow, DeviceCodeOAuthFlow { device_authorization_url token_url });
+impl_card_conversions!(v1);
+impl_flow_conversions!(v1, DeviceCodeFlow, DeviceCodeOAuthFlow { device_authorization_url token_url });
 
 impl From<&AgentCard> for v1::AgentCard {
     fn from(card: &AgentCard) -> Self {

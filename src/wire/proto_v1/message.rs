@@ -12,11 +12,11 @@ use crate::model::{
     TaskStatusUpdateEvent,
 };
 use crate::wire::proto::{
-    non_empty, or_empty, part, read, read_list, read_option, read_or_default, role, role_number,
-    same_tasks, state, state_number, strings, write_list,
+    build_part, impl_task_conversions, non_empty, or_empty, read, read_list, read_option,
+    read_or_default, read_role, read_state, role_number, state_number, to_strings, write_list,
 };
 
-same_tasks!(v1);
+impl_task_conversions!(v1);
 
 impl From<&TaskStatus> for v1::TaskStatus {
     fn from(status: &TaskStatus) -> Self {
@@ -33,7 +33,7 @@ impl TryFrom<v1::TaskStatus> for TaskStatus {
 
     fn try_from(status: v1::TaskStatus) -> Result<Self, Error> {
         Ok(Self {
-            state: state("state", status.state)?,
+            state: read_state("state", status.state)?,
             message: read_option("message", status.message)?.map(Arc::new),
             timestamp: read_option("timestamp", status.timestamp)?,
         })
@@ -50,7 +50,7 @@ impl From<&Message> for v1::Message {
             parts: write_list(&message.parts),
             metadata: message.metadata.as_ref().map(Into::into),
             extensions: message.extensions.clone(),
-            reference_task_ids: strings(&message.reference_task_ids),
+            reference_task_ids: to_strings(&message.reference_task_ids),
         }
     }
 }
@@ -61,7 +61,7 @@ impl TryFrom<v1::Message> for Message {
     fn try_from(message: v1::Message) -> Result<Self, Error> {
         Ok(Self {
             message_id: message.message_id.into(),
-            role: role("role", message.role)?,
+            role: read_role("role", message.role)?,
             parts: read_list("parts", message.parts)?,
             context_id: non_empty(message.context_id),
             task_id: non_empty(message.task_id),
@@ -109,7 +109,7 @@ impl TryFrom<v1::Part> for Part {
                 ));
             }
         };
-        Ok(part(
+        Ok(build_part(
             content,
             read_option("metadata", proto.metadata)?,
             proto.filename,

@@ -69,7 +69,7 @@ impl TryFrom<v1::GetTaskPushNotificationConfigRequest> for GetPushConfigRequest 
             tenant: non_empty(request.tenant),
             task_id: request.task_id.into(),
             id: non_empty(request.id),
-            any: false,
+            allow_missing_id: false,
         })
     }
 }

@@ -9,7 +9,8 @@ use crate::model::{
     TaskState,
 };
 use crate::wire::proto::{
-    non_empty, or_empty, read_list, read_option, read_or_default, state, state_number, write_list,
+    non_empty, or_empty, read_list, read_option, read_or_default, read_state, state_number,
+    write_list,
 };
 
 impl From<&SendMessageRequest> for v1::SendMessageRequest {
@@ -108,7 +109,7 @@ impl TryFrom<v1::ListTasksRequest> for ListTasksRequest {
             tenant: non_empty(request.tenant),
             context_id: non_empty(request.context_id),
             // An unspecified state in a filter is no filter.
-            status: Some(state("status", request.status)?)
+            status: Some(read_state("status", request.status)?)
                 .filter(|state| *state != TaskState::Unspecified),
             page_size: request.page_size,
             page_token: non_empty(request.page_token),

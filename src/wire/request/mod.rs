@@ -1,13 +1,13 @@
 //! Requests: read into the model, and written as a client does.
 
-mod params;
-mod rest;
+mod read_params;
+mod read_rest;
 mod write_params;
 mod write_rest;
 
-pub use params::read_params;
-pub use rest::read_rest;
+pub use read_params::read_params;
+pub use read_rest::read_rest;
 #[cfg(feature = "grpc")]
-pub(super) use write_params::not_in_v03;
+pub(super) use write_params::list_tasks_unsupported;
 pub use write_params::write_params;
 pub use write_rest::{RestRequest, write_rest};

@@ -7,8 +7,8 @@ use crate::model::{
     GetTaskRequest, ListPushConfigsRequest, PushConfigId, Request, SendMessageConfiguration,
     SendMessageRequest, SubscribeToTaskRequest, TaskId, Version,
 };
-use crate::wire::v03::{Age, V03, some_history, write_configuration};
-use crate::wire::write;
+use crate::wire::v03::{Audience, V03, write_configuration, zero_as_absent};
+use crate::wire::write_json;
 
 /// Writes the params of a JSON-RPC call as a client of this version.
 ///
@@ -25,21 +25,21 @@ pub fn write_params(out: &mut Vec<u8>, request: &Request, version: Version) -> R
 fn write_v1(out: &mut Vec<u8>, request: &Request) {
     match request {
         Request::SendMessage(request) | Request::SendStreamingMessage(request) => {
-            write(out, request)
+            write_json(out, request)
         }
-        Request::GetTask(request) => write(out, request),
-        Request::ListTasks(request) => write(out, request),
-        Request::CancelTask(request) => write(out, request),
-        Request::SubscribeToTask(request) => write(out, request),
-        Request::CreatePushConfig(config) => write(out, config),
-        Request::GetPushConfig(request) => write(out, request),
-        Request::ListPushConfigs(request) => write(out, request),
-        Request::DeletePushConfig(request) => write(out, request),
-        Request::GetExtendedAgentCard(request) => write(out, request),
+        Request::GetTask(request) => write_json(out, request),
+        Request::ListTasks(request) => write_json(out, request),
+        Request::CancelTask(request) => write_json(out, request),
+        Request::SubscribeToTask(request) => write_json(out, request),
+        Request::CreatePushConfig(config) => write_json(out, config),
+        Request::GetPushConfig(request) => write_json(out, request),
+        Request::ListPushConfigs(request) => write_json(out, request),
+        Request::DeletePushConfig(request) => write_json(out, request),
+        Request::GetExtendedAgentCard(request) => write_json(out, request),
     }
 }
 
-pub(in crate::wire) fn not_in_v03() -> Error {
+pub(in crate::wire) fn list_tasks_unsupported() -> Error {
     Error::new(ErrorKind::UnsupportedOperation)
         .with_message("This operation is not supported: A2A 0.3 cannot list tasks")
 }
@@ -47,26 +47,26 @@ pub(in crate::wire) fn not_in_v03() -> Error {
 fn write_v03(out: &mut Vec<u8>, request: &Request) -> Result<(), Error> {
     match request {
         Request::SendMessage(request) | Request::SendStreamingMessage(request) => {
-            write(out, &SendOut(request))
+            write_json(out, &V03SendParamsWriter(request))
         }
         Request::GetTask(GetTaskRequest {
             id, history_length, ..
         }) => {
-            write(
+            write_json(
                 out,
-                &IdOut {
+                &V03IdParamsWriter {
                     id,
-                    history_length: some_history(*history_length),
+                    history_length: zero_as_absent(*history_length),
                     config: None,
                     metadata: None,
                 },
             );
         }
-        Request::ListTasks(_) => return Err(not_in_v03()),
+        Request::ListTasks(_) => return Err(list_tasks_unsupported()),
         Request::CancelTask(CancelTaskRequest { id, metadata, .. }) => {
-            write(
+            write_json(
                 out,
-                &IdOut {
+                &V03IdParamsWriter {
                     id,
                     history_length: None,
                     config: None,
@@ -74,26 +74,28 @@ fn write_v03(out: &mut Vec<u8>, request: &Request) -> Result<(), Error> {
                 },
             );
         }
-        Request::SubscribeToTask(SubscribeToTaskRequest { id, .. }) => write(out, &IdOut::new(id)),
-        Request::CreatePushConfig(config) => write(out, &V03(&**config, Age::Today)),
+        Request::SubscribeToTask(SubscribeToTaskRequest { id, .. }) => {
+            write_json(out, &V03IdParamsWriter::new(id))
+        }
+        Request::CreatePushConfig(config) => write_json(out, &V03(&**config, Audience::V03)),
         Request::GetPushConfig(GetPushConfigRequest { task_id, id, .. }) => {
-            write(
+            write_json(
                 out,
-                &IdOut {
+                &V03IdParamsWriter {
                     config: id.as_ref(),
-                    ..IdOut::new(task_id)
+                    ..V03IdParamsWriter::new(task_id)
                 },
             );
         }
         Request::ListPushConfigs(ListPushConfigsRequest { task_id, .. }) => {
-            write(out, &IdOut::new(task_id))
+            write_json(out, &V03IdParamsWriter::new(task_id))
         }
         Request::DeletePushConfig(DeletePushConfigRequest { task_id, id, .. }) => {
-            write(
+            write_json(
                 out,
-                &IdOut {
+                &V03IdParamsWriter {
                     config: Some(id),
-                    ..IdOut::new(task_id)
+                    ..V03IdParamsWriter::new(task_id)
                 },
             );
         }
@@ -103,20 +105,20 @@ fn write_v03(out: &mut Vec<u8>, request: &Request) -> Result<(), Error> {
 }
 
 /// What `message/send` takes.
-struct SendOut<'a>(&'a SendMessageRequest);
+struct V03SendParamsWriter<'a>(&'a SendMessageRequest);
 
-impl Serialize for SendOut<'_> {
+impl Serialize for V03SendParamsWriter<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        struct Configuration<'a>(&'a SendMessageConfiguration);
-        impl Serialize for Configuration<'_> {
+        struct V03ConfigurationWriter<'a>(&'a SendMessageConfiguration);
+        impl Serialize for V03ConfigurationWriter<'_> {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 write_configuration(self.0, serializer)
             }
         }
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("message", &V03(&self.0.message, Age::Today))?;
+        map.serialize_entry("message", &V03(&self.0.message, Audience::V03))?;
         if let Some(configuration) = &self.0.configuration {
-            map.serialize_entry("configuration", &Configuration(configuration))?;
+            map.serialize_entry("configuration", &V03ConfigurationWriter(configuration))?;
         }
         if let Some(metadata) = &self.0.metadata {
             map.serialize_entry("metadata", metadata)?;
@@ -128,7 +130,7 @@ impl Serialize for SendOut<'_> {
 /// What the operations on one task or registration take.
 #[derive(serde::Serialize)]
 #[serde(rename_all = "camelCase")]
-struct IdOut<'a> {
+struct V03IdParamsWriter<'a> {
     id: &'a TaskId,
     #[serde(skip_serializing_if = "Option::is_none")]
     history_length: Option<i32>,
@@ -141,7 +143,7 @@ struct IdOut<'a> {
     metadata: Option<&'a crate::model::Object>,
 }
 
-impl<'a> IdOut<'a> {
+impl<'a> V03IdParamsWriter<'a> {
     fn new(id: &'a TaskId) -> Self {
         Self {
             id,

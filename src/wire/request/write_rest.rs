@@ -1,13 +1,13 @@
 //! Writing REST requests.
 
-use super::write_params::not_in_v03;
+use super::write_params::list_tasks_unsupported;
 use crate::model::{Error, Operation, PushConfigId, Request, TaskId, Version};
-use crate::wire::decide::Key;
-use crate::wire::path::{self, Route};
+use crate::wire::negotiation::RouteVersion;
+use crate::wire::path::{self, RestRoute};
 use crate::wire::query;
-use crate::wire::v03::rest::{CreateConfig, Proto};
-use crate::wire::v03::some_history;
-use crate::wire::write;
+use crate::wire::v03::proto_json::{ProtoJsonCreateConfig, V03ProtoJson};
+use crate::wire::v03::zero_as_absent;
+use crate::wire::write_json;
 
 /// A REST request as a client sends it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,22 +25,22 @@ pub struct RestRequest {
 /// # Errors
 /// Unsupported: 0.3 cannot list tasks.
 pub fn write_rest(request: &Request, version: Version) -> Result<RestRequest, Error> {
-    let key = match version {
-        Version::V1 => Key::PathV1,
-        Version::V03 => Key::PathV03,
+    let route_version = match version {
+        Version::V1 => RouteVersion::PathV1,
+        Version::V03 => RouteVersion::PathV03,
     };
-    let (operation, tenant, task, config) = parts_of(request);
+    let (operation, tenant, task, config) = path_parts(request);
     let tenant = tenant.filter(|_| version == Version::V1);
     check_segments(tenant.as_deref(), task.as_ref(), config.as_ref(), operation)?;
-    let route = Route {
+    let route = RestRoute {
         operation,
-        key,
+        route_version,
         tenant,
         task,
         config,
     };
-    let (method, path) = path::write(&route).ok_or_else(not_in_v03)?;
-    let query = query_of(request, version);
+    let (method, path) = path::write_route(&route).ok_or_else(list_tasks_unsupported)?;
+    let query = write_request_query(request, version);
     let path = if query.is_empty() {
         path
     } else {
@@ -49,7 +49,7 @@ pub fn write_rest(request: &Request, version: Version) -> Result<RestRequest, Er
     Ok(RestRequest {
         method,
         path,
-        body: body_of(request, version),
+        body: write_request_body(request, version),
     })
 }
 
@@ -88,7 +88,7 @@ fn check_segments(
     Ok(())
 }
 
-type Parts = (
+type PathParts = (
     Operation,
     Option<String>,
     Option<TaskId>,
@@ -96,7 +96,7 @@ type Parts = (
 );
 
 /// What of a request goes into the path.
-fn parts_of(request: &Request) -> Parts {
+fn path_parts(request: &Request) -> PathParts {
     match request {
         Request::SendMessage(r) => (Operation::SendMessage, r.tenant.clone(), None, None),
         Request::SendStreamingMessage(r) => (
@@ -157,17 +157,17 @@ fn parts_of(request: &Request) -> Parts {
     }
 }
 
-fn query_of(request: &Request, version: Version) -> String {
+fn write_request_query(request: &Request, version: Version) -> String {
     let text = |number: Option<i32>| number.map(|number| number.to_string());
     match request {
         Request::GetTask(request) => {
             let length = match version {
                 Version::V1 => request.history_length,
-                Version::V03 => some_history(request.history_length),
+                Version::V03 => zero_as_absent(request.history_length),
             };
-            query::write(&[("historyLength", text(length))])
+            query::write_query(&[("historyLength", text(length))])
         }
-        Request::ListTasks(request) => query::write(&[
+        Request::ListTasks(request) => query::write_query(&[
             (
                 "contextId",
                 request.context_id.as_ref().map(ToString::to_string),
@@ -188,8 +188,8 @@ fn query_of(request: &Request, version: Version) -> String {
                 request.include_artifacts.as_ref().map(ToString::to_string),
             ),
         ]),
-        Request::ListPushConfigs(request) => query::write(&[
-            ("pageSize", text(some_history(Some(request.page_size)))),
+        Request::ListPushConfigs(request) => query::write_query(&[
+            ("pageSize", text(zero_as_absent(Some(request.page_size)))),
             ("pageToken", request.page_token.clone()),
         ]),
         Request::SendMessage(_)
@@ -203,24 +203,26 @@ fn query_of(request: &Request, version: Version) -> String {
     }
 }
 
-fn body_of(request: &Request, version: Version) -> Option<Vec<u8>> {
+fn write_request_body(request: &Request, version: Version) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     match (request, version) {
         (Request::SendMessage(request) | Request::SendStreamingMessage(request), Version::V1) => {
-            write(&mut out, request)
+            write_json(&mut out, request)
         }
         (Request::SendMessage(request) | Request::SendStreamingMessage(request), Version::V03) => {
-            write(&mut out, &Proto(&**request));
+            write_json(&mut out, &V03ProtoJson(&**request));
         }
-        (Request::CancelTask(request), Version::V1) => write(&mut out, request),
+        (Request::CancelTask(request), Version::V1) => write_json(&mut out, request),
         (Request::CancelTask(request), Version::V03) => {
-            write(
+            write_json(
                 &mut out,
                 &serde_json::json!({ "name": format!("tasks/{}", request.id) }),
             );
         }
-        (Request::CreatePushConfig(config), Version::V1) => write(&mut out, config),
-        (Request::CreatePushConfig(config), Version::V03) => write(&mut out, &CreateConfig(config)),
+        (Request::CreatePushConfig(config), Version::V1) => write_json(&mut out, config),
+        (Request::CreatePushConfig(config), Version::V03) => {
+            write_json(&mut out, &ProtoJsonCreateConfig(config))
+        }
         (
             Request::GetTask(_)
             | Request::ListTasks(_)

@@ -8,7 +8,7 @@ use super::*;
 /// What a stream came to, told so that two readings can be compared.
 #[derive(Debug, PartialEq)]
 struct Reading {
-    items: Vec<Result<Event, Error>>,
+    items: Vec<Result<SseEvent, Error>>,
     clean: bool,
     last_event_id: Option<String>,
     retry: Option<u64>,
@@ -24,7 +24,7 @@ fn read<'a>(limit: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> Reading
     let last_event_id = decoder.last_event_id().map(str::to_owned);
     Reading {
         items,
-        clean: decoder.is_clean(),
+        clean: decoder.is_at_boundary(),
         last_event_id,
         retry: decoder.retry(),
     }
@@ -48,8 +48,8 @@ fn cut<'a>(mut bytes: &'a [u8], lengths: &[usize]) -> Vec<&'a [u8]> {
     pieces
 }
 
-fn event(data: &str) -> Event {
-    Event {
+fn event(data: &str) -> SseEvent {
+    SseEvent {
         event: None,
         id: None,
         data: data.into(),
@@ -57,22 +57,22 @@ fn event(data: &str) -> Event {
     }
 }
 
-fn typed(name: &str, data: &str) -> Event {
-    Event {
+fn typed(name: &str, data: &str) -> SseEvent {
+    SseEvent {
         event: Some(name.into()),
         ..event(data)
     }
 }
 
-fn numbered(id: &str, data: &str) -> Event {
-    Event {
+fn numbered(id: &str, data: &str) -> SseEvent {
+    SseEvent {
         id: Some(id.into()),
         ..event(data)
     }
 }
 
-fn timed(retry: u64, data: &str) -> Event {
-    Event {
+fn timed(retry: u64, data: &str) -> SseEvent {
+    SseEvent {
         retry: Some(retry),
         ..event(data)
     }
@@ -85,11 +85,11 @@ fn frames_are_written_exactly() {
     write_event(&mut out, Some(u64::MAX), b"{}");
     write_event(&mut out, None, b"[]");
     write_error(&mut out, b"{\"error\":{}}");
-    out.extend_from_slice(COMMENT);
-    begin(&mut out, Some(1200));
+    out.extend_from_slice(KEEP_ALIVE);
+    begin_event(&mut out, Some(1200));
     out.extend_from_slice(b"{\"id\":1,");
     out.extend_from_slice(b"\"result\":{}}");
-    end(&mut out);
+    end_event(&mut out);
     let expected = "id: 0\ndata: {}\n\nid: 18446744073709551615\ndata: {}\n\ndata: []\n\n\
          event: error\ndata: {\"error\":{}}\n\n: keep-alive\n\n\
          id: 1200\ndata: {\"id\":1,\"result\":{}}\n\n";
@@ -98,7 +98,7 @@ fn frames_are_written_exactly() {
 
 #[test]
 fn tricky_streams_are_read_as_the_standard_says() {
-    let table: &[(&str, &[u8], Vec<Event>)] = &[
+    let table: &[(&str, &[u8], Vec<SseEvent>)] = &[
         (
             "LF",
             b"data: a\n\ndata: b\n\n",
@@ -314,7 +314,7 @@ fn after_a_failure_nothing_is_kept_or_clean() {
     decoder.push(b"12345");
     decoder.push(b"\n\ndata\n\n");
     assert_eq!(decoder.by_ref().count(), 1);
-    assert!(!decoder.is_clean());
+    assert!(!decoder.is_at_boundary());
     assert_eq!(decoder.partial.capacity(), 0);
 }
 
@@ -333,7 +333,7 @@ fn a_large_event_arrives_byte_by_byte() {
 /// What may be written: an event, an error or a comment.
 #[derive(Clone, Debug)]
 enum Frame {
-    Event(Option<u64>, String),
+    SseEvent(Option<u64>, String),
     Error(String),
     Comment,
 }
@@ -341,7 +341,7 @@ enum Frame {
 fn frame() -> impl Strategy<Value = Frame> {
     let line = "[^\r\n]{1,40}";
     prop_oneof![
-        (any::<Option<u64>>(), line).prop_map(|(id, data)| Frame::Event(id, data)),
+        (any::<Option<u64>>(), line).prop_map(|(id, data)| Frame::SseEvent(id, data)),
         line.prop_map(Frame::Error),
         Just(Frame::Comment),
     ]
@@ -351,28 +351,28 @@ fn write(frames: &[Frame]) -> Vec<u8> {
     let mut out = Vec::new();
     for frame in frames {
         match frame {
-            Frame::Event(id, data) => write_event(&mut out, *id, data.as_bytes()),
+            Frame::SseEvent(id, data) => write_event(&mut out, *id, data.as_bytes()),
             Frame::Error(data) => write_error(&mut out, data.as_bytes()),
-            Frame::Comment => out.extend_from_slice(COMMENT),
+            Frame::Comment => out.extend_from_slice(KEEP_ALIVE),
         }
     }
     out
 }
 
-fn expected(frames: &[Frame]) -> Vec<Result<Event, Error>> {
+fn expected(frames: &[Frame]) -> Vec<Result<SseEvent, Error>> {
     let mut in_force: Option<Arc<str>> = None;
     let mut events = Vec::new();
     for frame in frames {
         match frame {
-            Frame::Event(id, data) => {
+            Frame::SseEvent(id, data) => {
                 in_force = id.map(|id| id.to_string().into()).or(in_force);
-                events.push(Ok(Event {
+                events.push(Ok(SseEvent {
                     id: in_force.clone(),
                     ..event(data)
                 }));
             }
             Frame::Error(data) => {
-                events.push(Ok(Event {
+                events.push(Ok(SseEvent {
                     id: in_force.clone(),
                     ..typed("error", data)
                 }));

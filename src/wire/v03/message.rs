@@ -3,80 +3,80 @@
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde::{Deserialize, Deserializer};
 
-use super::read::{PartIn, TextOr};
-use super::{Age, V03};
+use super::part::{ObjectOrText, V03Part};
+use super::{Audience, V03};
 use crate::model::{
     Artifact, ArtifactId, Content, ContextId, INPUT_REQUEST, Json, Message, MessageId, Object,
     Part, Role, TaskId, int32, non_empty, or_default,
 };
-use crate::wire::json::at;
-use crate::wire::part::{KIND, WRAPPED};
-use crate::wire::spelling::role_v03;
+use crate::wire::json::field_error;
+use crate::wire::lenient::v03_role_name;
+use crate::wire::part::{KIND_KEY, WRAPPED_DATA_KEY};
 
 impl<'a> V03<'a, Part> {
     /// What stands beside the content; data that is no object is marked as wrapped.
     fn metadata(&self, wrapped: bool, restored: bool) -> Option<Object> {
         let mut metadata = self.0.metadata().cloned();
         if restored {
-            metadata.as_mut()?.remove(KIND);
+            metadata.as_mut()?.remove(KIND_KEY);
             metadata = metadata.filter(|metadata| !metadata.is_empty());
         }
         if wrapped {
             metadata
                 .get_or_insert_default()
-                .insert(WRAPPED, serde_json::Value::Bool(true));
+                .insert(WRAPPED_DATA_KEY, serde_json::Value::Bool(true));
         }
         metadata
     }
 
     fn kind<M: SerializeMap>(&self, map: &mut M, kind: &str) -> Result<(), M::Error> {
         map.serialize_entry("kind", kind)?;
-        if self.1.is_first() {
+        if self.1.is_v01() {
             map.serialize_entry("type", kind)?;
         }
         Ok(())
     }
 
     /// The kind an older version knew this data part by, if it can be written back as that.
-    fn older_kind(&self, data: &Json) -> Option<(String, Object)> {
-        let kind: String = self.0.metadata()?.get(KIND)?.read().ok()?;
+    fn legacy_kind(&self, data: &Json) -> Option<(String, Object)> {
+        let kind: String = self.0.metadata()?.get(KIND_KEY)?.read().ok()?;
         let members = Object::try_from(data.clone()).ok()?;
         let clash = members.get("kind").is_some() || members.get("metadata").is_some();
         // For the first readers `type` is written beside `kind`, and nothing is ever there twice.
-        let clash = clash || self.1.is_first() && members.get("type").is_some();
+        let clash = clash || self.1.is_v01() && members.get("type").is_some();
         (!clash && !matches!(kind.as_str(), "text" | "file" | "data")).then_some((kind, members))
     }
 }
 
 /// The file of a part, or the wrapped data.
-struct Inner<'a>(Vec<(&'static str, Value<'a>)>);
+struct V03InnerObject<'a>(Vec<(&'static str, InnerValue<'a>)>);
 
-enum Value<'a> {
+enum InnerValue<'a> {
     Text(&'a str),
     Json(&'a Json),
 }
 
-impl Serialize for Inner<'_> {
+impl Serialize for V03InnerObject<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
         for (name, value) in &self.0 {
             match value {
-                Value::Text(text) => map.serialize_entry(name, text)?,
-                Value::Json(json) => map.serialize_entry(name, json)?,
+                InnerValue::Text(text) => map.serialize_entry(name, text)?,
+                InnerValue::Json(json) => map.serialize_entry(name, json)?,
             }
         }
         map.end()
     }
 }
 
-fn file<'a>(part: &'a Part, name: &'static str, content: &'a str) -> Inner<'a> {
-    let mut members = vec![(name, Value::Text(content))];
+fn file<'a>(part: &'a Part, name: &'static str, content: &'a str) -> V03InnerObject<'a> {
+    let mut members = vec![(name, InnerValue::Text(content))];
     members.extend(
         part.media_type()
-            .map(|media_type| ("mimeType", Value::Text(media_type))),
+            .map(|media_type| ("mimeType", InnerValue::Text(media_type))),
     );
-    members.extend(part.filename().map(|name| ("name", Value::Text(name))));
-    Inner(members)
+    members.extend(part.filename().map(|name| ("name", InnerValue::Text(name))));
+    V03InnerObject(members)
 }
 
 impl Serialize for V03<'_, Part> {
@@ -96,7 +96,7 @@ impl Serialize for V03<'_, Part> {
                 self.kind(&mut map, "file")?;
                 map.serialize_entry("file", &file(self.0, "uri", url))?;
             }
-            Content::Data(data) => match self.older_kind(data) {
+            Content::Data(data) => match self.legacy_kind(data) {
                 Some((kind, members)) => {
                     restored = true;
                     self.kind(&mut map, &kind)?;
@@ -108,15 +108,16 @@ impl Serialize for V03<'_, Part> {
                     self.kind(&mut map, "data")?;
                     wrapped = !data.is_object();
                     match wrapped {
-                        true => {
-                            map.serialize_entry("data", &Inner(vec![("value", Value::Json(data))]))?
-                        }
+                        true => map.serialize_entry(
+                            "data",
+                            &V03InnerObject(vec![("value", InnerValue::Json(data))]),
+                        )?,
                         false => map.serialize_entry("data", data)?,
                     }
                 }
             },
         }
-        if let Some(metadata) = said(&self.metadata(wrapped, restored)) {
+        if let Some(metadata) = non_empty_metadata(&self.metadata(wrapped, restored)) {
             map.serialize_entry("metadata", metadata)?;
         }
         map.end()
@@ -124,14 +125,14 @@ impl Serialize for V03<'_, Part> {
 }
 
 /// Metadata that says something: before 1.0 an empty object is left out (08 §3).
-pub(super) fn said(metadata: &Option<Object>) -> Option<&Object> {
+pub(super) fn non_empty_metadata(metadata: &Option<Object>) -> Option<&Object> {
     metadata.as_ref().filter(|metadata| !metadata.is_empty())
 }
 
 /// A list, each of it as 0.3 writes it.
-pub(super) struct List<'a, T>(pub(super) &'a [T], pub(super) Age<'a>);
+pub(super) struct V03List<'a, T>(pub(super) &'a [T], pub(super) Audience<'a>);
 
-impl<T> Serialize for List<'_, T>
+impl<T> Serialize for V03List<'_, T>
 where
     for<'b> V03<'b, T>: Serialize,
 {
@@ -148,12 +149,12 @@ impl Serialize for V03<'_, std::sync::Arc<Message>> {
 
 impl Serialize for V03<'_, Message> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (message, age) = (self.0, self.1);
+        let (message, audience) = (self.0, self.1);
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("kind", "message")?;
         map.serialize_entry("messageId", &message.message_id)?;
-        map.serialize_entry("role", role_v03(message.role))?;
-        map.serialize_entry("parts", &List(&message.parts, age))?;
+        map.serialize_entry("role", v03_role_name(message.role))?;
+        map.serialize_entry("parts", &V03List(&message.parts, audience))?;
         if let Some(id) = &message.context_id {
             map.serialize_entry("contextId", id)?;
         }
@@ -166,9 +167,9 @@ impl Serialize for V03<'_, Message> {
         if !message.extensions.is_empty() {
             map.serialize_entry("extensions", &message.extensions)?;
         }
-        if let Some(metadata) = said(&message.metadata) {
+        if let Some(metadata) = non_empty_metadata(&message.metadata) {
             map.serialize_entry("metadata", metadata)?;
-            if let (Age::Tools, Some(request)) = (age, metadata.get(INPUT_REQUEST)) {
+            if let (Audience::Tools, Some(request)) = (audience, metadata.get(INPUT_REQUEST)) {
                 map.serialize_entry("inputRequest", &request)?;
             }
         }
@@ -178,7 +179,7 @@ impl Serialize for V03<'_, Message> {
 
 impl Serialize for V03<'_, Artifact> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (artifact, age) = (self.0, self.1);
+        let (artifact, audience) = (self.0, self.1);
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("artifactId", &artifact.artifact_id)?;
         if let Some(name) = &artifact.name {
@@ -187,11 +188,11 @@ impl Serialize for V03<'_, Artifact> {
         if let Some(description) = &artifact.description {
             map.serialize_entry("description", description)?;
         }
-        map.serialize_entry("parts", &List(&artifact.parts, age))?;
+        map.serialize_entry("parts", &V03List(&artifact.parts, audience))?;
         if !artifact.extensions.is_empty() {
             map.serialize_entry("extensions", &artifact.extensions)?;
         }
-        if let Some(metadata) = said(&artifact.metadata) {
+        if let Some(metadata) = non_empty_metadata(&artifact.metadata) {
             map.serialize_entry("metadata", metadata)?;
         }
         map.end()
@@ -199,18 +200,18 @@ impl Serialize for V03<'_, Artifact> {
 }
 
 /// A message of 0.1 to 0.3; `PROTO` reads the ProtoJSON of 0.3 REST.
-pub(in crate::wire) struct MessageIn<const PROTO: bool>(pub(in crate::wire) Message);
+pub(in crate::wire) struct V03Message<const PROTO: bool>(pub(in crate::wire) Message);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Members<const PROTO: bool> {
+struct V03MessageMembers<const PROTO: bool> {
     kind: Option<String>,
     #[serde(default, alias = "message_id", deserialize_with = "or_default")]
     message_id: MessageId,
     #[serde(default, deserialize_with = "or_default")]
     role: Role,
     #[serde(default, alias = "content", deserialize_with = "or_default")]
-    parts: Vec<PartIn<PROTO>>,
+    parts: Vec<V03Part<PROTO>>,
     #[serde(default, alias = "context_id", deserialize_with = "non_empty")]
     context_id: Option<ContextId>,
     #[serde(default, alias = "task_id", deserialize_with = "non_empty")]
@@ -223,11 +224,11 @@ struct Members<const PROTO: bool> {
     input_request: Option<Json>,
 }
 
-impl<'de, const PROTO: bool> Deserialize<'de> for MessageIn<PROTO> {
+impl<'de, const PROTO: bool> Deserialize<'de> for V03Message<PROTO> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let read = Members::<PROTO>::deserialize(deserializer)?;
+        let read = V03MessageMembers::<PROTO>::deserialize(deserializer)?;
         if read.kind.is_some_and(|kind| kind != "message") {
-            return Err(at("kind", "must be message"));
+            return Err(field_error("kind", "must be message"));
         }
         let mut metadata = read.metadata;
         if let Some(request) = read.input_request {
@@ -248,7 +249,7 @@ impl<'de, const PROTO: bool> Deserialize<'de> for MessageIn<PROTO> {
     }
 }
 
-impl<const PROTO: bool> From<String> for MessageIn<PROTO> {
+impl<const PROTO: bool> From<String> for V03Message<PROTO> {
     /// One seed has a plain text where the agent's message should be.
     fn from(text: String) -> Self {
         Self(Message {
@@ -260,20 +261,20 @@ impl<const PROTO: bool> From<String> for MessageIn<PROTO> {
 }
 
 /// A message, or the plain text that stands for one.
-pub(super) type MessageOrText<const PROTO: bool> = TextOr<MessageIn<PROTO>>;
+pub(super) type V03MessageOrText<const PROTO: bool> = ObjectOrText<V03Message<PROTO>>;
 
 /// An artifact of 0.1 to 0.3, and what 0.1 had inside it that now stands beside it.
-pub(super) struct ArtifactIn<const PROTO: bool> {
+pub(super) struct V03Artifact<const PROTO: bool> {
     pub(super) artifact: Artifact,
     pub(super) append: bool,
     pub(super) last_chunk: bool,
 }
 
-impl<'de, const PROTO: bool> Deserialize<'de> for ArtifactIn<PROTO> {
+impl<'de, const PROTO: bool> Deserialize<'de> for V03Artifact<PROTO> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Members<const PROTO: bool> {
+        struct V03MessageMembers<const PROTO: bool> {
             #[serde(default, alias = "artifact_id", deserialize_with = "non_empty")]
             artifact_id: Option<ArtifactId>,
             #[serde(default, deserialize_with = "non_empty")]
@@ -281,7 +282,7 @@ impl<'de, const PROTO: bool> Deserialize<'de> for ArtifactIn<PROTO> {
             #[serde(default, deserialize_with = "non_empty")]
             description: Option<String>,
             #[serde(default, deserialize_with = "or_default")]
-            parts: Vec<PartIn<PROTO>>,
+            parts: Vec<V03Part<PROTO>>,
             #[serde(default, deserialize_with = "or_default")]
             extensions: Vec<String>,
             metadata: Option<Object>,
@@ -291,7 +292,7 @@ impl<'de, const PROTO: bool> Deserialize<'de> for ArtifactIn<PROTO> {
             #[serde(alias = "last_chunk")]
             last_chunk: Option<bool>,
         }
-        let read = Members::<PROTO>::deserialize(deserializer)?;
+        let read = V03MessageMembers::<PROTO>::deserialize(deserializer)?;
         let by_index = || ArtifactId::from(format!("artifact-{}", read.index.unwrap_or_default()));
         Ok(Self {
             artifact: Artifact {

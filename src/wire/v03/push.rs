@@ -3,15 +3,15 @@
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde::{Deserialize, Deserializer};
 
-use super::{Age, V03};
+use super::{Audience, V03};
 use crate::model::{
     AuthenticationInfo, Object, PushConfig, PushConfigId, Secret, TaskId, non_empty, or_default,
 };
 
 /// The registration itself, without the task it belongs to.
-pub(in crate::wire) struct Nested<'a>(pub(in crate::wire) &'a PushConfig);
+pub(in crate::wire) struct V03PushConfigBody<'a>(pub(in crate::wire) &'a PushConfig);
 
-impl Serialize for Nested<'_> {
+impl Serialize for V03PushConfigBody<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let config = self.0;
         let mut map = serializer.serialize_map(None)?;
@@ -25,16 +25,16 @@ impl Serialize for Nested<'_> {
         if let Some(info) = &config.authentication {
             map.serialize_entry(
                 "authentication",
-                &Authentication(info, &config.other_schemes),
+                &V03AuthenticationWriter(info, &config.other_schemes),
             )?;
         }
         map.end()
     }
 }
 
-struct Authentication<'a>(&'a AuthenticationInfo, &'a [String]);
+struct V03AuthenticationWriter<'a>(&'a AuthenticationInfo, &'a [String]);
 
-impl Serialize for Authentication<'_> {
+impl Serialize for V03AuthenticationWriter<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let schemes: Vec<&String> = std::iter::once(&self.0.scheme).chain(self.1).collect();
         let mut map = serializer.serialize_map(None)?;
@@ -48,24 +48,24 @@ impl Serialize for Authentication<'_> {
 
 impl Serialize for V03<'_, PushConfig> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (config, age) = (self.0, self.1);
+        let (config, audience) = (self.0, self.1);
         let task = config.task_id.clone().unwrap_or_default();
         let mut map = serializer.serialize_map(None)?;
-        if let Age::First(id) = age {
+        if let Audience::V01(id) = audience {
             map.serialize_entry("id", id.unwrap_or(&task))?;
         }
         map.serialize_entry("taskId", &task)?;
-        map.serialize_entry("pushNotificationConfig", &Nested(config))?;
+        map.serialize_entry("pushNotificationConfig", &V03PushConfigBody(config))?;
         map.end()
     }
 }
 
 /// A registration of 0.1 to 0.3: nested below its task, or on its own.
-pub(in crate::wire) struct PushConfigIn(pub(in crate::wire) PushConfig);
+pub(in crate::wire) struct V03PushConfig(pub(in crate::wire) PushConfig);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Members {
+struct V03PushConfigMembers {
     /// Only 1.0 has it, inside the configuration of a message.
     #[serde(default, deserialize_with = "non_empty")]
     tenant: Option<String>,
@@ -78,17 +78,17 @@ struct Members {
     #[serde(default, deserialize_with = "non_empty")]
     name: Option<String>,
     #[serde(alias = "push_notification_config", alias = "config")]
-    push_notification_config: Option<Box<Members>>,
+    push_notification_config: Option<Box<V03PushConfigMembers>>,
     #[serde(default, deserialize_with = "non_empty")]
     url: Option<String>,
     #[serde(default, deserialize_with = "non_empty")]
     token: Option<Secret>,
-    authentication: Option<AuthenticationIn>,
+    authentication: Option<V03Authentication>,
     headers: Option<Object>,
 }
 
 #[derive(Deserialize)]
-struct AuthenticationIn {
+struct V03Authentication {
     #[serde(default, deserialize_with = "or_default")]
     schemes: Vec<String>,
     #[serde(default, deserialize_with = "non_empty")]
@@ -97,25 +97,25 @@ struct AuthenticationIn {
     credentials: Option<Secret>,
 }
 
-impl<'de> Deserialize<'de> for PushConfigIn {
+impl<'de> Deserialize<'de> for V03PushConfig {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let outer = Members::deserialize(deserializer)?;
+        let outer = V03PushConfigMembers::deserialize(deserializer)?;
         Ok(Self(match outer.push_notification_config {
             Some(inner) => {
-                let (named_task, named_id) = split(outer.name.as_deref());
+                let (named_task, named_id) = parse_optional_name(outer.name.as_deref());
                 let task = outer.task_id.or_else(|| outer.id.map(TaskId::from));
-                let mut config = inner.flat();
+                let mut config = inner.into_push_config();
                 config.id = config.id.or(named_id);
                 config.task_id = task.or(config.task_id).or(named_task);
                 config
             }
-            None => outer.flat(),
+            None => outer.into_push_config(),
         }))
     }
 }
 
 /// Splits the resource name of a registration; one that has no id yet ends with the slash.
-pub(in crate::wire) fn split_name(name: &str) -> Option<(TaskId, PushConfigId)> {
+pub(in crate::wire) fn parse_push_config_name(name: &str) -> Option<(TaskId, PushConfigId)> {
     let (task, id) = name
         .strip_prefix("tasks/")?
         .rsplit_once("/pushNotificationConfigs/")?;
@@ -123,17 +123,17 @@ pub(in crate::wire) fn split_name(name: &str) -> Option<(TaskId, PushConfigId)> 
 }
 
 /// What a resource name says; a piece that is empty says nothing.
-fn split(name: Option<&str>) -> (Option<TaskId>, Option<PushConfigId>) {
-    let (task, id) = name.and_then(split_name).unzip();
+fn parse_optional_name(name: Option<&str>) -> (Option<TaskId>, Option<PushConfigId>) {
+    let (task, id) = name.and_then(parse_push_config_name).unzip();
     (task, id.filter(|id| !id.is_empty()))
 }
 
-impl Members {
-    fn flat(self) -> PushConfig {
+impl V03PushConfigMembers {
+    fn into_push_config(self) -> PushConfig {
         // Where `config` holds the whole registration it is nested once more.
         if let Some(inner) = self.push_notification_config {
-            let (named_task, named_id) = split(self.name.as_deref());
-            let mut config = inner.flat();
+            let (named_task, named_id) = parse_optional_name(self.name.as_deref());
+            let mut config = inner.into_push_config();
             config.id = config.id.or(named_id);
             config.task_id = config.task_id.or(self.task_id).or(named_task);
             return config;
@@ -155,13 +155,13 @@ impl Members {
             config.other_schemes = schemes.collect();
             config.authentication = Some(info);
         }
-        take_headers(&mut config, self.headers);
+        apply_headers(&mut config, self.headers);
         config
     }
 }
 
 /// One seed puts headers where the authentication should be: `Authorization` is ours, the rest the operator's.
-fn take_headers(config: &mut PushConfig, headers: Option<Object>) {
+fn apply_headers(config: &mut PushConfig, headers: Option<Object>) {
     for (name, value) in headers.iter().flat_map(Object::iter) {
         let Ok(value) = value.read::<String>() else {
             continue;

@@ -3,8 +3,8 @@
 use serde::Deserialize;
 use serde::ser::{SerializeMap, Serializer};
 
-use super::push::Nested;
-use super::{MessageIn, PushConfigIn};
+use super::push::V03PushConfigBody;
+use super::{V03Message, V03PushConfig};
 use crate::model::{
     ContextId, Error, MessageId, Object, PushConfigId, SendMessageConfiguration,
     SendMessageRequest, TaskId, int32, non_empty, or_default,
@@ -13,11 +13,11 @@ use crate::model::{
 /// What `message/send` and its older names take.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::wire) struct SendIn<const PROTO: bool> {
+pub(in crate::wire) struct V03SendParams<const PROTO: bool> {
     // 0.2 REST calls it `request`.
     #[serde(alias = "request")]
-    message: Option<MessageIn<PROTO>>,
-    configuration: Option<ConfigurationIn>,
+    message: Option<V03Message<PROTO>>,
+    configuration: Option<V03SendConfiguration>,
     metadata: Option<Object>,
     /// Beside the message in two seeds.
     #[serde(default, alias = "context_id", deserialize_with = "non_empty")]
@@ -32,12 +32,12 @@ pub(in crate::wire) struct SendIn<const PROTO: bool> {
     session_id: Option<ContextId>,
     #[serde(default, deserialize_with = "int32")]
     history_length: Option<i32>,
-    push_notification: Option<PushConfigIn>,
+    push_notification: Option<V03PushConfig>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
-struct ConfigurationIn {
+struct V03SendConfiguration {
     #[serde(
         default,
         alias = "accepted_output_modes",
@@ -49,7 +49,7 @@ struct ConfigurationIn {
         alias = "pushNotification",
         alias = "push_notification"
     )]
-    push_notification_config: Option<PushConfigIn>,
+    push_notification_config: Option<V03PushConfig>,
     #[serde(default, alias = "history_length", deserialize_with = "int32")]
     history_length: Option<i32>,
     blocking: Option<bool>,
@@ -58,7 +58,7 @@ struct ConfigurationIn {
     return_immediately: Option<bool>,
 }
 
-impl ConfigurationIn {
+impl V03SendConfiguration {
     /// `blocks` is what leaving the flag out means.
     fn into_model(self, blocks: bool) -> SendMessageConfiguration {
         let blocking = self
@@ -67,21 +67,21 @@ impl ConfigurationIn {
         SendMessageConfiguration {
             accepted_output_modes: self.accepted_output_modes,
             task_push_notification_config: self.push_notification_config.map(|config| config.0),
-            history_length: some_history(self.history_length),
+            history_length: zero_as_absent(self.history_length),
             return_immediately: !blocking.unwrap_or(blocks),
         }
     }
 }
 
 /// In 0.3 a length of 0 means all.
-pub(in crate::wire) fn some_history(length: Option<i32>) -> Option<i32> {
+pub(in crate::wire) fn zero_as_absent(length: Option<i32>) -> Option<i32> {
     length.filter(|length| *length != 0)
 }
 
-impl<const PROTO: bool> SendIn<PROTO> {
+impl<const PROTO: bool> V03SendParams<PROTO> {
     /// Whether the body is 0.1's own, and not a newer one under an old name.
     pub(in crate::wire) fn is_v01(&self) -> bool {
-        self.message.as_ref().is_none_or(|MessageIn(message)| {
+        self.message.as_ref().is_none_or(|V03Message(message)| {
             message.message_id.is_empty()
                 && message.context_id.is_none()
                 && message.task_id.is_none()
@@ -90,7 +90,7 @@ impl<const PROTO: bool> SendIn<PROTO> {
 
     /// Whatever the version, in the one shape; `blocks` is what leaving the flag out of a configuration means.
     pub(in crate::wire) fn into_model(self, blocks: bool) -> Result<SendMessageRequest, Error> {
-        let Some(MessageIn(mut message)) = self.message else {
+        let Some(V03Message(mut message)) = self.message else {
             return Err(Error::invalid("message", "is required"));
         };
         message.context_id = message.context_id.or(self.context_id).or(self.session_id);
@@ -104,7 +104,7 @@ impl<const PROTO: bool> SendIn<PROTO> {
             let configuration = configuration.get_or_insert_default();
             configuration.history_length = configuration
                 .history_length
-                .or(some_history(self.history_length));
+                .or(zero_as_absent(self.history_length));
             let push = self.push_notification.map(|config| config.0);
             configuration.task_push_notification_config =
                 configuration.task_push_notification_config.take().or(push);
@@ -122,7 +122,7 @@ impl<const PROTO: bool> SendIn<PROTO> {
 /// What the operations on one task take.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::wire) struct TaskIdIn {
+pub(in crate::wire) struct V03TaskParams {
     #[serde(default, deserialize_with = "non_empty")]
     id: Option<TaskId>,
     /// One seed's name for it.
@@ -136,20 +136,20 @@ pub(in crate::wire) struct TaskIdIn {
     pub(in crate::wire) metadata: Option<Object>,
 }
 
-impl TaskIdIn {
+impl V03TaskParams {
     /// The task, and the member that names it.
     pub(in crate::wire) fn task(self) -> Result<(TaskId, &'static str), Error> {
         match (self.id, self.task_id, self.name) {
             (Some(id), ..) => Ok((id, "id")),
             (None, Some(id), _) => Ok((id, "taskId")),
-            (None, None, Some(name)) => task_of("name", &name).map(|id| (id, "name")),
+            (None, None, Some(name)) => parse_task_name("name", &name).map(|id| (id, "name")),
             (None, None, None) => Ok((TaskId::default(), "id")),
         }
     }
 }
 
 /// Reads the resource name of a task.
-pub(in crate::wire) fn task_of(field: &str, name: &str) -> Result<TaskId, Error> {
+pub(in crate::wire) fn parse_task_name(field: &str, name: &str) -> Result<TaskId, Error> {
     let id = name.strip_prefix("tasks/").filter(|id| !id.is_empty());
     id.map(TaskId::from)
         .ok_or_else(|| Error::invalid(field, "must be tasks/{id}"))
@@ -158,7 +158,7 @@ pub(in crate::wire) fn task_of(field: &str, name: &str) -> Result<TaskId, Error>
 /// What the operations on one registration take.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::wire) struct ConfigIdIn {
+pub(in crate::wire) struct V03PushConfigParams {
     #[serde(default, deserialize_with = "non_empty")]
     id: Option<TaskId>,
     #[serde(default, alias = "task_id", deserialize_with = "non_empty")]
@@ -171,7 +171,7 @@ pub(in crate::wire) struct ConfigIdIn {
     push_notification_config_id: Option<PushConfigId>,
 }
 
-impl ConfigIdIn {
+impl V03PushConfigParams {
     /// The task and the registration; checked here, where the names are still those the caller used.
     pub(in crate::wire) fn ids(self) -> Result<(TaskId, Option<PushConfigId>), Error> {
         let task = self.id.or(self.task_id).unwrap_or_default();
@@ -190,14 +190,14 @@ pub(in crate::wire) fn write_configuration<S: Serializer>(
 ) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(None)?;
     map.serialize_entry("blocking", &!configuration.return_immediately)?;
-    if let Some(length) = some_history(configuration.history_length) {
+    if let Some(length) = zero_as_absent(configuration.history_length) {
         map.serialize_entry("historyLength", &length)?;
     }
     if !configuration.accepted_output_modes.is_empty() {
         map.serialize_entry("acceptedOutputModes", &configuration.accepted_output_modes)?;
     }
     if let Some(config) = &configuration.task_push_notification_config {
-        map.serialize_entry("pushNotificationConfig", &Nested(config))?;
+        map.serialize_entry("pushNotificationConfig", &V03PushConfigBody(config))?;
     }
     map.end()
 }

@@ -5,32 +5,32 @@ use std::sync::Arc;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde::{Deserialize, Deserializer};
 
-use super::message::{ArtifactIn, List, MessageOrText};
-use super::read::PartIn;
-use super::{Age, MessageIn, V03};
+use super::message::{V03Artifact, V03List, V03MessageOrText};
+use super::part::V03Part;
+use super::{Audience, V03, V03Message};
 use crate::model::{
     Artifact, ArtifactId, ContextId, Json, Object, Task, TaskArtifactUpdateEvent, TaskId,
     TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp, int32, non_empty, or_default,
 };
-use crate::wire::json::{at, below, read};
-use crate::wire::spelling::state_v03;
+use crate::wire::json::{field_error, nested_field_error, read};
+use crate::wire::lenient::v03_state_name;
 
 /// 0.1 had fewer states.
-fn state(state: TaskState, age: Age<'_>) -> &'static str {
-    match (state, age) {
-        (TaskState::Rejected, Age::First(_)) => state_v03(TaskState::Failed),
-        (TaskState::AuthRequired, Age::First(_)) => state_v03(TaskState::InputRequired),
-        (state, _) => state_v03(state),
+fn state(state: TaskState, audience: Audience<'_>) -> &'static str {
+    match (state, audience) {
+        (TaskState::Rejected, Audience::V01(_)) => v03_state_name(TaskState::Failed),
+        (TaskState::AuthRequired, Audience::V01(_)) => v03_state_name(TaskState::InputRequired),
+        (state, _) => v03_state_name(state),
     }
 }
 
 impl Serialize for V03<'_, TaskStatus> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (status, age) = (self.0, self.1);
+        let (status, audience) = (self.0, self.1);
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("state", state(status.state, age))?;
+        map.serialize_entry("state", state(status.state, audience))?;
         if let Some(message) = &status.message {
-            map.serialize_entry("message", &V03(message, age))?;
+            map.serialize_entry("message", &V03(message, audience))?;
         }
         if let Some(time) = &status.timestamp {
             map.serialize_entry("timestamp", time)?;
@@ -41,23 +41,25 @@ impl Serialize for V03<'_, TaskStatus> {
 
 impl Serialize for V03<'_, Task> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (task, age) = (self.0, self.1);
+        let (task, audience) = (self.0, self.1);
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("kind", "task")?;
-        match age {
-            Age::First(Some(id)) => map.serialize_entry("id", id)?,
-            Age::First(None) | Age::Today | Age::Tools => map.serialize_entry("id", &task.id)?,
+        match audience {
+            Audience::V01(Some(id)) => map.serialize_entry("id", id)?,
+            Audience::V01(None) | Audience::V03 | Audience::Tools => {
+                map.serialize_entry("id", &task.id)?
+            }
         }
         map.serialize_entry("contextId", &task.context_id)?;
-        if age.is_first() {
+        if audience.is_v01() {
             map.serialize_entry("sessionId", &task.context_id)?;
         }
-        map.serialize_entry("status", &V03(&task.status, age))?;
+        map.serialize_entry("status", &V03(&task.status, audience))?;
         if !task.artifacts.is_empty() {
-            map.serialize_entry("artifacts", &List(&task.artifacts, age))?;
+            map.serialize_entry("artifacts", &V03List(&task.artifacts, audience))?;
         }
         if !task.history.is_empty() {
-            map.serialize_entry("history", &List(&task.history, age))?;
+            map.serialize_entry("history", &V03List(&task.history, audience))?;
         }
         if let Some(metadata) = &task.metadata {
             map.serialize_entry("metadata", metadata)?;
@@ -71,10 +73,10 @@ fn begin_event<M: SerializeMap>(
     map: &mut M,
     kind: &str,
     ids: (&TaskId, &ContextId),
-    age: Age<'_>,
+    audience: Audience<'_>,
 ) -> Result<(), M::Error> {
     map.serialize_entry("kind", kind)?;
-    if let Age::First(id) = age {
+    if let Audience::V01(id) = audience {
         map.serialize_entry("id", id.unwrap_or(ids.0))?;
     }
     map.serialize_entry("taskId", ids.0)?;
@@ -82,23 +84,23 @@ fn begin_event<M: SerializeMap>(
 }
 
 /// A status event, and whether the stream ends with it.
-pub(in crate::wire) struct StatusEventOut<'a>(
+pub(in crate::wire) struct V03StatusEventWriter<'a>(
     pub(in crate::wire) &'a TaskStatusUpdateEvent,
     pub(in crate::wire) bool,
-    pub(in crate::wire) Age<'a>,
+    pub(in crate::wire) Audience<'a>,
 );
 
-impl Serialize for StatusEventOut<'_> {
+impl Serialize for V03StatusEventWriter<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(event, closes, age) = *self;
+        let Self(event, closes, audience) = *self;
         let mut map = serializer.serialize_map(None)?;
         begin_event(
             &mut map,
             "status-update",
             (&event.task_id, &event.context_id),
-            age,
+            audience,
         )?;
-        map.serialize_entry("status", &V03(&event.status, age))?;
+        map.serialize_entry("status", &V03(&event.status, audience))?;
         map.serialize_entry("final", &closes)?;
         if let Some(metadata) = &event.metadata {
             map.serialize_entry("metadata", metadata)?;
@@ -109,15 +111,15 @@ impl Serialize for StatusEventOut<'_> {
 
 impl Serialize for V03<'_, TaskArtifactUpdateEvent> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (event, age) = (self.0, self.1);
+        let (event, audience) = (self.0, self.1);
         let mut map = serializer.serialize_map(None)?;
         begin_event(
             &mut map,
             "artifact-update",
             (&event.task_id, &event.context_id),
-            age,
+            audience,
         )?;
-        map.serialize_entry("artifact", &V03(&event.artifact, age))?;
+        map.serialize_entry("artifact", &V03(&event.artifact, audience))?;
         map.serialize_entry("append", &event.append)?;
         map.serialize_entry("lastChunk", &event.last_chunk)?;
         if let Some(metadata) = &event.metadata {
@@ -128,16 +130,16 @@ impl Serialize for V03<'_, TaskArtifactUpdateEvent> {
 }
 
 #[derive(Deserialize)]
-struct StatusIn<const PROTO: bool> {
+struct V03Status<const PROTO: bool> {
     #[serde(default, deserialize_with = "or_default")]
     state: TaskState,
     #[serde(default, alias = "update")]
-    message: Option<MessageOrText<PROTO>>,
+    message: Option<V03MessageOrText<PROTO>>,
     #[serde(default)]
     timestamp: Option<Timestamp>,
 }
 
-impl<const PROTO: bool> Default for StatusIn<PROTO> {
+impl<const PROTO: bool> Default for V03Status<PROTO> {
     fn default() -> Self {
         Self {
             state: TaskState::Unspecified,
@@ -147,8 +149,8 @@ impl<const PROTO: bool> Default for StatusIn<PROTO> {
     }
 }
 
-impl<const PROTO: bool> From<StatusIn<PROTO>> for TaskStatus {
-    fn from(read: StatusIn<PROTO>) -> Self {
+impl<const PROTO: bool> From<V03Status<PROTO>> for TaskStatus {
+    fn from(read: V03Status<PROTO>) -> Self {
         let message = read.message.map(|message| Arc::new(message.0.0));
         Self {
             state: read.state,
@@ -159,9 +161,9 @@ impl<const PROTO: bool> From<StatusIn<PROTO>> for TaskStatus {
 }
 
 /// A task of 0.1 to 0.3.
-pub(in crate::wire) struct TaskIn<const PROTO: bool>(pub(in crate::wire) Task);
+pub(in crate::wire) struct V03Task<const PROTO: bool>(pub(in crate::wire) Task);
 
-impl<'de, const PROTO: bool> Deserialize<'de> for TaskIn<PROTO> {
+impl<'de, const PROTO: bool> Deserialize<'de> for V03Task<PROTO> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -174,11 +176,11 @@ impl<'de, const PROTO: bool> Deserialize<'de> for TaskIn<PROTO> {
             #[serde(default, deserialize_with = "non_empty")]
             session_id: Option<ContextId>,
             #[serde(default, deserialize_with = "or_default")]
-            status: StatusIn<PROTO>,
+            status: V03Status<PROTO>,
             #[serde(default, deserialize_with = "or_default")]
-            artifacts: Vec<ArtifactIn<PROTO>>,
+            artifacts: Vec<V03Artifact<PROTO>>,
             #[serde(default, deserialize_with = "or_default")]
-            history: Vec<MessageIn<PROTO>>,
+            history: Vec<V03Message<PROTO>>,
             metadata: Option<Object>,
             output: Option<Json>,
         }
@@ -209,17 +211,17 @@ impl<'de, const PROTO: bool> Deserialize<'de> for TaskIn<PROTO> {
 
 fn check_kind<E: serde::de::Error>(kind: Option<String>, wanted: &'static str) -> Result<(), E> {
     match kind {
-        Some(kind) if kind != wanted => Err(at("kind", format_args!("must be {wanted}"))),
+        Some(kind) if kind != wanted => Err(field_error("kind", format_args!("must be {wanted}"))),
         _ => Ok(()),
     }
 }
 
 /// A status event of 0.1 to 0.3. Whether it said `final` does not matter to us: the state does.
-pub(in crate::wire) struct StatusEventIn<const PROTO: bool>(
+pub(in crate::wire) struct V03StatusEvent<const PROTO: bool>(
     pub(in crate::wire) TaskStatusUpdateEvent,
 );
 
-impl<'de, const PROTO: bool> Deserialize<'de> for StatusEventIn<PROTO> {
+impl<'de, const PROTO: bool> Deserialize<'de> for V03StatusEvent<PROTO> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -232,7 +234,7 @@ impl<'de, const PROTO: bool> Deserialize<'de> for StatusEventIn<PROTO> {
             #[serde(default, alias = "context_id", deserialize_with = "or_default")]
             context_id: ContextId,
             #[serde(default, deserialize_with = "or_default")]
-            status: StatusIn<PROTO>,
+            status: V03Status<PROTO>,
             metadata: Option<Object>,
         }
         let read = Members::<PROTO>::deserialize(deserializer)?;
@@ -247,11 +249,11 @@ impl<'de, const PROTO: bool> Deserialize<'de> for StatusEventIn<PROTO> {
 }
 
 /// An artifact event of 0.1 to 0.3.
-pub(in crate::wire) struct ArtifactEventIn<const PROTO: bool>(
+pub(in crate::wire) struct V03ArtifactEvent<const PROTO: bool>(
     pub(in crate::wire) TaskArtifactUpdateEvent,
 );
 
-impl<'de, const PROTO: bool> Deserialize<'de> for ArtifactEventIn<PROTO> {
+impl<'de, const PROTO: bool> Deserialize<'de> for V03ArtifactEvent<PROTO> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -263,7 +265,7 @@ impl<'de, const PROTO: bool> Deserialize<'de> for ArtifactEventIn<PROTO> {
             id: Option<TaskId>,
             #[serde(default, alias = "context_id", deserialize_with = "or_default")]
             context_id: ContextId,
-            artifact: Option<ArtifactIn<PROTO>>,
+            artifact: Option<V03Artifact<PROTO>>,
             append: Option<bool>,
             #[serde(alias = "last_chunk")]
             last_chunk: Option<bool>,
@@ -274,38 +276,39 @@ impl<'de, const PROTO: bool> Deserialize<'de> for ArtifactEventIn<PROTO> {
         }
         let read = Members::<PROTO>::deserialize(deserializer)?;
         check_kind(read.kind, "artifact-update")?;
-        let given = match (read.artifact, read.part) {
+        let found = match (read.artifact, read.part) {
             (Some(artifact), _) => artifact,
-            (None, Some(part)) => lone_part(&part, read.index)?,
-            (None, None) => return Err(at("artifact", "is required")),
+            (None, Some(part)) => artifact_from_part(&part, read.index)?,
+            (None, None) => return Err(field_error("artifact", "is required")),
         };
         Ok(Self(TaskArtifactUpdateEvent {
             task_id: read.task_id.or(read.id).unwrap_or_default(),
             context_id: read.context_id,
-            artifact: given.artifact,
-            append: read.append.unwrap_or(given.append),
-            last_chunk: read.last_chunk.unwrap_or(given.last_chunk),
+            artifact: found.artifact,
+            append: read.append.unwrap_or(found.append),
+            last_chunk: read.last_chunk.unwrap_or(found.last_chunk),
             metadata: read.metadata,
         }))
     }
 }
 
 /// One seed sends a numbered part instead of an artifact, with `append` inside it.
-fn lone_part<E: serde::de::Error, const PROTO: bool>(
+fn artifact_from_part<E: serde::de::Error, const PROTO: bool>(
     part: &Object,
     index: Option<i32>,
-) -> Result<ArtifactIn<PROTO>, E> {
+) -> Result<V03Artifact<PROTO>, E> {
     let append = part
         .get("append")
         .is_some_and(|append| append.get() == "true");
-    let part: PartIn<PROTO> = read(part.get_text()).map_err(|error| below("part", &error))?;
+    let part: V03Part<PROTO> =
+        read(part.as_str()).map_err(|error| nested_field_error("part", &error))?;
     let artifact_id = ArtifactId::from(format!("artifact-{}", index.unwrap_or_default()));
     let artifact = Artifact {
         artifact_id,
         parts: vec![part.0],
         ..Artifact::default()
     };
-    Ok(ArtifactIn {
+    Ok(V03Artifact {
         artifact,
         append,
         last_chunk: false,

@@ -2,16 +2,16 @@
 
 use attache::Client;
 use attache::model::{Binding, Error, ErrorKind, Operation, Request, Secret, Version};
-use attache::wire::decide::Key;
-use attache::wire::errors::{read_jsonrpc, read_rest};
-use attache::wire::method::method;
+use attache::wire::errors::{read_jsonrpc_error, read_rest_error};
+use attache::wire::method::find_method;
+use attache::wire::negotiation::RouteVersion;
 use attache::wire::path::route;
 use attache::wire::{self, Dialect, jsonrpc, sse};
 use serde_json::{Value, json};
 
 use super::peer::{Asked, Peer, events, json as answer, reply};
 use super::{Got, ask};
-use crate::harness::soon;
+use crate::harness::with_deadline;
 
 /// An exchange of the golden files, in which the request is one that a client can send.
 struct Exchange {
@@ -77,9 +77,9 @@ fn exchange(golden: &Value) -> Option<Exchange> {
 fn read_call(body: &Value) -> Option<(Operation, Request)> {
     let body = body.to_string();
     let call = jsonrpc::read_request(body.as_bytes()).ok()?;
-    let method = method(&call.method)
+    let method = find_method(&call.method)
         .ok()
-        .filter(|method| method.key != Key::MethodV01)?;
+        .filter(|method| method.route_version != RouteVersion::MethodV01)?;
     Some((
         method.operation,
         wire::read_params(method, call.params).ok()?.0,
@@ -113,7 +113,7 @@ fn written(response: &Value) -> Vec<u8> {
     let Some(list) = response["sse"].as_array() else {
         return answer(status, &response["body"]);
     };
-    let mut body = sse::COMMENT.to_vec();
+    let mut body = sse::KEEP_ALIVE.to_vec();
     for event in list {
         match event["event"].as_str() {
             Some(_) => sse::write_error(&mut body, event["data"].to_string().as_bytes()),
@@ -134,13 +134,13 @@ fn expected(exchange: &Exchange) -> Result<Got, Error> {
     } = exchange;
     let rest = *binding == Binding::HttpJson;
     let dialect = if rest {
-        Dialect::rest(*version)
+        Dialect::for_rest(*version)
     } else {
         Dialect::from(*version)
     };
     let error = |status: u16, body: &Value| match body.get("error") {
-        Some(_) if rest => Some(read_rest(status, &body.to_string())),
-        Some(error) => Some(read_jsonrpc(&error.to_string())),
+        Some(_) if rest => Some(read_rest_error(status, &body.to_string())),
+        Some(error) => Some(read_jsonrpc_error(&error.to_string())),
         None => None,
     };
     let result = |body: &Value| {
@@ -155,7 +155,7 @@ fn expected(exchange: &Exchange) -> Result<Got, Error> {
         let body = &response["body"];
         return match error(status, body) {
             Some(error) => Err(error),
-            None => wire::read_reply(*operation, &result(body), &dialect).map(Got::Answer),
+            None => wire::read_response(*operation, &result(body), &dialect).map(Got::Answer),
         };
     };
     let last = list.last().and_then(|event| error(500, &event["data"]));
@@ -345,7 +345,7 @@ async fn the_old_name_of_the_extension_header_goes_to_old_peers() {
     let peer = Peer::with(vec![reply(200, "", "{}")]).await;
     let client = Client::new(&peer.url, Binding::JsonRpc, Version::V03).unwrap();
     let client = client.with_extensions(["urn:a"]).unwrap();
-    let _ = soon(client.get_extended_agent_card()).await;
+    let _ = with_deadline(client.get_extended_agent_card()).await;
     let head = &peer.asked().await[0].head;
     assert!(
         head.contains("\r\na2a-extensions: urn:a\r\n")

@@ -2,11 +2,10 @@
 
 use std::thread;
 
-use attache::blocking;
 use attache::model::{Binding, ErrorKind, Message, TaskState, Version};
-use attache::{Client, TaskStream};
+use attache::{BlockingClient, Client, TaskStream};
 
-use crate::harness::{Echo, soon, start};
+use crate::harness::{Echo, start, with_deadline};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_program_without_a_runtime_has_everything_too() {
@@ -14,7 +13,7 @@ async fn a_program_without_a_runtime_has_everything_too() {
     let url = format!("http://{}", server.address);
     let (done, finished) = tokio::sync::oneshot::channel();
     thread::spawn(move || {
-        let client = blocking::Client::discover(&url).unwrap();
+        let client = BlockingClient::discover(&url).unwrap();
         assert_eq!(client.card().unwrap().name, "Echo");
         let answer = client.send(Message::user("hello")).unwrap();
         assert_eq!(
@@ -42,7 +41,7 @@ async fn a_program_without_a_runtime_has_everything_too() {
         assert!(events.next().is_none() && events.task().unwrap().is_ended());
         done.send(()).unwrap();
     });
-    soon(finished).await.unwrap();
+    with_deadline(finished).await.unwrap();
 }
 
 #[tokio::test]
@@ -54,6 +53,11 @@ async fn what_is_made_by_hand_is_the_same() {
         Version::V03,
     )
     .unwrap();
-    let stream: TaskStream = soon(client.stream(Message::user("hello"))).await.unwrap();
-    assert_eq!(soon(stream.finish()).await.unwrap().text(), "hello");
+    let stream: TaskStream = with_deadline(client.stream(Message::user("hello")))
+        .await
+        .unwrap();
+    assert_eq!(
+        with_deadline(stream.finish()).await.unwrap().text(),
+        "hello"
+    );
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use attache::model::{Binding, ErrorKind, GetTaskRequest, Message, Secret, Version};
-use attache::{Choice, Client, ClientSettings, MemoryCards, Result};
+use attache::{Client, ClientSettings, InterfacePreference, MemoryCardCache, Result};
 use serde_json::{Value, json};
 
 use super::following::{got, quick, refusal};
 use super::peer::{Peer, json as answer, reply};
-use crate::harness::soon;
+use crate::harness::with_deadline;
 
 fn card(interfaces: &Value, streaming: bool) -> Value {
     json!({"name": "Tides", "description": "", "supportedInterfaces": interfaces,
@@ -26,7 +26,7 @@ async fn ask(client: &Client) -> Result<String> {
         id: "t".into(),
         ..Default::default()
     };
-    soon(client.get_task(request))
+    with_deadline(client.get_task(request))
         .await
         .map(|task| task.id.as_str().to_owned())
 }
@@ -41,7 +41,7 @@ async fn a_version_that_is_not_known_there_is_left_once_for_the_other() {
             got("COMPLETED"),
         ])
         .await;
-        let client = soon(Client::discover(&peer.url)).await.unwrap();
+        let client = with_deadline(Client::discover(&peer.url)).await.unwrap();
         assert_eq!(client.interface().protocol_version, "1.0");
         ask(&client).await.unwrap();
         ask(&client.clone()).await.unwrap();
@@ -65,16 +65,16 @@ async fn a_pinned_version_is_never_left() {
     let pinned = [
         Client::builder().version(Version::V1),
         Client::builder().settings(ClientSettings {
-            choice: Choice {
+            interface: InterfacePreference {
                 no_fallback: true,
-                ..Choice::default()
+                ..InterfacePreference::default()
             },
             ..ClientSettings::default()
         }),
     ];
     for builder in pinned {
         let peer = Peer::with(vec![answer(200, &card(&both(), false)), refusal(-32009)]).await;
-        let client = soon(builder.discover(&peer.url)).await.unwrap();
+        let client = with_deadline(builder.discover(&peer.url)).await.unwrap();
         assert_eq!(
             ask(&client).await.unwrap_err().kind(),
             ErrorKind::VersionNotSupported
@@ -83,7 +83,7 @@ async fn a_pinned_version_is_never_left() {
     }
     let old = json!([{"url": "/", "protocolBinding": "JSONRPC", "protocolVersion": "0.3"}]);
     let peer = Peer::with(vec![answer(200, &card(&old, false))]).await;
-    let error = soon(Client::builder().version(Version::V1).discover(&peer.url))
+    let error = with_deadline(Client::builder().version(Version::V1).discover(&peer.url))
         .await
         .unwrap_err();
     assert!(error.message().contains("JSONRPC 0.3"), "{error}");
@@ -105,7 +105,7 @@ async fn an_interface_where_nobody_is_is_left_for_another() {
         got("COMPLETED"),
     ])
     .await;
-    let client = soon(Client::discover(&peer.url)).await.unwrap();
+    let client = with_deadline(Client::discover(&peer.url)).await.unwrap();
     ask(&client).await.unwrap();
     peer.asked().await;
 }
@@ -121,7 +121,7 @@ async fn s30_s42_headers_stay_where_the_card_came_from() {
         if is_trusted {
             builder = builder.trust(&other.url).unwrap();
         }
-        let client = soon(builder.discover(&peer.url)).await.unwrap();
+        let client = with_deadline(builder.discover(&peer.url)).await.unwrap();
         ask(&client.with_header("X-Api-Key", "swordfish").unwrap())
             .await
             .unwrap();
@@ -145,7 +145,7 @@ async fn s31_a_redirect_is_followed_on_the_same_server_only() {
     ])
     .await;
     let builder = Client::builder().bearer(&Secret::from("hunter2")).unwrap();
-    let client = soon(builder.discover(&peer.url)).await.unwrap();
+    let client = with_deadline(builder.discover(&peer.url)).await.unwrap();
     assert_eq!(client.card().unwrap().name, "Tides");
     let targets: Vec<_> = peer
         .asked()
@@ -174,7 +174,7 @@ async fn everything_that_was_tried_is_said() {
     ])
     .await;
     let url = peer.url.clone();
-    let error = soon(Client::discover(&format!("{url}/agents/tides")))
+    let error = with_deadline(Client::discover(&format!("{url}/agents/tides")))
         .await
         .unwrap_err();
     for place in [
@@ -198,9 +198,9 @@ async fn a_card_is_asked_for_again_only_when_it_may_have_changed() {
     let body = card(&both(), false).to_string();
     let fresh = reply(200, "Cache-Control: max-age=600\r\n", &body);
     let peer = Peer::with(vec![fresh]).await;
-    let builder = Client::builder().cards(Arc::new(MemoryCards::default()));
+    let builder = Client::builder().card_cache(Arc::new(MemoryCardCache::default()));
     for _ in 0..3 {
-        soon(builder.discover(&peer.url)).await.unwrap();
+        with_deadline(builder.discover(&peer.url)).await.unwrap();
     }
     peer.asked().await;
     let known = reply(200, "ETag: \"v1\"\r\nCache-Control: no-cache\r\n", &body);
@@ -209,7 +209,7 @@ async fn a_card_is_asked_for_again_only_when_it_may_have_changed() {
     let builder = Client::builder();
     for _ in 0..2 {
         assert!(
-            soon(builder.clone().discover(&peer.url))
+            with_deadline(builder.clone().discover(&peer.url))
                 .await
                 .unwrap()
                 .card()
@@ -227,10 +227,12 @@ async fn s49_what_a_card_says_of_streams_is_believed_until_it_is_seen_to_be_wron
         got("COMPLETED"),
     ])
     .await;
-    let client = soon(Client::builder().settings(quick()).discover(&peer.url))
+    let client = with_deadline(Client::builder().settings(quick()).discover(&peer.url))
         .await
         .unwrap();
-    soon(client.send(Message::user("hi"))).await.unwrap();
+    with_deadline(client.send(Message::user("hi")))
+        .await
+        .unwrap();
     let asked = peer.asked().await;
     assert!(
         String::from_utf8_lossy(&asked[2].body).contains("GetTask"),
@@ -242,10 +244,12 @@ async fn s49_what_a_card_says_of_streams_is_believed_until_it_is_seen_to_be_wron
         got("COMPLETED"),
     ])
     .await;
-    let client = soon(Client::builder().settings(quick()).discover(&peer.url))
+    let client = with_deadline(Client::builder().settings(quick()).discover(&peer.url))
         .await
         .unwrap();
-    soon(client.send(Message::user("hi"))).await.unwrap();
+    with_deadline(client.send(Message::user("hi")))
+        .await
+        .unwrap();
     peer.asked().await;
 }
 
@@ -267,7 +271,9 @@ async fn s48_cards_that_are_bombs_are_refused() {
         (twice, "only once"),
     ] {
         let peer = Peer::with(vec![reply(200, "", &body)]).await;
-        let error = soon(Client::discover(&peer.url)).await.unwrap_err();
+        let error = with_deadline(Client::discover(&peer.url))
+            .await
+            .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidAgentResponse, "{error}");
         assert!(error.message().contains(why), "{error}");
     }
@@ -280,8 +286,8 @@ async fn s25_a_card_without_end_is_given_up() {
     ])
     .await;
     let mut settings = quick();
-    settings.budgets.total = Duration::from_millis(100);
-    let error = soon(Client::builder().settings(settings).discover(&peer.url))
+    settings.timeouts.total = Duration::from_millis(100);
+    let error = with_deadline(Client::builder().settings(settings).discover(&peer.url))
         .await
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
@@ -298,7 +304,9 @@ async fn s28_a_card_does_not_lead_to_what_is_no_agent() {
         let interfaces =
             json!([{"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]);
         let peer = Peer::with(vec![answer(200, &card(&interfaces, false))]).await;
-        let error = soon(Client::discover(&peer.url)).await.unwrap_err();
+        let error = with_deadline(Client::discover(&peer.url))
+            .await
+            .unwrap_err();
         assert!(!error.message().contains("secret"), "{error}");
         assert_eq!(error.violations()[0].field(), "url", "{url}");
     }
@@ -315,10 +323,12 @@ async fn s28_a_card_does_not_lead_inside() {
     ] {
         let inside = json!({"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"});
         let peer = Peer::with(vec![answer(200, &card(&json!([inside]), false))]).await;
-        let client = soon(Client::builder().settings(quick()).discover(&peer.url))
+        let client = with_deadline(Client::builder().settings(quick()).discover(&peer.url))
             .await
             .unwrap();
-        let error = soon(client.send(Message::user("hi"))).await.unwrap_err();
+        let error = with_deadline(client.send(Message::user("hi")))
+            .await
+            .unwrap_err();
         assert!(
             error.message().contains("is not connected to"),
             "{url}: {error}"
@@ -326,7 +336,7 @@ async fn s28_a_card_does_not_lead_inside() {
         let home = json!({"url": "/", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"});
         let both = json!([inside, home]);
         let peer = Peer::with(vec![answer(200, &card(&both, false)), got("COMPLETED")]).await;
-        let client = soon(Client::discover(&peer.url)).await.unwrap();
+        let client = with_deadline(Client::discover(&peer.url)).await.unwrap();
         ask(&client).await.unwrap();
         peer.asked().await;
     }
@@ -344,7 +354,7 @@ async fn a_preferred_binding_is_taken_where_the_card_has_it() {
         (vec![], Binding::JsonRpc),
     ] {
         let peer = Peer::with(vec![answer(200, &card(&interfaces, false))]).await;
-        let client = soon(Client::builder().bindings(preferred).discover(&peer.url))
+        let client = with_deadline(Client::builder().bindings(preferred).discover(&peer.url))
             .await
             .unwrap();
         assert_eq!(client.interface().binding(), Some(binding));
@@ -356,7 +366,7 @@ async fn a_peer_that_only_completes_chats_is_talked_to_if_the_caller_says_so() {
     let missing = || reply(404, "", "");
     let nothing = || vec![missing(), missing(), missing(), missing()];
     let peer = Peer::with(nothing()).await;
-    assert!(soon(Client::discover(&peer.url)).await.is_err());
+    assert!(with_deadline(Client::discover(&peer.url)).await.is_err());
     let completed = json!({"choices": [{"message": {"role": "assistant", "content": "ebb"}}]});
     let mut answers = nothing();
     answers.push(answer(200, &completed));
@@ -365,7 +375,7 @@ async fn a_peer_that_only_completes_chats_is_talked_to_if_the_caller_says_so() {
         chat_completions: Some("tides".to_owned()),
         ..quick()
     };
-    let client = soon(Client::builder().settings(settings).discover(&peer.url))
+    let client = with_deadline(Client::builder().settings(settings).discover(&peer.url))
         .await
         .unwrap();
     assert_eq!(client.interface().protocol_binding, "chat/completions");
@@ -374,7 +384,7 @@ async fn a_peer_that_only_completes_chats_is_talked_to_if_the_caller_says_so() {
         ErrorKind::UnsupportedOperation
     );
     assert_eq!(
-        soon(client.send(Message::user("ebb or flow?")))
+        with_deadline(client.send(Message::user("ebb or flow?")))
             .await
             .unwrap()
             .text(),

@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::peer;
-use crate::harness::soon;
+use crate::harness::with_deadline;
 
 const TASK: &str = r#"{"id":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"}}"#;
 
@@ -24,11 +24,11 @@ async fn get(client: &Client) {
         id: "t".into(),
         ..Default::default()
     };
-    soon(client.get_task(request)).await.unwrap();
+    with_deadline(client.get_task(request)).await.unwrap();
 }
 
 async fn answer(stream: &mut TcpStream) {
-    soon(peer::read(stream)).await;
+    with_deadline(peer::read(stream)).await;
     let answer = format!(
         "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{TASK}",
         TASK.len()
@@ -41,7 +41,7 @@ async fn calls_of_clones_share_a_connection_that_ends_with_the_last_of_them() {
     let (listener, client) = listen().await;
     let (mut stream, ()) = tokio::join!(
         async {
-            let (mut stream, _) = soon(listener.accept()).await.unwrap();
+            let (mut stream, _) = with_deadline(listener.accept()).await.unwrap();
             answer(&mut stream).await;
             stream
         },
@@ -51,7 +51,11 @@ async fn calls_of_clones_share_a_connection_that_ends_with_the_last_of_them() {
     drop(client);
     tokio::join!(answer(&mut stream), get(&clone));
     drop(clone);
-    assert_eq!(soon(stream.read(&mut [0; 16])).await.unwrap(), 0, "closed");
+    assert_eq!(
+        with_deadline(stream.read(&mut [0; 16])).await.unwrap(),
+        0,
+        "closed"
+    );
 }
 
 #[tokio::test]
@@ -62,11 +66,13 @@ async fn a_stream_outlives_its_client_and_is_closed_when_dropped() {
             id: "t".into(),
             ..Default::default()
         };
-        soon(client.subscribe_to_task(request, None)).await.unwrap()
+        with_deadline(client.subscribe_to_task(request, None))
+            .await
+            .unwrap()
     };
     let accept = async {
-        let (mut stream, _) = soon(listener.accept()).await.unwrap();
-        soon(peer::read(&mut stream)).await;
+        let (mut stream, _) = with_deadline(listener.accept()).await.unwrap();
+        with_deadline(peer::read(&mut stream)).await;
         stream.write_all(&peer::events(b"")).await.unwrap();
         stream
     };
@@ -74,7 +80,11 @@ async fn a_stream_outlives_its_client_and_is_closed_when_dropped() {
     drop(client);
     let event = format!("id: 3\ndata: {{\"task\":{TASK}}}\n\n");
     stream.write_all(event.as_bytes()).await.unwrap();
-    assert!(soon(events.next()).await.unwrap().is_ok());
+    assert!(with_deadline(events.next()).await.unwrap().is_ok());
     drop(events);
-    assert_eq!(soon(stream.read(&mut [0; 16])).await.unwrap(), 0, "closed");
+    assert_eq!(
+        with_deadline(stream.read(&mut [0; 16])).await.unwrap(),
+        0,
+        "closed"
+    );
 }

@@ -2,11 +2,13 @@
 
 use attache::model::Binding;
 use attache::model::{ErrorKind, GetTaskRequest, Task, Version};
-use attache::{ApiKey, Basic, Bearer, Client, Credentials, Error, MutualTls};
+use attache::{
+    ApiKeyAuth, BasicAuth, BearerAuth, Client, CredentialProvider, Error, MutualTlsAuth,
+};
 use serde_json::{Value, json};
 
 use super::peer::{Peer, json as answer, reply};
-use crate::harness::soon;
+use crate::harness::with_deadline;
 
 pub(super) fn task() -> Vec<u8> {
     answer(
@@ -33,7 +35,7 @@ pub(super) fn at(peer: &Peer) -> Client {
 }
 
 pub(super) async fn get(client: &Client) -> Result<Task, Error> {
-    soon(client.get_task(GetTaskRequest {
+    with_deadline(client.get_task(GetTaskRequest {
         id: "t".into(),
         ..Default::default()
     }))
@@ -58,7 +60,7 @@ async fn asked(
     give: impl FnOnce(Client) -> Client,
 ) -> Result<(String, String), Error> {
     let peer = Peer::with(vec![card("/", &schemes(), &wanted), task()]).await;
-    let client = give(soon(Client::discover(&peer.url)).await.unwrap());
+    let client = give(with_deadline(Client::discover(&peer.url)).await.unwrap());
     get(&client).await?;
     let asked = peer.asked().await.pop().unwrap();
     Ok((asked.target, asked.head))
@@ -77,32 +79,32 @@ async fn every_kind_goes_where_the_card_wants_it() {
     let table: [(&str, Give, &str); 6] = [
         (
             "http",
-            |it| it.with_credentials(Bearer::new("tok")),
+            |it| it.with_credentials(BearerAuth::new("tok")),
             "authorization: bearer tok\r\n",
         ),
         (
             "oidc",
-            |it| it.with_credentials(Bearer::new("tok")),
+            |it| it.with_credentials(BearerAuth::new("tok")),
             "authorization: bearer tok\r\n",
         ),
         (
             "basic",
-            |it| it.with_credentials(Basic::new("me", "pw")),
+            |it| it.with_credentials(BasicAuth::new("me", "pw")),
             "authorization: basic bwu6chc=\r\n",
         ),
         (
             "head",
-            |it| it.with_credentials(ApiKey::new("key")),
+            |it| it.with_credentials(ApiKeyAuth::new("key")),
             "x-own: key\r\n",
         ),
         (
             "cookie",
-            |it| it.with_credentials(ApiKey::new("key")),
+            |it| it.with_credentials(ApiKeyAuth::new("key")),
             "cookie: c=key\r\n",
         ),
         (
             "query",
-            |it| it.with_credentials(ApiKey::query("k", "a&b")),
+            |it| it.with_credentials(ApiKeyAuth::query("k", "a&b")),
             "/tasks/t?k=a%26b ",
         ),
     ];
@@ -120,8 +122,8 @@ async fn the_first_requirement_that_is_satisfied_whole_is_taken() {
         {"schemes": {"http": {}}},
     ]);
     let (_, head) = asked(both.clone(), |it| {
-        it.with_credentials(Bearer::new("tok"))
-            .with_credentials(ApiKey::new("key"))
+        it.with_credentials(BearerAuth::new("tok"))
+            .with_credentials(ApiKeyAuth::new("key"))
     })
     .await
     .unwrap();
@@ -130,9 +132,9 @@ async fn the_first_requirement_that_is_satisfied_whole_is_taken() {
         "{head}"
     );
     let (_, head) = asked(both, |it| {
-        it.with_credentials(ApiKey::new("key"))
-            .with_credentials(MutualTls)
-            .with_credentials(Bearer::new("tok"))
+        it.with_credentials(ApiKeyAuth::new("key"))
+            .with_credentials(MutualTlsAuth)
+            .with_credentials(BearerAuth::new("tok"))
     })
     .await
     .unwrap();
@@ -142,7 +144,7 @@ async fn the_first_requirement_that_is_satisfied_whole_is_taken() {
     );
     // Nothing would do, but who has credentials wants to be known.
     let open = json!([{"schemes": {}}, {"schemes": {"http": {}}}]);
-    let (_, head) = asked(open, |it| it.with_credentials(Bearer::new("tok")))
+    let (_, head) = asked(open, |it| it.with_credentials(BearerAuth::new("tok")))
         .await
         .unwrap();
     assert!(head.contains("bearer tok"), "{head}");
@@ -151,10 +153,10 @@ async fn the_first_requirement_that_is_satisfied_whole_is_taken() {
 #[tokio::test]
 async fn what_is_missing_is_named() {
     let peer = Peer::with(vec![card("/", &schemes(), &any(&["head", "oidc"]))]).await;
-    let client = soon(Client::discover(&peer.url))
+    let client = with_deadline(Client::discover(&peer.url))
         .await
         .unwrap()
-        .with_credentials(Basic::new("me", "hunter2"));
+        .with_credentials(BasicAuth::new("me", "hunter2"));
     let error = get(&client).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unauthenticated);
     let expected = "the agent wants \"head\" (an API key), or \"oidc\" (OpenID Connect); given: a name and password";
@@ -167,8 +169,8 @@ async fn s30_credentials_stay_where_the_card_came_from() {
     let wanted = any(&["http"]);
     let elsewhere = Peer::with(vec![task()]).await;
     let home = Peer::with(vec![card(&elsewhere.url, &schemes(), &wanted)]).await;
-    let client = soon(Client::discover(&home.url)).await.unwrap();
-    let error = get(&client.clone().with_credentials(Bearer::new("tok")))
+    let client = with_deadline(Client::discover(&home.url)).await.unwrap();
+    let error = get(&client.clone().with_credentials(BearerAuth::new("tok")))
         .await
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unauthenticated);
@@ -178,7 +180,7 @@ async fn s30_credentials_stay_where_the_card_came_from() {
     );
     // Nothing was sent: the one answer is still there for who is trusted.
     let trusted = client
-        .with_credentials_for(&elsewhere.url, Bearer::new("tok"))
+        .with_credentials_for(&elsewhere.url, BearerAuth::new("tok"))
         .unwrap();
     get(&trusted).await.unwrap();
     assert!(elsewhere.asked().await[0].head.contains("bearer tok"));
@@ -188,10 +190,10 @@ async fn s30_credentials_stay_where_the_card_came_from() {
 async fn s30_an_agent_elsewhere_that_wants_nothing_gets_nothing() {
     let elsewhere = Peer::with(vec![task()]).await;
     let home = Peer::with(vec![card(&elsewhere.url, &json!({}), &json!([]))]).await;
-    let client = soon(Client::discover(&home.url))
+    let client = with_deadline(Client::discover(&home.url))
         .await
         .unwrap()
-        .with_credentials(Bearer::new("tok"));
+        .with_credentials(BearerAuth::new("tok"));
     get(&client).await.unwrap();
     assert!(!elsewhere.asked().await[0].head.contains("tok"));
 }
@@ -201,7 +203,7 @@ async fn s31_a_redirect_gets_no_credentials() {
     let elsewhere = Peer::with(vec![task()]).await;
     let head = format!("Location: {}/tasks/t\r\n", elsewhere.url);
     let home = Peer::with(vec![reply(307, &head, "")]).await;
-    let error = get(&at(&home).with_credentials(Bearer::new("tok")))
+    let error = get(&at(&home).with_credentials(BearerAuth::new("tok")))
         .await
         .unwrap_err();
     assert!(error.message().contains("redirect"), "{error}");
@@ -212,7 +214,7 @@ async fn s31_a_redirect_gets_no_credentials() {
 #[tokio::test]
 async fn credentials_are_not_sent_in_the_clear() {
     let client = Client::new("http://0.0.0.0:1/", Binding::HttpJson, Version::V1).unwrap();
-    let client = client.with_credentials(Bearer::new("tok"));
+    let client = client.with_credentials(BearerAuth::new("tok"));
     let error = get(&client).await.unwrap_err();
     assert_eq!(
         (error.kind(), error.violations()[0].field()),
@@ -227,19 +229,19 @@ async fn credentials_are_not_sent_in_the_clear() {
 
 #[tokio::test]
 async fn s32_what_would_break_out_of_a_header_is_refused() {
-    async fn refusal(credentials: impl Credentials) -> Error {
+    async fn refusal(credentials: impl CredentialProvider) -> Error {
         let client = Client::new("http://127.0.0.1:1/", Binding::HttpJson, Version::V1).unwrap();
         get(&client.with_credentials(credentials))
             .await
             .unwrap_err()
     }
     for error in [
-        refusal(Bearer::new("a\r\nX-Evil: 1")).await,
-        refusal(Bearer::new("a\0b")).await,
-        refusal(ApiKey::header("x-own", "a\nb")).await,
-        refusal(ApiKey::header("x own", "a")).await,
-        refusal(ApiKey::cookie("c", "a; d=1")).await,
-        refusal(Basic::new("me:you", "pw")).await,
+        refusal(BearerAuth::new("a\r\nX-Evil: 1")).await,
+        refusal(BearerAuth::new("a\0b")).await,
+        refusal(ApiKeyAuth::header("x-own", "a\nb")).await,
+        refusal(ApiKeyAuth::header("x own", "a")).await,
+        refusal(ApiKeyAuth::cookie("c", "a; d=1")).await,
+        refusal(BasicAuth::new("me:you", "pw")).await,
     ] {
         assert_eq!(error.kind(), ErrorKind::InvalidParams, "{error}");
     }
@@ -248,12 +250,12 @@ async fn s32_what_would_break_out_of_a_header_is_refused() {
 #[test]
 fn s38_credentials_do_not_print() {
     let client = Client::new("http://127.0.0.1/", Binding::HttpJson, Version::V1).unwrap();
-    let client = client.with_credentials(Bearer::new("hunter2"));
+    let client = client.with_credentials(BearerAuth::new("hunter2"));
     let printed = format!(
         "{client:?} {:?} {:?} {:?}",
-        Bearer::new("hunter2"),
-        Basic::new("me", "hunter2"),
-        ApiKey::cookie("c", "hunter2")
+        BearerAuth::new("hunter2"),
+        BasicAuth::new("me", "hunter2"),
+        ApiKeyAuth::cookie("c", "hunter2")
     );
     assert!(!printed.contains("hunter2"), "{printed}");
 }

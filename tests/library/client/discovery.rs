@@ -5,13 +5,13 @@ use attache::{AgentCard, Client};
 use serde_json::{Value, json};
 
 use super::peer::{Peer, json as answer, reply};
-use crate::harness::soon;
+use crate::harness::with_deadline;
 
 async fn discovered(interfaces: Value) -> (attache::Result<Client>, String) {
     let card = json!({"name": "Tides", "supportedInterfaces": interfaces});
     let peer = Peer::with(vec![reply(404, "", ""), answer(200, &card)]).await;
     let url = peer.url.clone();
-    let client = soon(Client::discover(&format!("{url}/agents/tides/"))).await;
+    let client = with_deadline(Client::discover(&format!("{url}/agents/tides/"))).await;
     let targets: Vec<_> = peer
         .asked()
         .await
@@ -93,11 +93,15 @@ async fn s48_a_card_that_is_none_is_refused() {
             &body,
         )])
         .await;
-        let error = soon(Client::discover(&peer.url)).await.unwrap_err();
+        let error = with_deadline(Client::discover(&peer.url))
+            .await
+            .unwrap_err();
         assert_eq!(error.kind(), kind, "{status}");
     }
     let peer = Peer::with(vec![reply(404, "", ""), reply(404, "", "")]).await;
-    let error = soon(Client::discover(&peer.url)).await.unwrap_err();
+    let error = with_deadline(Client::discover(&peer.url))
+        .await
+        .unwrap_err();
     assert!(
         error.message().contains("/.well-known/agent.json"),
         "{error}"
@@ -107,7 +111,7 @@ async fn s48_a_card_that_is_none_is_refused() {
 #[tokio::test]
 async fn our_own_card_leads_to_our_own_server() {
     let server = crate::harness::start(crate::harness::Echo).await;
-    let client = soon(Client::discover(&format!("http://{}", server.address)))
+    let client = with_deadline(Client::discover(&format!("http://{}", server.address)))
         .await
         .unwrap();
     assert_eq!(client.interface().binding(), Some(Binding::JsonRpc));

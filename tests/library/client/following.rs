@@ -5,24 +5,24 @@ use std::time::{Duration, Instant};
 use attache::model::{
     Binding, ErrorKind, Message, SendMessageResponse, StreamResponse, TaskState, Version,
 };
-use attache::{Budgets, Client, ClientSettings, Outcome, Polling, Retries, TaskStream};
+use attache::{Client, ClientSettings, Outcome, PollingPolicy, RetryPolicy, TaskStream, Timeouts};
 use serde_json::{Value, json};
 
 use super::peer::{Peer, events, json as answer, reply};
-use crate::everywhere::told;
-use crate::harness::{Puppet, soon, start};
+use crate::harness::everywhere::event_text;
+use crate::harness::{SteppedAgent, start, with_deadline};
 
 /// Patient, but not for long.
 pub(super) fn quick() -> ClientSettings {
     let moment = Duration::from_millis(1);
     ClientSettings {
-        retries: Retries {
-            first: moment,
-            ..Retries::default()
+        retries: RetryPolicy {
+            initial_delay: moment,
+            ..RetryPolicy::default()
         },
-        polling: Polling {
-            first: moment,
-            longest: moment,
+        polling: PollingPolicy {
+            initial_interval: moment,
+            max_interval: moment,
         },
         ..ClientSettings::default()
     }
@@ -87,11 +87,11 @@ fn unnumbered(list: &[Value]) -> Vec<u8> {
     )
 }
 
-async fn story(followed: &mut TaskStream) -> (Vec<String>, Option<ErrorKind>) {
+async fn event_texts(followed: &mut TaskStream) -> (Vec<String>, Option<ErrorKind>) {
     let mut all = Vec::new();
     loop {
-        match soon(followed.next()).await {
-            Some(Ok(event)) => all.push(told(&event)),
+        match with_deadline(followed.next()).await {
+            Some(Ok(event)) => all.push(event_text(&event)),
             Some(Err(error)) => return (all, Some(error.kind())),
             None => return (all, None),
         }
@@ -101,10 +101,10 @@ async fn story(followed: &mut TaskStream) -> (Vec<String>, Option<ErrorKind>) {
 /// What is told of a message that is answered so, and what the peer was asked.
 async fn streamed(answers: Vec<Vec<u8>>) -> (Vec<String>, Option<ErrorKind>, Vec<String>) {
     let peer = Peer::with(answers).await;
-    let mut followed = soon(client(&peer).stream(Message::user("hi")))
+    let mut followed = with_deadline(client(&peer).stream(Message::user("hi")))
         .await
         .unwrap();
-    let (events, error) = story(&mut followed).await;
+    let (events, error) = event_texts(&mut followed).await;
     let asked = peer.asked().await;
     let methods = asked.iter().map(|asked| {
         let body: Value = serde_json::from_slice(&asked.body).unwrap();
@@ -115,7 +115,7 @@ async fn streamed(answers: Vec<Vec<u8>>) -> (Vec<String>, Option<ErrorKind>, Vec
 
 async fn sent(answers: Vec<Vec<u8>>) -> attache::Result<SendMessageResponse> {
     let peer = Peer::with(answers).await;
-    let answer = soon(client(&peer).send(Message::user("hi"))).await;
+    let answer = with_deadline(client(&peer).send(Message::user("hi"))).await;
     peer.asked().await;
     answer
 }
@@ -287,10 +287,10 @@ async fn r37_a_task_that_cannot_be_read_is_told_as_far_as_it_is_known() {
         refusal(-32601),
     ])
     .await;
-    let mut followed = soon(client(&peer).stream(Message::user("hi")))
+    let mut followed = with_deadline(client(&peer).stream(Message::user("hi")))
         .await
         .unwrap();
-    let (events, error) = story(&mut followed).await;
+    let (events, error) = event_texts(&mut followed).await;
     assert_eq!((events.len(), error), (2, Some(ErrorKind::MethodNotFound)));
     assert_eq!(followed.task().unwrap().text(), "a");
     peer.asked().await;
@@ -349,13 +349,13 @@ async fn what_was_told_before_the_position_is_in_the_whole_task_and_not_told_aga
     whole["artifacts"] = json!([artifact("before"), artifact("a")]);
     let peer = Peer::with(vec![rest(), answer(200, &rpc(&whole))]).await;
     let followed = client(&peer).follow("t", Some(attache::model::Seq(5)));
-    let SendMessageResponse::Task(found) = soon(followed.finish()).await.unwrap() else {
+    let SendMessageResponse::Task(found) = with_deadline(followed.finish()).await.unwrap() else {
         panic!("a task")
     };
     assert_eq!(found.artifacts.len(), 2);
     let peer = Peer::with(vec![rest()]).await;
     let mut followed = client(&peer).follow("t", Some(attache::model::Seq(5)));
-    assert_eq!(story(&mut followed).await.0.len(), 2);
+    assert_eq!(event_texts(&mut followed).await.0.len(), 2);
 }
 
 #[tokio::test]
@@ -364,9 +364,9 @@ async fn s67_who_is_refused_as_too_much_pauses_before_the_next_try() {
     let done = unnumbered(&[json!({"task": task("COMPLETED")})]);
     let peer = Peer::with(vec![limited(), limited(), done.clone()]).await;
     let mut settings = quick();
-    settings.retries.first = Duration::from_millis(60);
+    settings.retries.initial_delay = Duration::from_millis(60);
     let began = Instant::now();
-    let mut followed = soon(
+    let mut followed = with_deadline(
         client(&peer)
             .with_settings(settings)
             .stream(Message::user("hi")),
@@ -374,7 +374,7 @@ async fn s67_who_is_refused_as_too_much_pauses_before_the_next_try() {
     .await
     .unwrap();
     assert_eq!(
-        story(&mut followed).await,
+        event_texts(&mut followed).await,
         (vec!["task completed".to_owned()], None)
     );
     // A half of 60 ms and of 120 ms at least.
@@ -386,8 +386,8 @@ async fn s67_who_is_refused_as_too_much_pauses_before_the_next_try() {
     // The peer knows better.
     let peer = Peer::with(vec![reply(429, "Retry-After: 1\r\n", ""), done]).await;
     let mut settings = quick();
-    settings.budgets.wait = Some(Duration::from_millis(50));
-    let refused = soon(
+    settings.timeouts.wait = Some(Duration::from_millis(50));
+    let refused = with_deadline(
         client(&peer)
             .with_settings(settings)
             .stream(Message::user("hi")),
@@ -422,17 +422,19 @@ async fn s74_events_of_another_task_are_not_ours() {
 async fn r42_who_gives_up_knows_what_to_ask_for_later() {
     let peer = Peer::holding(vec![unnumbered(&[json!({"task": task("WORKING")})])]).await;
     let mut settings = quick();
-    settings.budgets.wait = Some(Duration::from_millis(100));
+    settings.timeouts.wait = Some(Duration::from_millis(100));
     let client = client(&peer).with_settings(settings);
-    let mut followed = soon(client.stream(Message::user("hi"))).await.unwrap();
+    let mut followed = with_deadline(client.stream(Message::user("hi")))
+        .await
+        .unwrap();
     assert!(matches!(
-        soon(followed.next()).await,
+        with_deadline(followed.next()).await,
         Some(Ok(StreamResponse::Task(_)))
     ));
-    let error = soon(followed.next()).await.unwrap().unwrap_err();
+    let error = with_deadline(followed.next()).await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
     assert_eq!(error.metadata().collect::<Vec<_>>(), [("taskId", "t")]);
-    assert!(soon(followed.next()).await.is_none());
+    assert!(with_deadline(followed.next()).await.is_none());
 }
 
 #[tokio::test]
@@ -461,14 +463,19 @@ async fn r02_silence_counts_as_a_cut() {
         unnumbered(&[json!({"task": task("WORKING")}), status("COMPLETED")]),
     ])
     .await;
-    let budgets = Budgets {
+    let timeouts = Timeouts {
         idle: Duration::from_millis(100),
-        ..Budgets::default()
+        ..Timeouts::default()
     };
-    let client = client(&peer).with_settings(ClientSettings { budgets, ..quick() });
-    let mut followed = soon(client.stream(Message::user("hi"))).await.unwrap();
+    let client = client(&peer).with_settings(ClientSettings {
+        timeouts,
+        ..quick()
+    });
+    let mut followed = with_deadline(client.stream(Message::user("hi")))
+        .await
+        .unwrap();
     assert_eq!(
-        story(&mut followed).await.0,
+        event_texts(&mut followed).await.0,
         ["task active", "status completed"]
     );
     assert_eq!(followed.reconnects(), 1);
@@ -501,11 +508,11 @@ async fn a_handle_that_is_dropped_can_cancel_its_task() {
         got("CANCELED"),
     ])
     .await;
-    let mut followed = soon(client(&peer).stream(Message::user("hi")))
+    let mut followed = with_deadline(client(&peer).stream(Message::user("hi")))
         .await
         .unwrap()
         .cancel_on_drop();
-    soon(followed.next()).await.unwrap().unwrap();
+    with_deadline(followed.next()).await.unwrap().unwrap();
     drop(followed);
     let asked = peer.asked().await;
     assert!(String::from_utf8_lossy(&asked[1].body).contains("CancelTask"));
@@ -532,15 +539,17 @@ async fn how_the_task_stood_before_the_message_is_not_the_answer() {
     let mut more = Message::user("more");
     more.task_id = Some("t".into());
     let peer = Peer::with(vec![unnumbered(&list)]).await;
-    let followed = soon(client(&peer).stream(more.clone())).await.unwrap();
+    let followed = with_deadline(client(&peer).stream(more.clone()))
+        .await
+        .unwrap();
     assert_eq!(
-        soon(followed.finish()).await.unwrap().state(),
+        with_deadline(followed.finish()).await.unwrap().state(),
         TaskState::Completed
     );
     let peer = Peer::with(vec![unnumbered(&list[..1])]).await;
-    let followed = soon(client(&peer).stream(more)).await.unwrap();
+    let followed = with_deadline(client(&peer).stream(more)).await.unwrap();
     assert_eq!(
-        soon(followed.finish()).await.unwrap().state(),
+        with_deadline(followed.finish()).await.unwrap().state(),
         TaskState::InputRequired
     );
 }
@@ -553,9 +562,9 @@ async fn a_task_is_followed_through_what_others_resolve() {
     let peer = Peer::with(vec![waits(), done]).await;
     let followed = client(&peer)
         .follow("t", None)
-        .through([TaskState::AuthRequired]);
+        .wait_through([TaskState::AuthRequired]);
     assert_eq!(
-        soon(followed.finish()).await.unwrap().state(),
+        with_deadline(followed.finish()).await.unwrap().state(),
         TaskState::Completed
     );
     let peer = Peer::with(vec![
@@ -566,16 +575,16 @@ async fn a_task_is_followed_through_what_others_resolve() {
     .await;
     let followed = client(&peer)
         .follow("t", None)
-        .through([TaskState::AuthRequired])
-        .by_looking();
+        .wait_through([TaskState::AuthRequired])
+        .with_polling();
     assert_eq!(
-        soon(followed.finish()).await.unwrap().state(),
+        with_deadline(followed.finish()).await.unwrap().state(),
         TaskState::Completed
     );
     let peer = Peer::with(vec![waits()]).await;
     let followed = client(&peer).follow("t", None);
     assert_eq!(
-        soon(followed.finish()).await.unwrap().state(),
+        with_deadline(followed.finish()).await.unwrap().state(),
         TaskState::AuthRequired
     );
 }
@@ -583,16 +592,16 @@ async fn a_task_is_followed_through_what_others_resolve() {
 #[tokio::test]
 async fn r04_a_refusal_counts_where_that_is_asked_for_until_something_was_told() {
     let peer = Peer::with(vec![refusal(-32004)]).await;
-    let mut followed = client(&peer).follow("t", None).or_refused();
+    let mut followed = client(&peer).follow("t", None).require_streaming();
     assert_eq!(
-        story(&mut followed).await,
+        event_texts(&mut followed).await,
         (vec![], Some(ErrorKind::UnsupportedOperation))
     );
     let first = unnumbered(&[json!({"task": task("WORKING")})]);
     let peer = Peer::with(vec![first, refusal(-32004), got("COMPLETED")]).await;
-    let mut followed = client(&peer).follow("t", None).or_refused();
+    let mut followed = client(&peer).follow("t", None).require_streaming();
     assert_eq!(
-        story(&mut followed).await.0,
+        event_texts(&mut followed).await.0,
         ["task active", "task completed"]
     );
 }
@@ -604,7 +613,7 @@ async fn a_task_that_has_ended_is_not_sent_the_same_message_in_another_way() {
     let mut more = Message::user("more");
     more.task_id = Some("t".into());
     let peer = Peer::with(vec![refusal(-32004)]).await;
-    let refused = soon(client(&peer).with_card(card).stream(more))
+    let refused = with_deadline(client(&peer).with_card(card).stream(more))
         .await
         .err()
         .unwrap();
@@ -616,17 +625,19 @@ async fn a_task_that_has_ended_is_not_sent_the_same_message_in_another_way() {
 
 #[tokio::test]
 async fn r42_what_is_finished_after_the_caller_gave_up_is_read_later() {
-    let (agent, mut strings) = Puppet::new();
+    let (agent, mut strings) = SteppedAgent::new();
     let server = start(agent).await;
     let at = format!("http://{}/", server.address);
     let mut settings = quick();
-    settings.budgets.wait = Some(Duration::from_millis(100));
+    settings.timeouts.wait = Some(Duration::from_millis(100));
     let impatient = Client::new(&at, Binding::JsonRpc, Version::V1)
         .unwrap()
         .with_settings(settings);
-    let mut followed = soon(impatient.stream(Message::user("go"))).await.unwrap();
-    strings.began().await;
-    let (_, error) = story(&mut followed).await;
+    let mut followed = with_deadline(impatient.stream(Message::user("go")))
+        .await
+        .unwrap();
+    strings.next_task().await;
+    let (_, error) = event_texts(&mut followed).await;
     assert_eq!(error, Some(ErrorKind::DeadlineExceeded));
     let id = followed.task().unwrap().id.clone();
     drop(followed);
@@ -635,7 +646,9 @@ async fn r42_what_is_finished_after_the_caller_gave_up_is_read_later() {
     let patient = Client::new(&at, Binding::JsonRpc, Version::V1)
         .unwrap()
         .with_settings(quick());
-    let answer = soon(patient.follow(id, None).finish()).await.unwrap();
+    let answer = with_deadline(patient.follow(id, None).finish())
+        .await
+        .unwrap();
     assert_eq!(
         (answer.state(), answer.text().as_str()),
         (TaskState::Completed, "late")

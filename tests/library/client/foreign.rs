@@ -1,4 +1,4 @@
-//! Other people's servers: small echo agents of the official SDKs in `tests/judges/servers`, on every binding and
+//! Other people's servers: small echo agents of the official SDKs in `tests/peers/servers`, on every binding and
 //! version that each has.
 
 use std::io::{BufRead, BufReader};
@@ -11,9 +11,9 @@ use attache::model::{
     Binding, CancelTaskRequest, ErrorKind, GetTaskRequest, ListTasksRequest, Message,
     StreamResponse, TaskState, Version,
 };
-use attache::{Budgets, Choice, Client, ClientSettings, TaskStream};
+use attache::{Client, ClientSettings, InterfacePreference, TaskStream, Timeouts};
 
-use crate::harness::soon;
+use crate::harness::with_deadline;
 
 /// A server that ends when its input does, however we end.
 struct Foreign {
@@ -32,7 +32,7 @@ impl Foreign {
             .stderr(Stdio::null())
             .spawn()
             .unwrap_or_else(|fault| {
-                panic!("{}: {fault}; run tests/judges/setup", program.display())
+                panic!("{}: {fault}; run tests/peers/setup", program.display())
             });
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap())
@@ -48,24 +48,24 @@ impl Foreign {
 
     /// Our only way to talk there.
     async fn client(&self, binding: Binding, version: Version) -> Client {
-        let choice = Choice {
+        let interface = InterfacePreference {
             bindings: vec![binding],
-            only: true,
+            only_listed: true,
             version: Some(version),
             no_fallback: true,
         };
         // 0.3.26 does not tell a stream that its task was canceled from elsewhere, and leaves it open.
-        let budgets = Budgets {
+        let timeouts = Timeouts {
             idle: Duration::from_secs(3),
-            ..Budgets::default()
+            ..Timeouts::default()
         };
         let settings = ClientSettings {
-            choice,
-            budgets,
+            interface,
+            timeouts,
             ..ClientSettings::default()
         };
         let builder = Client::builder().settings(settings);
-        let client = soon(builder.discover(&self.url)).await.unwrap();
+        let client = with_deadline(builder.discover(&self.url)).await.unwrap();
         assert_eq!(client.card().unwrap().name, "Echo");
         client
     }
@@ -78,10 +78,10 @@ impl Drop for Foreign {
     }
 }
 
-/// Where the judges live; whoever says where has put them there, and else it is done here, once.
-fn judges() -> &'static Path {
+/// Where the peers live; whoever says where has put them there, and else it is done here, once.
+fn peers() -> &'static Path {
     static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
-        if let Some(folder) = std::env::var_os("ATTACHE_JUDGES") {
+        if let Some(folder) = std::env::var_os("ATTACHE_PEERS") {
             return folder.into();
         }
         let made = Command::new(here().join("setup"))
@@ -89,20 +89,20 @@ fn judges() -> &'static Path {
             .status();
         assert!(
             made.is_ok_and(|status| status.success()),
-            "the judges are not there; run tests/judges/setup"
+            "the peers are not there; run tests/peers/setup"
         );
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("target/judges")
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("target/peers")
     });
     &FOLDER
 }
 
 fn here() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/judges")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers")
 }
 
 fn python(version: &str) -> Foreign {
     let script = here().join(format!("servers/sdk{version}.py"));
-    let program = judges().join(format!("server{version}/bin/python"));
+    let program = peers().join(format!("server{version}/bin/python"));
     Foreign::start(&program, &[script.to_str().unwrap()])
 }
 
@@ -112,7 +112,10 @@ fn is_quick() -> bool {
 
 async fn until(followed: &mut TaskStream, is_it: impl Fn(&StreamResponse) -> bool) {
     loop {
-        let event = soon(followed.next()).await.expect("more to come").unwrap();
+        let event = with_deadline(followed.next())
+            .await
+            .expect("more to come")
+            .unwrap();
         if is_it(&event) {
             return;
         }
@@ -121,14 +124,16 @@ async fn until(followed: &mut TaskStream, is_it: impl Fn(&StreamResponse) -> boo
 
 /// Every operation, and a stream that is cut in the middle.
 async fn all_of_it(client: &Client) {
-    let answer = soon(client.send(Message::user("hello"))).await.unwrap();
+    let answer = with_deadline(client.send(Message::user("hello")))
+        .await
+        .unwrap();
     assert_eq!(
         (answer.text().as_str(), answer.state()),
         ("hello", TaskState::Completed)
     );
     let done = answer.task().unwrap();
 
-    let got = soon(client.get_task(GetTaskRequest {
+    let got = with_deadline(client.get_task(GetTaskRequest {
         id: done.id.clone(),
         ..Default::default()
     }))
@@ -138,7 +143,7 @@ async fn all_of_it(client: &Client) {
         (got.text().as_str(), got.status.state),
         ("hello", TaskState::Completed)
     );
-    let ended = soon(client.follow(done.id.clone(), None).finish())
+    let ended = with_deadline(client.follow(done.id.clone(), None).finish())
         .await
         .unwrap();
     assert_eq!(ended.text(), "hello", "a task that has ended is read");
@@ -147,25 +152,37 @@ async fn all_of_it(client: &Client) {
         ..Default::default()
     };
     assert_eq!(
-        soon(client.get_task(nobody)).await.unwrap_err().kind(),
+        with_deadline(client.get_task(nobody))
+            .await
+            .unwrap_err()
+            .kind(),
         ErrorKind::TaskNotFound
     );
 
-    let asked = soon(client.send(Message::user("ask"))).await.unwrap();
+    let asked = with_deadline(client.send(Message::user("ask")))
+        .await
+        .unwrap();
     assert_eq!(asked.state(), TaskState::InputRequired);
     let asked = asked.task().unwrap();
     let mut more = Message::user("more");
     (more.task_id, more.context_id) = (Some(asked.id.clone()), Some(asked.context_id.clone()));
-    assert_eq!(soon(client.send(more)).await.unwrap().text(), "more");
+    assert_eq!(
+        with_deadline(client.send(more)).await.unwrap().text(),
+        "more"
+    );
 
-    let mut cut = soon(client.stream(Message::user("drip"))).await.unwrap();
+    let mut cut = with_deadline(client.stream(Message::user("drip")))
+        .await
+        .unwrap();
     until(&mut cut, |event| {
         matches!(event, StreamResponse::ArtifactUpdate(_))
     })
     .await;
     let id = cut.task().unwrap().id.clone();
     drop(cut);
-    let whole = soon(client.follow(id, None).finish()).await.unwrap();
+    let whole = with_deadline(client.follow(id, None).finish())
+        .await
+        .unwrap();
     let numbers: Vec<_> = (0..20).map(|n| n.to_string()).collect();
     let told = whole.text();
     let mut told: Vec<_> = told.split_whitespace().collect();
@@ -173,10 +190,12 @@ async fn all_of_it(client: &Client) {
     told.dedup();
     assert_eq!(told, numbers);
 
-    let mut slow = soon(client.stream(Message::user("slow"))).await.unwrap();
+    let mut slow = with_deadline(client.stream(Message::user("slow")))
+        .await
+        .unwrap();
     until(&mut slow, |_| true).await;
     let id = slow.task().unwrap().id.clone();
-    let canceled = soon(client.cancel_task(CancelTaskRequest {
+    let canceled = with_deadline(client.cancel_task(CancelTaskRequest {
         id,
         ..Default::default()
     }))
@@ -184,11 +203,11 @@ async fn all_of_it(client: &Client) {
     .unwrap();
     assert_eq!(canceled.status.state, TaskState::Canceled);
     assert_eq!(
-        soon(slow.finish()).await.unwrap().state(),
+        with_deadline(slow.finish()).await.unwrap().state(),
         TaskState::Canceled
     );
 
-    match soon(client.list_tasks(ListTasksRequest::default())).await {
+    match with_deadline(client.list_tasks(ListTasksRequest::default())).await {
         Ok(page) => assert!(page.tasks.iter().any(|task| task.id == done.id)),
         Err(error) => {
             assert_eq!(error.kind(), ErrorKind::UnsupportedOperation);
@@ -234,7 +253,7 @@ async fn a2a_js_1_is_understood() {
     if is_quick() {
         return;
     }
-    let (script, packages) = (here().join("servers/sdk10.mjs"), judges().join("js"));
+    let (script, packages) = (here().join("servers/sdk10.mjs"), peers().join("js"));
     let server = Foreign::start(
         Path::new("node"),
         &[script.to_str().unwrap(), packages.to_str().unwrap()],

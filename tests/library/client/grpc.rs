@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 
 use self::peer::{Peer, Said};
 use super::{Got, ask};
-use crate::harness::soon;
+use crate::harness::with_deadline;
 
 fn task() -> Task {
     let status = TaskStatus {
@@ -218,7 +218,7 @@ async fn what_goes_with_a_request_is_metadata() {
         id: "t".into(),
         ..Default::default()
     };
-    soon(client.subscribe_to_task(request, Some(Seq(4))))
+    with_deadline(client.subscribe_to_task(request, Some(Seq(4))))
         .await
         .unwrap();
     let heard = peer.heard();
@@ -259,7 +259,7 @@ async fn an_unknown_rpc_and_a_server_of_something_else_are_errors() {
     let url = format!("grpc://{}", listener.local_addr().unwrap());
     let client = Client::new(&url, Binding::Grpc, Version::V1).unwrap();
     let html = async {
-        let (mut stream, _) = soon(listener.accept()).await.unwrap();
+        let (mut stream, _) = with_deadline(listener.accept()).await.unwrap();
         stream
             .write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
             .await

@@ -3,12 +3,12 @@
 use attache::model::{
     Binding, ErrorKind, GetTaskRequest, Message, SendMessageRequest, SendMessageResponse, Version,
 };
-use attache::{AgentCard, Failure, Local, Outcome, Server, Turn};
+use attache::{AgentCard, Failure, InProcessServer, Outcome, Server, Turn};
 
-use crate::harness::{Echo, soon};
+use crate::harness::{Echo, with_deadline};
 
-async fn local(agent: impl attache::Agent) -> Local {
-    soon(Server::new(AgentCard::new("Echo", "Says it back"), agent).local())
+async fn local(agent: impl attache::Agent) -> InProcessServer {
+    with_deadline(Server::new(AgentCard::new("Echo", "Says it back"), agent).serve_in_process())
         .await
         .unwrap()
 }
@@ -22,14 +22,15 @@ async fn clients_of_one_server_see_the_same_tasks() {
     let server = local(Echo).await;
     let old = server.client(Binding::JsonRpc, Version::V03).unwrap();
     let new = server.client(Binding::HttpJson, Version::V1).unwrap();
-    let SendMessageResponse::Task(task) = soon(old.send_message(hello())).await.unwrap() else {
+    let SendMessageResponse::Task(task) = with_deadline(old.send_message(hello())).await.unwrap()
+    else {
         panic!("no task");
     };
     let request = GetTaskRequest {
         id: task.id.clone(),
         ..Default::default()
     };
-    assert_eq!(soon(new.get_task(request)).await.unwrap(), task);
+    assert_eq!(with_deadline(new.get_task(request)).await.unwrap(), task);
 }
 
 #[tokio::test]
@@ -37,12 +38,16 @@ async fn calls_and_turns_end_with_the_server() {
     let hangs = |_: Turn| std::future::pending::<Result<Outcome, Failure>>();
     let server = local(hangs).await;
     let client = server.client(Binding::JsonRpc, Version::V1).unwrap();
-    let mut stream = soon(client.send_streaming_message(hello())).await.unwrap();
-    soon(stream.next()).await.unwrap().unwrap();
+    let mut stream = with_deadline(client.send_streaming_message(hello()))
+        .await
+        .unwrap();
+    with_deadline(stream.next()).await.unwrap().unwrap();
     drop(server);
     // Ended or cut, whichever comes first; what was on its way may still arrive.
-    while let Some(Ok(_)) = soon(stream.next()).await {}
-    let gone = soon(client.send_message(hello())).await.unwrap_err();
+    while let Some(Ok(_)) = with_deadline(stream.next()).await {}
+    let gone = with_deadline(client.send_message(hello()))
+        .await
+        .unwrap_err();
     assert_eq!(
         (gone.kind(), gone.message()),
         (ErrorKind::Unavailable, "cannot connect to the agent")

@@ -1,7 +1,9 @@
 //! Tokens: fetched, renewed, and logged in for.
 
 use attache::model::ErrorKind;
-use attache::{CodeLogin, Credentials, DeviceLogin, Endpoints, OAuth, Token};
+use attache::{
+    AuthorizationCodeLogin, AuthorizationServer, CredentialProvider, DeviceLogin, OAuth, Token,
+};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::json;
@@ -9,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::credentials::{at, get, task};
 use super::peer::{Asked, Peer, json as answer, reply};
-use crate::harness::soon;
+use crate::harness::with_deadline;
 
 fn given(token: &str, refresh: Option<&str>, seconds: u64) -> Vec<u8> {
     answer(
@@ -18,8 +20,9 @@ fn given(token: &str, refresh: Option<&str>, seconds: u64) -> Vec<u8> {
     )
 }
 
-fn endpoints(server: &Peer) -> Endpoints {
-    Endpoints::new(format!("{}/token", server.url)).device(format!("{}/device", server.url))
+fn endpoints(server: &Peer) -> AuthorizationServer {
+    AuthorizationServer::new(format!("{}/token", server.url))
+        .device(format!("{}/device", server.url))
 }
 
 fn tokens(asked: &[Asked]) -> Vec<&str> {
@@ -114,7 +117,7 @@ async fn a_token_without_the_means_to_renew_it_says_so() {
         expires_in: Some(5),
     };
     let client = at(&agent).with_credentials(OAuth::with_token(
-        Endpoints::new("https://t.invalid/"),
+        AuthorizationServer::new("https://t.invalid/"),
         "me",
         old,
     ));
@@ -131,7 +134,9 @@ async fn what_the_authorization_server_says_is_told_and_its_secrets_are_not() {
     );
     let server = Peer::with(vec![refusal]).await;
     let oauth = OAuth::client_credentials(endpoints(&server), "me", "hunter2");
-    let error = soon(oauth.show(None, &[])).await.unwrap_err();
+    let error = with_deadline(oauth.auth_params(None, &[]))
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unauthenticated);
     assert!(error.message().contains("invalid_client"), "{error}");
     assert!(!format!("{error:?} {oauth:?}").contains("hunter2"));
@@ -142,16 +147,22 @@ async fn s25_an_endless_token_is_cut_off() {
     let server = Peer::with(vec![reply(200, "", &" ".repeat(100 << 10))]).await;
     let oauth = OAuth::client_credentials(endpoints(&server), "me", "s");
     assert_eq!(
-        soon(oauth.show(None, &[])).await.unwrap_err().kind(),
+        with_deadline(oauth.auth_params(None, &[]))
+            .await
+            .unwrap_err()
+            .kind(),
         ErrorKind::InvalidAgentResponse
     );
 }
 
 #[tokio::test]
 async fn tokens_do_not_travel_in_the_clear() {
-    let oauth = OAuth::client_credentials(Endpoints::new("http://t.invalid/"), "me", "s");
+    let oauth = OAuth::client_credentials(AuthorizationServer::new("http://t.invalid/"), "me", "s");
     assert_eq!(
-        soon(oauth.show(None, &[])).await.unwrap_err().kind(),
+        with_deadline(oauth.auth_params(None, &[]))
+            .await
+            .unwrap_err()
+            .kind(),
         ErrorKind::InvalidParams
     );
 }
@@ -170,7 +181,7 @@ async fn a_person_logs_in_on_another_device() {
         given("tok", Some("r"), 60),
     ])
     .await;
-    let login = soon(DeviceLogin::begin(
+    let login = with_deadline(DeviceLogin::start(
         endpoints(&server),
         "me",
         &["read".to_owned()],
@@ -181,7 +192,7 @@ async fn a_person_logs_in_on_another_device() {
         (login.user_code(), login.url(), login.complete_url()),
         ("WDJB", "https://v.example/", None)
     );
-    let token = soon(login.wait()).await.unwrap();
+    let token = with_deadline(login.wait()).await.unwrap();
     assert_eq!(
         token,
         Token {
@@ -207,10 +218,10 @@ async fn no_server_makes_us_wait_beyond_all_time() {
     let code = json!({"device_code": "dev", "user_code": "W", "verification_uri": "https://v.example/",
         "expires_in": 60, "interval": u64::MAX});
     let server = Peer::with(vec![answer(200, &code)]).await;
-    let login = soon(DeviceLogin::begin(endpoints(&server), "me", &[]))
+    let login = with_deadline(DeviceLogin::start(endpoints(&server), "me", &[]))
         .await
         .unwrap();
-    let error = soon(login.wait()).await.unwrap_err();
+    let error = with_deadline(login.wait()).await.unwrap_err();
     assert!(error.message().contains("in time"), "{error}");
 }
 
@@ -220,10 +231,10 @@ async fn a_person_may_say_no() {
         "expires_in": 60, "interval": 0});
     let denied = answer(400, &json!({"error": "access_denied"}));
     let server = Peer::with(vec![answer(200, &code), denied]).await;
-    let login = soon(DeviceLogin::begin(endpoints(&server), "me", &[]))
+    let login = with_deadline(DeviceLogin::start(endpoints(&server), "me", &[]))
         .await
         .unwrap();
-    let error = soon(login.wait()).await.unwrap_err();
+    let error = with_deadline(login.wait()).await.unwrap_err();
     assert!(error.message().contains("access_denied"), "{error}");
 }
 
@@ -234,14 +245,19 @@ async fn an_issuer_says_where_its_endpoints_are_and_only_its_own() {
         answer(200, &document)
     };
     let server = Peer::telling(|url| vec![metadata(url, url), given("tok", None, 60)]).await;
-    let found = soon(Endpoints::discover(&server.url)).await.unwrap();
+    let found = with_deadline(AuthorizationServer::discover(&server.url))
+        .await
+        .unwrap();
     let oauth = OAuth::client_credentials(found, "me", "s");
-    soon(oauth.show(None, &[])).await.unwrap();
+    with_deadline(oauth.auth_params(None, &[])).await.unwrap();
     let asked = server.asked().await;
     assert_eq!(asked[0].target, "GET /.well-known/openid-configuration");
     assert_eq!(asked[1].target, "POST /t");
     let liar = Peer::telling(|url| vec![metadata("https://other.example", url)]).await;
-    let error = soon(Endpoints::discover(&liar.url)).await.err().unwrap();
+    let error = with_deadline(AuthorizationServer::discover(&liar.url))
+        .await
+        .err()
+        .unwrap();
     assert!(error.message().contains("another issuer"), "{error}");
 }
 
@@ -258,7 +274,7 @@ async fn a_person_logs_in_in_a_browser_and_only_that_login_is_taken() {
     let server = Peer::with(vec![given("tok", Some("r"), 60)]).await;
     let endpoints = endpoints(&server).authorization(format!("{}/authorize?x=1", server.url));
     let scopes = ["openid".to_owned(), "read".to_owned()];
-    let login = CodeLogin::begin(
+    let login = AuthorizationCodeLogin::start(
         endpoints.clone(),
         "me",
         None,
@@ -278,10 +294,10 @@ async fn a_person_logs_in_in_a_browser_and_only_that_login_is_taken() {
         ),
         ("code", "S256")
     );
-    assert!(!login.is_ours("code=c&state=guessed") && !login.is_ours("code=c"));
+    assert!(!login.matches_state("code=c&state=guessed") && !login.matches_state("code=c"));
     let twice = format!("code=c&state={0}&state={0}", asked["state"]);
-    assert!(!login.is_ours(&twice));
-    let token = soon(login.finish(&format!("code=c%2F1&state={}", asked["state"])))
+    assert!(!login.matches_state(&twice));
+    let token = with_deadline(login.finish(&format!("code=c%2F1&state={}", asked["state"])))
         .await
         .unwrap();
     assert_eq!(token.access, "tok".into());
@@ -301,12 +317,13 @@ async fn a_person_logs_in_in_a_browser_and_only_that_login_is_taken() {
 
 #[tokio::test]
 async fn a_login_in_a_browser_may_be_refused_and_is_not_begun_in_the_clear() {
-    let endpoints = |url: &str| Endpoints::new("https://t.invalid/").authorization(url);
-    let begin =
-        |url: &str| CodeLogin::begin(endpoints(url), "me", None, &[], "http://127.0.0.1:9/cb");
+    let endpoints = |url: &str| AuthorizationServer::new("https://t.invalid/").authorization(url);
+    let begin = |url: &str| {
+        AuthorizationCodeLogin::start(endpoints(url), "me", None, &[], "http://127.0.0.1:9/cb")
+    };
     let login = begin("https://t.invalid/authorize").unwrap();
     let state = parameters(login.url())["state"].clone();
-    let error = soon(login.finish(&format!("error=access_denied&state={state}")))
+    let error = with_deadline(login.finish(&format!("error=access_denied&state={state}")))
         .await
         .unwrap_err();
     assert!(
@@ -317,8 +334,8 @@ async fn a_login_in_a_browser_may_be_refused_and_is_not_begun_in_the_clear() {
         begin("http://t.invalid/authorize").unwrap_err().kind(),
         ErrorKind::InvalidParams
     );
-    let nowhere = CodeLogin::begin(
-        Endpoints::new("https://t.invalid/"),
+    let nowhere = AuthorizationCodeLogin::start(
+        AuthorizationServer::new("https://t.invalid/"),
         "me",
         None,
         &[],

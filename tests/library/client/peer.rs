@@ -5,7 +5,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use crate::harness::soon;
+use crate::harness::with_deadline;
 
 /// A request as it came.
 #[derive(Debug)]
@@ -67,7 +67,10 @@ impl Peer {
 
     /// What was asked, when everything was answered.
     pub(super) async fn asked(mut self) -> Vec<Asked> {
-        soon(self.asked.join_next()).await.unwrap().unwrap()
+        with_deadline(self.asked.join_next())
+            .await
+            .unwrap()
+            .unwrap()
     }
 }
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use attache::model::{AuthenticationInfo, Binding, ErrorKind, StreamResponse, TaskState, Version};
 use attache::{
-    Client, NotVouched, PushCheck, PushNotifications, PushReceiver, PushReceiverSettings, Vouched,
+    Client, PushNotifications, PushReceiver, PushReceiverSettings, PushVerifier, VerificationError,
+    VerifiedClaims,
 };
 use bytes::Bytes;
 use http::Request;
@@ -12,7 +13,7 @@ use http_body_util::Full;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use crate::harness::soon;
+use crate::harness::with_deadline;
 
 const STATUS: &str = include_str!("../../golden/v10-push-delivery-status.json");
 const ARTIFACT: &str = include_str!("../../golden/v10-push-delivery-artifact.json");
@@ -28,7 +29,7 @@ fn settings() -> PushReceiverSettings {
             scheme: "Bearer".to_owned(),
             credentials: Some("s3cr3t".into()),
         }),
-        window: LONG,
+        dedup_window: LONG,
         ..Default::default()
     }
 }
@@ -46,7 +47,10 @@ fn recorded(golden: &str) -> Request<Full<Bytes>> {
 }
 
 async fn post(receiver: &PushReceiver, request: Request<Full<Bytes>>) -> u16 {
-    soon(receiver.answer(request)).await.status().as_u16()
+    with_deadline(receiver.handle(request))
+        .await
+        .status()
+        .as_u16()
 }
 
 fn is_empty(taken: &mut PushNotifications) -> bool {
@@ -62,7 +66,7 @@ async fn both_generations_of_bodies_are_taken() {
     for golden in [STATUS, ARTIFACT, TASK] {
         assert_eq!(post(&receiver, recorded(golden)).await, 200);
     }
-    let mut next = async || soon(taken.next()).await.unwrap();
+    let mut next = async || with_deadline(taken.next()).await.unwrap();
     let first = next().await;
     assert_eq!(
         first.task_id().unwrap().as_str(),
@@ -126,8 +130,11 @@ async fn what_comes_again_is_dropped() {
     ] {
         assert_eq!(post(&receiver, request).await, 200);
     }
-    assert_eq!(soon(taken.next()).await.unwrap().id, None);
-    assert_eq!(soon(taken.next()).await.unwrap().id.as_deref(), Some("1"));
+    assert_eq!(with_deadline(taken.next()).await.unwrap().id, None);
+    assert_eq!(
+        with_deadline(taken.next()).await.unwrap().id.as_deref(),
+        Some("1")
+    );
     assert!(is_empty(&mut taken));
 }
 
@@ -141,7 +148,7 @@ async fn two_chunks_that_are_alike_are_two() {
             .body(Full::from(chunk.to_string()))
             .unwrap();
         assert_eq!(post(&receiver, request).await, 200);
-        assert!(soon(taken.next()).await.is_some());
+        assert!(with_deadline(taken.next()).await.is_some());
     }
 }
 
@@ -149,15 +156,19 @@ async fn two_chunks_that_are_alike_are_two() {
 struct Vouches;
 
 #[attache::auth::async_trait]
-impl PushCheck for Vouches {
-    async fn check(&self, headers: &http::HeaderMap, _: &[u8]) -> Result<Vouched, NotVouched> {
+impl PushVerifier for Vouches {
+    async fn verify(
+        &self,
+        headers: &http::HeaderMap,
+        _: &[u8],
+    ) -> Result<VerifiedClaims, VerificationError> {
         let request_id = headers
             .get("x-request")
             .and_then(|id| id.to_str().ok())
             .map(str::to_owned);
-        Ok(Vouched {
+        Ok(VerifiedClaims {
             request_id,
-            ..Vouched::default()
+            ..VerifiedClaims::default()
         })
     }
 }
@@ -167,12 +178,12 @@ impl PushCheck for Vouches {
 async fn r13_what_is_older_than_the_window_is_taken_from_whom_vouches_for_it_now() {
     let window = Duration::from_secs(60);
     let settings = || PushReceiverSettings {
-        window,
+        dedup_window: window,
         ..settings()
     };
     let (receiver, mut taken) = PushReceiver::new(settings());
     let (vouched, mut vouched_taken) = PushReceiver::new(settings());
-    let vouched = vouched.checked_by(Vouches);
+    let vouched = vouched.with_verifier(Vouches);
     let event = json!({"statusUpdate": {"taskId": "t", "contextId": "c",
         "status": {"state": "TASK_STATE_WORKING", "timestamp": "2020-01-01T00:00:00Z"}}});
     let mut request = recorded(STATUS);
@@ -191,7 +202,7 @@ async fn r13_what_is_older_than_the_window_is_taken_from_whom_vouches_for_it_now
     for _ in 0..2 {
         assert_eq!(post(&vouched, request.clone()).await, 200);
     }
-    assert!(soon(vouched_taken.next()).await.is_some());
+    assert!(with_deadline(vouched_taken.next()).await.is_some());
     assert!(is_empty(&mut vouched_taken), "a copy is dropped");
 }
 
@@ -199,7 +210,7 @@ async fn r13_what_is_older_than_the_window_is_taken_from_whom_vouches_for_it_now
 async fn s25_everything_is_bounded() {
     let bounds = PushReceiverSettings {
         max_bytes: 1000,
-        max_waiting: 1,
+        queue_capacity: 1,
         ..settings()
     };
     let (receiver, mut taken) = PushReceiver::new(bounds);
@@ -207,7 +218,7 @@ async fn s25_everything_is_bounded() {
     *large.body_mut() = Full::from("x".repeat(1001));
     assert_eq!(post(&receiver, large).await, 413);
     assert_eq!(post(&receiver, recorded(STATUS)).await, 200);
-    let busy = soon(receiver.answer(recorded(ARTIFACT))).await;
+    let busy = with_deadline(receiver.handle(recorded(ARTIFACT))).await;
     assert_eq!(
         (
             busy.status().as_u16(),
@@ -216,10 +227,10 @@ async fn s25_everything_is_bounded() {
         (503, &b"5"[..])
     );
     // It was not taken, so it may come again.
-    soon(taken.next()).await.unwrap();
+    with_deadline(taken.next()).await.unwrap();
     assert_eq!(post(&receiver, recorded(ARTIFACT)).await, 200);
     assert!(matches!(
-        soon(taken.next()).await.unwrap().event,
+        with_deadline(taken.next()).await.unwrap().event,
         StreamResponse::ArtifactUpdate(_)
     ));
 }
@@ -258,7 +269,7 @@ async fn it_serves_by_itself() {
     };
     tokio::select! {
         () = receiver.serve(listener) => panic!("it serves until it is dropped"),
-        (answer, notification) = soon(posting) => {
+        (answer, notification) = with_deadline(posting) => {
             assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
             assert!(notification.is_some());
         }
@@ -275,13 +286,14 @@ async fn s73_a_token_says_when_and_for_whom_and_has_a_name() {
     let pem = rcgen::KeyPair::generate().unwrap().serialize_pem();
     let signer = Signer::from_pem(&pem, "k").unwrap();
     let peer = Peer::with(vec![answer(200, &json!({"keys": [signer.public_key()]}))]).await;
-    let keys = PublishedKeys::at(&format!("{}/keys", peer.url)).unwrap();
+    let keys = PublishedKeys::from_url(&format!("{}/keys", peer.url)).unwrap();
     let (receiver, mut taken) = PushReceiver::new(PushReceiverSettings {
-        window: LONG,
+        dedup_window: LONG,
         ..Default::default()
     });
-    let receiver =
-        receiver.checked_by(attache::PushSignatures::by(keys).audience("https://me.example/hook"));
+    let receiver = receiver.with_verifier(
+        attache::PushSignatureVerifier::new(keys).audience("https://me.example/hook"),
+    );
     let golden: Value = serde_json::from_str(STATUS).unwrap();
     let body = golden["request"]["body"].to_string();
     let digest: String =
@@ -299,7 +311,7 @@ async fn s73_a_token_says_when_and_for_whom_and_has_a_name() {
             .as_object_mut()
             .unwrap()
             .extend(change.as_object().unwrap().clone());
-        signer.token(&claims).unwrap()
+        signer.sign_token(&claims).unwrap()
     };
     let posted = |token: String| {
         let request = Request::post("/").header("a2a-notification-jwt", token);
@@ -330,7 +342,7 @@ async fn s73_a_token_says_when_and_for_whom_and_has_a_name() {
     assert_eq!(
         post(
             &receiver,
-            posted(stranger.token(&json!({"jti": "x"})).unwrap())
+            posted(stranger.sign_token(&json!({"jti": "x"})).unwrap())
         )
         .await,
         401
@@ -344,7 +356,7 @@ async fn s73_a_token_says_when_and_for_whom_and_has_a_name() {
         .await,
         200
     );
-    assert!(soon(taken.next()).await.is_some());
+    assert!(with_deadline(taken.next()).await.is_some());
     assert_eq!(peer.asked().await.len(), 1, "the keys were read once");
 }
 
@@ -353,11 +365,11 @@ async fn s73_a_token_says_when_and_for_whom_and_has_a_name() {
 async fn s74_a_task_is_what_its_agent_says_and_not_what_was_posted() {
     use super::peer::{Peer, json as answer};
     let (receiver, mut taken) = PushReceiver::new(PushReceiverSettings {
-        window: LONG,
+        dedup_window: LONG,
         ..settings()
     });
     assert_eq!(post(&receiver, recorded(STATUS)).await, 200);
-    let notification = soon(taken.next()).await.unwrap();
+    let notification = with_deadline(taken.next()).await.unwrap();
     let id = notification.task_id().unwrap().clone();
     let now =
         json!({"id": id.as_str(), "contextId": "c", "status": {"state": "TASK_STATE_REJECTED"}});
@@ -365,10 +377,16 @@ async fn s74_a_task_is_what_its_agent_says_and_not_what_was_posted() {
         json!({"error": {"code": 404, "status": "NOT_FOUND", "message": "Task not found"}});
     let peer = Peer::with(vec![answer(200, &now), answer(404, &missing)]).await;
     let client = Client::new(&peer.url, Binding::HttpJson, Version::V1).unwrap();
-    let task = soon(notification.task(&client)).await.unwrap().unwrap();
+    let task = with_deadline(notification.task(&client))
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(task.status.state, TaskState::Rejected);
     assert_eq!(
-        soon(notification.task(&client)).await.unwrap_err().kind(),
+        with_deadline(notification.task(&client))
+            .await
+            .unwrap_err()
+            .kind(),
         ErrorKind::TaskNotFound
     );
     assert!(

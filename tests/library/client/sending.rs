@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use attache::model::{Binding, ErrorKind, GetTaskRequest, Message, Version};
-use attache::{Budgets, Client, ClientSettings};
+use attache::{Client, ClientSettings, Timeouts};
 
 use super::following::{client, got, quick, refusal, rpc, task};
 use super::peer::{Asked, Peer, events, json as answer, reply};
-use crate::harness::soon;
+use crate::harness::with_deadline;
 
 fn key(asked: &Asked) -> String {
     let key = asked.head.split("idempotency-key: ").nth(1).unwrap();
@@ -17,7 +17,7 @@ fn key(asked: &Asked) -> String {
 #[tokio::test]
 async fn r15_a_message_that_may_have_arrived_is_not_sent_again() {
     let peer = Peer::with(vec![Vec::new()]).await;
-    let error = soon(client(&peer).send(Message::user("hi")))
+    let error = with_deadline(client(&peer).send(Message::user("hi")))
         .await
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
@@ -28,9 +28,11 @@ async fn r15_a_message_that_may_have_arrived_is_not_sent_again() {
 async fn r15_under_a_key_that_is_honoured_it_is_the_same_message_again() {
     let peer = Peer::with(vec![Vec::new(), reply(503, "", ""), got("COMPLETED")]).await;
     let mut settings = quick();
-    settings.retries.keys_are_honoured = true;
+    settings.retries.idempotency_keys_supported = true;
     let client = client(&peer).with_settings(settings);
-    soon(client.send(Message::user("hi"))).await.unwrap();
+    with_deadline(client.send(Message::user("hi")))
+        .await
+        .unwrap();
     let asked = peer.asked().await;
     assert!(
         asked
@@ -39,7 +41,9 @@ async fn r15_under_a_key_that_is_honoured_it_is_the_same_message_again() {
     );
     let other = Peer::with(vec![got("COMPLETED")]).await;
     let there = super::following::client(&other);
-    soon(there.send(Message::user("hi"))).await.unwrap();
+    with_deadline(there.send(Message::user("hi")))
+        .await
+        .unwrap();
     assert_ne!(
         key(&other.asked().await[0]),
         key(&asked[0]),
@@ -50,10 +54,12 @@ async fn r15_under_a_key_that_is_honoured_it_is_the_same_message_again() {
 #[tokio::test]
 async fn what_was_refused_for_being_too_much_is_sent_again_when_the_peer_says() {
     let peer = Peer::with(vec![reply(429, "Retry-After: 0\r\n", ""), got("COMPLETED")]).await;
-    soon(client(&peer).send(Message::user("hi"))).await.unwrap();
+    with_deadline(client(&peer).send(Message::user("hi")))
+        .await
+        .unwrap();
     assert_eq!(peer.asked().await.len(), 2);
     let peer = Peer::with(vec![reply(429, "Retry-After: 3600\r\n", "")]).await;
-    let error = soon(client(&peer).send(Message::user("hi")))
+    let error = with_deadline(client(&peer).send(Message::user("hi")))
         .await
         .unwrap_err();
     assert_eq!(
@@ -66,7 +72,7 @@ async fn what_was_refused_for_being_too_much_is_sent_again_when_the_peer_says() 
 #[tokio::test]
 async fn an_error_of_the_agent_is_an_error_at_once() {
     let peer = Peer::with(vec![refusal(-32602)]).await;
-    let error = soon(client(&peer).send(Message::user("hi")))
+    let error = with_deadline(client(&peer).send(Message::user("hi")))
         .await
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidParams);
@@ -74,21 +80,21 @@ async fn an_error_of_the_agent_is_an_error_at_once() {
 
 #[tokio::test]
 async fn s25_nobody_waits_for_ever() {
-    let budgets = Budgets {
+    let timeouts = Timeouts {
         first_byte: Duration::from_millis(50),
         idle: Duration::from_millis(50),
         total: Duration::from_millis(500),
-        ..Budgets::default()
+        ..Timeouts::default()
     };
     let head = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{".to_vec();
     for (said, message) in [(Vec::new(), "did not answer within"), (head, "went silent")] {
         let peer = Peer::holding(vec![said]).await;
         let client = Client::new(&peer.url, Binding::HttpJson, Version::V1).unwrap();
         let client = client.with_settings(ClientSettings {
-            budgets: budgets.clone(),
+            timeouts: timeouts.clone(),
             ..quick()
         });
-        let error = soon(client.get_task(GetTaskRequest {
+        let error = with_deadline(client.get_task(GetTaskRequest {
             id: "t".into(),
             ..Default::default()
         }))
@@ -103,10 +109,12 @@ async fn s25_nobody_waits_for_ever() {
 async fn s25_a_stream_of_nothing_but_comments_ends_with_the_time_allowed() {
     let peer = Peer::holding(vec![events(&b": still here\n\n".repeat(1000))]).await;
     let mut settings = quick();
-    settings.budgets.wait = Some(Duration::from_millis(100));
+    settings.timeouts.wait = Some(Duration::from_millis(100));
     let client = client(&peer).with_settings(settings);
-    let mut followed = soon(client.stream(Message::user("hi"))).await.unwrap();
-    let error = soon(followed.next()).await.unwrap().unwrap_err();
+    let mut followed = with_deadline(client.stream(Message::user("hi")))
+        .await
+        .unwrap();
+    let error = with_deadline(followed.next()).await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
 }
 
@@ -121,7 +129,9 @@ async fn a_wrong_media_type_does_no_harm() {
         )])
         .await;
         assert!(
-            soon(client(&peer).send(Message::user("hi"))).await.is_ok(),
+            with_deadline(client(&peer).send(Message::user("hi")))
+                .await
+                .is_ok(),
             "{kind}"
         );
     }
@@ -132,7 +142,7 @@ async fn a_wrong_media_type_does_no_harm() {
         &stream,
     )])
     .await;
-    let error = soon(client(&peer).stream(Message::user("hi")))
+    let error = with_deadline(client(&peer).stream(Message::user("hi")))
         .await
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidAgentResponse);
@@ -144,7 +154,7 @@ async fn a_plain_message_is_an_answer() {
         "parts": [{"text": "yes"}]}});
     let peer = Peer::with(vec![answer(200, &rpc(&message))]).await;
     assert_eq!(
-        soon(client(&peer).send(Message::user("hi")))
+        with_deadline(client(&peer).send(Message::user("hi")))
             .await
             .unwrap()
             .text(),

@@ -1,12 +1,12 @@
 //! Keys of cards from where they are published, if that is somewhere we trust.
 
-use attache::jws::{CardVerifier, KeySet, SignaturePolicy, Signer, Verdict};
+use attache::jws::{CardVerification, CardVerifier, KeySet, SignaturePolicy, Signer};
 use attache::model::{AgentSkill, Binding, ErrorKind, Version};
 use attache::{AgentCard, Client, ClientSettings};
 use serde_json::json;
 
 use super::peer::{Peer, json as answer, reply};
-use crate::harness::soon;
+use crate::harness::with_deadline;
 
 fn signed(keys_at: &str, kid: &str) -> (AgentCard, serde_json::Value) {
     let pem = rcgen::KeyPair::generate().unwrap().serialize_pem();
@@ -29,16 +29,16 @@ async fn s43_keys_are_read_where_the_caller_said_and_nowhere_else() {
     .await;
     let card = made.into_inner().unwrap().unwrap();
     // S28: a card names a place, but that is no reason to go there.
-    let verdict = soon(CardVerifier::default().verify(&card, None)).await;
+    let verdict = with_deadline(CardVerifier::default().verify(&card, None)).await;
     assert!(
-        matches!(&verdict, Verdict::Unverifiable { reason } if reason.contains("not known")),
+        matches!(&verdict, CardVerification::Unverifiable { reason } if reason.contains("not known")),
         "{verdict:?}"
     );
     let verifier = CardVerifier::default().trust(format!("{}/keys", peer.url));
-    let verdict = soon(verifier.verify(&card, None)).await;
+    let verdict = with_deadline(verifier.verify(&card, None)).await;
     assert_eq!(
         verdict,
-        Verdict::Verified {
+        CardVerification::Verified {
             kid: "k1".to_owned()
         }
     );
@@ -54,17 +54,17 @@ async fn s25_a_key_set_is_bounded_and_redirects_lead_nowhere() {
     ])
     .await;
     for _ in 0..3 {
-        assert!(soon(KeySet::fetch(&peer.url)).await.is_err());
+        assert!(with_deadline(KeySet::fetch(&peer.url)).await.is_err());
     }
     let (card, _) = signed("http://127.0.0.1:1/", "k1");
-    let verdict = soon(
+    let verdict = with_deadline(
         CardVerifier::default()
             .trust("http://127.0.0.1:1/")
             .verify(&card, None),
     )
     .await;
     assert!(
-        matches!(&verdict, Verdict::Unverifiable { reason } if reason.contains("cannot be read")),
+        matches!(&verdict, CardVerification::Unverifiable { reason } if reason.contains("cannot be read")),
         "{verdict:?}"
     );
 }
@@ -73,7 +73,7 @@ async fn s25_a_key_set_is_bounded_and_redirects_lead_nowhere() {
 #[tokio::test]
 async fn s43_a_client_takes_cards_by_their_signatures_if_it_is_told_to() {
     let (card, key) = signed("https://a.example/keys", "k1");
-    let keys = || KeySet::read(json!({"keys": [key]}).to_string().as_bytes()).unwrap();
+    let keys = || KeySet::parse(json!({"keys": [key]}).to_string().as_bytes()).unwrap();
     let shown = serde_json::to_value(&card).unwrap();
     let (mut forged, mut plain) = (shown.clone(), shown.clone());
     forged["description"] = json!("somebody else's");
@@ -122,7 +122,7 @@ async fn s43_a_client_takes_cards_by_their_signatures_if_it_is_told_to() {
         let builder = Client::builder()
             .settings(settings)
             .signatures(verifier, policy);
-        let found = soon(builder.discover(&peer.url)).await;
+        let found = with_deadline(builder.discover(&peer.url)).await;
         match found {
             Ok(client) => assert!(is_taken && client.card().is_some(), "{policy:?} {shown}"),
             Err(error) => {

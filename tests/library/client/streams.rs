@@ -5,7 +5,7 @@ use attache::{Client, EventStream};
 use serde_json::{Value, json};
 
 use super::peer::{Peer, events, json as answer};
-use crate::harness::soon;
+use crate::harness::with_deadline;
 
 const BINDINGS: [Binding; 2] = [Binding::JsonRpc, Binding::HttpJson];
 
@@ -33,13 +33,13 @@ async fn subscribe(
         id: "t".into(),
         ..Default::default()
     };
-    soon(client.subscribe_to_task(request, after.map(Seq))).await
+    with_deadline(client.subscribe_to_task(request, after.map(Seq))).await
 }
 
 async fn positions(stream: &mut EventStream) -> (Vec<Option<u64>>, Option<ErrorKind>) {
     let mut found = Vec::new();
     loop {
-        match soon(stream.next()).await {
+        match with_deadline(stream.next()).await {
             Some(Ok((position, _))) => found.push(position.map(|Seq(at)| at)),
             Some(Err(error)) => return (found, Some(error.kind())),
             None => return (found, None),
@@ -89,7 +89,7 @@ async fn a_cut_stream_is_told_from_one_that_ended() {
             let peer = Peer::with(vec![bytes]).await;
             let mut stream = subscribe(binding, &peer, None).await.unwrap();
             assert_eq!(positions(&mut stream).await, (vec![None], end), "{binding}");
-            assert!(soon(stream.next()).await.is_none());
+            assert!(with_deadline(stream.next()).await.is_none());
         }
     }
 }
@@ -102,7 +102,7 @@ async fn s25_an_event_without_end_is_given_up() {
         )])
         .await;
         let mut stream = subscribe(binding, &peer, None).await.unwrap();
-        let error = soon(stream.next()).await.unwrap().unwrap_err();
+        let error = with_deadline(stream.next()).await.unwrap().unwrap_err();
         assert_eq!(
             error.message(),
             "Invalid agent response: larger than 1000 bytes"
@@ -122,7 +122,7 @@ async fn r39_each_event_is_read_on_its_own_merits() {
         .await;
         let mut stream = subscribe(binding, &peer, None).await.unwrap();
         let mut states = Vec::new();
-        while let Some(event) = soon(stream.next()).await {
+        while let Some(event) = with_deadline(stream.next()).await {
             states.push(match event.unwrap().1 {
                 attache::model::StreamResponse::Task(task) => task.status.state,
                 attache::model::StreamResponse::StatusUpdate(event) => event.status.state,

@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-use crate::harness::{Echo, Running, soon, start_with};
+use crate::harness::{Echo, Running, start_with, with_deadline};
 
 /// An authority that vouches for others.
 pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -71,7 +71,7 @@ fn client(server: &Running, binding: Binding) -> Client {
 
 async fn echo(client: &Client) -> Result<TaskState, attache::Error> {
     let request = SendMessageRequest::new(Message::user("hi"));
-    match soon(client.send_message(request)).await? {
+    match with_deadline(client.send_message(request)).await? {
         SendMessageResponse::Task(task) => Ok(task.status.state),
         SendMessageResponse::Message(message) => panic!("{message:?}"),
     }
@@ -99,7 +99,7 @@ async fn a_card_that_came_by_tls_leads_to_grpc_within_tls() {
     let builder = Client::builder()
         .bindings([Binding::Grpc])
         .tls(authority.trusted());
-    let client = soon(builder.discover(&format!("https://{}/", server.address)))
+    let client = with_deadline(builder.discover(&format!("https://{}/", server.address)))
         .await
         .unwrap();
     assert_eq!(client.interface().binding(), Some(Binding::Grpc));
@@ -156,12 +156,12 @@ async fn a_server_that_asks_sees_our_certificate() {
     // The answer is no A2A; only what the server saw counts.
     let _ = echo(&client.clone().with_tls(&shown)).await;
     let expected = CertificateDer::from_pem_slice(ours.certificate.as_bytes()).unwrap();
-    assert_eq!(soon(seen.recv()).await.unwrap(), Some(expected));
+    assert_eq!(with_deadline(seen.recv()).await.unwrap(), Some(expected));
     let error = echo(&client.with_tls(&authority.trusted()))
         .await
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert_eq!(soon(seen.recv()).await.unwrap(), None);
+    assert_eq!(with_deadline(seen.recv()).await.unwrap(), None);
 }
 
 type Seen = tokio::sync::mpsc::Receiver<Option<CertificateDer<'static>>>;

@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
 use super::peer::{Peer, json, read, reply};
-use crate::harness::soon;
+use crate::harness::with_deadline;
 
 #[tokio::test]
 async fn a_watcher_sees_both_directions_and_knows_what_is_sensitive() {
@@ -22,7 +22,7 @@ async fn a_watcher_sees_both_directions_and_knows_what_is_sensitive() {
     let client = client
         .with_bearer(&Secret::from("hunter2"))
         .unwrap()
-        .watched(move |traffic| {
+        .with_traffic_observer(move |traffic| {
             let line = match traffic {
                 Traffic::Request {
                     method,
@@ -41,12 +41,12 @@ async fn a_watcher_sees_both_directions_and_knows_what_is_sensitive() {
                     )
                 }
                 Traffic::Response { status, .. } => status.to_string(),
-                Traffic::Received(bytes) => format!("{} bytes", bytes.len()),
-                Traffic::Lost(why) => why.clone(),
+                Traffic::BodyChunk(bytes) => format!("{} bytes", bytes.len()),
+                Traffic::ConnectionError(why) => why.clone(),
             };
             all.lock().unwrap().push(line);
         });
-    soon(client.get_task(GetTaskRequest {
+    with_deadline(client.get_task(GetTaskRequest {
         id: "t".into(),
         ..GetTaskRequest::default()
     }))
@@ -68,9 +68,12 @@ async fn a_card_comes_as_it_was_written_or_not_at_all() {
     let text = "{ \"name\": \"x\",\n \"more\": 1.0 }";
     let peer = Peer::with(vec![reply(200, "", text), reply(404, "", "")]).await;
     let (builder, url) = (Client::builder(), format!("{}/card?a=b", peer.url));
-    assert_eq!(soon(builder.card_text(&url)).await.unwrap(), text);
+    assert_eq!(with_deadline(builder.card_text(&url)).await.unwrap(), text);
     assert_eq!(
-        soon(builder.card_text(&url)).await.unwrap_err().kind(),
+        with_deadline(builder.card_text(&url))
+            .await
+            .unwrap_err()
+            .kind(),
         ErrorKind::TaskNotFound
     );
     assert_eq!(peer.asked().await[0].target, "GET /card?a=b");
@@ -84,8 +87,8 @@ async fn s38_a_watcher_sees_whole_lines_so_that_it_can_hide_what_is_in_them() {
     let (told, came) = (seen.clone(), line_came.clone());
     let client = Client::new(&url, Binding::JsonRpc, Version::V1)
         .unwrap()
-        .watched(move |traffic| {
-            if let Traffic::Received(bytes) = traffic {
+        .with_traffic_observer(move |traffic| {
+            if let Traffic::BodyChunk(bytes) = traffic {
                 told.lock()
                     .unwrap()
                     .push(String::from_utf8_lossy(bytes).into_owned());
@@ -115,7 +118,7 @@ async fn s38_a_watcher_sees_whole_lines_so_that_it_can_hide_what_is_in_them() {
         id: "t".into(),
         ..GetTaskRequest::default()
     };
-    let (answer, ()) = soon(async { tokio::join!(client.get_task(request), torn) }).await;
+    let (answer, ()) = with_deadline(async { tokio::join!(client.get_task(request), torn) }).await;
     assert_eq!(answer.unwrap_err().kind(), ErrorKind::Internal);
     assert_eq!(*seen.lock().unwrap(), lines, "no piece ends within a line");
 }

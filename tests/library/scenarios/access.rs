@@ -2,29 +2,29 @@
 
 use std::num::NonZeroU32;
 
-use attache::auth::{Access, Allowance, Keys, Rule};
+use attache::auth::{Access, AccessRule, ApiKeys, CallerLimits};
 use attache::model::{
     AgentSkill, Binding, ErrorKind, ListTasksRequest, Message, Object, Operation,
     SendMessageRequest, TaskState, Version,
 };
-use attache::{Client, Served, Server};
+use attache::{Client, HostedAgent, Server};
 use serde_json::{Value, json};
 
 use super::strangers::{ANN, BOB, by, keys};
-use super::{Obeys, begin, cancel, find, get, message, refused, say, send, to};
-use crate::everywhere::{can_list, card, everywhere_on, has_retry_hint, has_tenants};
-use crate::harness::{FORMS, run};
+use super::{TextCommandAgent, begin, cancel, error_kind, find, get, message, say, send, to};
+use crate::harness::everywhere::{can_list, card, everywhere_on, has_retry_hint, has_tenants};
+use crate::harness::{WIRE_FORMATS, run};
 
 const CARL: &str = "carl-has-a-long-key-0003";
 
 fn server(access: Access) -> Server {
-    Server::new(card(), Obeys).access(access)
+    Server::new(card(), TextCommandAgent).access(access)
 }
 
 #[tokio::test]
 async fn s34_s41_whoever_is_not_known_is_told_nothing_else() {
     everywhere_on(
-        || server(Access::by(keys())),
+        || server(Access::new(keys())),
         async |client: Client| {
             let words: Vec<_> = ["", "x", "ann", &ANN[..22], &format!("{ANN}x"), "att_0000"]
                 .into_iter()
@@ -54,7 +54,7 @@ async fn s34_s41_whoever_is_not_known_is_told_nothing_else() {
 #[tokio::test]
 async fn s41_who_guesses_keys_is_not_heard_for_a_while() {
     everywhere_on(
-        || server(Access::by(keys()).max_guesses(Some(2))),
+        || server(Access::new(keys()).max_failed_logins_per_minute(Some(2))),
         async |client: Client| {
             for _ in 0..2 {
                 let wrong = by(&client, "nonsense")
@@ -78,8 +78,8 @@ async fn s41_who_guesses_keys_is_not_heard_for_a_while() {
 
 #[tokio::test]
 async fn s34_a_refusal_says_what_to_bring() {
-    let server = run(server(Access::by(keys()))).await;
-    for form in FORMS {
+    let server = run(server(Access::new(keys()))).await;
+    for form in WIRE_FORMATS {
         let ask = form.ask(
             "SendMessage",
             json!({"message": form.message("hi", json!({}))}),
@@ -127,8 +127,8 @@ async fn s34_a_refusal_says_what_to_bring() {
 
 #[tokio::test]
 async fn s84_two_credentials_are_not_chosen_from() {
-    let server = run(server(Access::by(keys()).or_anonymous())).await;
-    let ask = FORMS[0].ask("ListTasks", json!({}));
+    let server = run(server(Access::new(keys()).allow_anonymous())).await;
+    let ask = WIRE_FORMATS[0].ask("ListTasks", json!({}));
     for (name, value) in [
         (
             "Authorization",
@@ -151,13 +151,13 @@ fn skilled() -> attache::AgentCard {
 }
 
 fn entitled() -> Access {
-    let keys = Keys::new();
-    keys.take("ann", &ANN.into(), |ann| ann.scopes(["refunds", "cancel"]))
+    let keys = ApiKeys::new();
+    keys.add("ann", &ANN.into(), |ann| ann.scopes(["refunds", "cancel"]))
         .unwrap();
-    keys.take("bob", &BOB.into(), |bob| bob).unwrap();
-    Access::by(keys)
-        .rule(Rule::needs(["refunds"]).skill("refund"))
-        .rule(Rule::needs(["cancel"]).operations([Operation::CancelTask]))
+    keys.add("bob", &BOB.into(), |bob| bob).unwrap();
+    Access::new(keys)
+        .rule(AccessRule::require(["refunds"]).skill("refund"))
+        .rule(AccessRule::require(["cancel"]).operations([Operation::CancelTask]))
 }
 
 fn skill(id: &str) -> SendMessageRequest {
@@ -169,14 +169,14 @@ fn skill(id: &str) -> SendMessageRequest {
 #[tokio::test]
 async fn s36_a_skill_and_an_operation_need_what_the_rules_say() {
     everywhere_on(
-        || Server::new(skilled(), Obeys).access(entitled().or_anonymous()),
+        || Server::new(skilled(), TextCommandAgent).access(entitled().allow_anonymous()),
         async |client: Client| {
             let (ann, bob) = (by(&client, ANN), by(&client, BOB));
             ann.send_message(skill("refund")).await.unwrap();
             let denied = bob.send_message(skill("refund")).await.unwrap_err();
             assert_eq!(denied.kind(), ErrorKind::PermissionDenied);
             assert_eq!(
-                refused(client.send_message(skill("refund")).await),
+                error_kind(client.send_message(skill("refund")).await),
                 ErrorKind::Unauthenticated
             );
             for client in [&bob, &client] {
@@ -185,7 +185,7 @@ async fn s36_a_skill_and_an_operation_need_what_the_rules_say() {
             let (hers, his) = (begin(&ann, "ask").await, begin(&bob, "ask").await);
             cancel(&ann, &hers.id).await.unwrap();
             assert_eq!(
-                refused(cancel(&bob, &his.id).await),
+                error_kind(cancel(&bob, &his.id).await),
                 ErrorKind::PermissionDenied
             );
             assert!(!get(&bob, &his).await.is_ended());
@@ -196,8 +196,8 @@ async fn s36_a_skill_and_an_operation_need_what_the_rules_say() {
 
 #[tokio::test]
 async fn s36_a_refusal_says_which_scopes_are_missing() {
-    let running = run(Server::new(skilled(), Obeys).access(entitled())).await;
-    for form in FORMS {
+    let running = run(Server::new(skilled(), TextCommandAgent).access(entitled())).await;
+    for form in WIRE_FORMATS {
         let ask = form.ask("CancelTask", json!({"id": "x"}));
         let answer = running.ask(&ask.clone().with("X-API-Key", BOB)).await;
         let needed = "bearer realm=\"attache\", error=\"insufficient_scope\", scope=\"cancel\"";
@@ -212,15 +212,15 @@ async fn s36_a_refusal_says_which_scopes_are_missing() {
 
 #[tokio::test]
 async fn s67_strangers_are_told_apart_by_their_address_where_nobody_is_asked() {
-    let mut allowance = Allowance::default();
-    allowance.calls_per_second = NonZeroU32::new(1);
-    allowance.burst = NonZeroU32::new(2).unwrap();
-    let running = run(Server::new(card(), Obeys).allowance(allowance)).await;
+    let mut limits = CallerLimits::default();
+    limits.calls_per_second = NonZeroU32::new(1);
+    limits.burst = NonZeroU32::new(2).unwrap();
+    let running = run(Server::new(card(), TextCommandAgent).caller_limits(limits)).await;
     let mut statuses = Vec::new();
     for _ in 0..5 {
         statuses.push(
             running
-                .ask(&FORMS[0].ask("ListTasks", json!({})))
+                .ask(&WIRE_FORMATS[0].ask("ListTasks", json!({})))
                 .await
                 .status,
         );
@@ -235,17 +235,17 @@ async fn s67_strangers_are_told_apart_by_their_address_where_nobody_is_asked() {
 async fn s37_the_extended_card_is_for_those_who_are_known_and_shows_what_is_theirs() {
     let extended = || skilled().skill(AgentSkill::new("audit", "Audit", "Audits"));
     let server = || {
-        Server::new(skilled(), Obeys)
+        Server::new(skilled(), TextCommandAgent)
             .extended_card(extended())
-            .access(entitled().or_anonymous())
+            .access(entitled().allow_anonymous())
     };
     everywhere_on(server, async |client: Client| {
         assert_eq!(
-            refused(client.get_extended_agent_card().await),
+            error_kind(client.get_extended_agent_card().await),
             ErrorKind::Unauthenticated
         );
         assert_eq!(
-            refused(by(&client, "x").get_extended_agent_card().await),
+            error_kind(by(&client, "x").get_extended_agent_card().await),
             ErrorKind::Unauthenticated
         );
         let skills = async |client: Client| {
@@ -260,7 +260,7 @@ async fn s37_the_extended_card_is_for_those_who_are_known_and_shows_what_is_thei
     })
     .await;
     let running = run(server()).await;
-    for form in FORMS {
+    for form in WIRE_FORMATS {
         let ask = form
             .ask("GetExtendedAgentCard", json!({}))
             .with("X-API-Key", BOB);
@@ -276,14 +276,14 @@ async fn s37_the_extended_card_is_for_those_who_are_known_and_shows_what_is_thei
 async fn s10_s35_a_tenant_and_an_agent_are_for_those_who_are_entitled() {
     let server = || {
         let keys = keys();
-        keys.take("carl", &CARL.into(), |carl| {
+        keys.add("carl", &CARL.into(), |carl| {
             carl.agents(["Echo"]).tenants(["acme"])
         })
         .unwrap();
-        let access = Access::by(keys);
-        Server::new(card(), Obeys)
+        let access = Access::new(keys);
+        Server::new(card(), TextCommandAgent)
             .tenants(["acme", "globex"])
-            .agent(Served::new("other", card(), Obeys))
+            .agent(HostedAgent::new("other", card(), TextCommandAgent))
             .access(access)
     };
     everywhere_on(server, async |client: Client| {
@@ -304,11 +304,11 @@ async fn s10_s35_a_tenant_and_an_agent_are_for_those_who_are_entitled() {
         assert_eq!(foreign.kind(), ErrorKind::TaskNotFound);
         assert_eq!(format!("{foreign:?}"), format!("{unknown:?}"));
         assert_eq!(
-            refused(at(ANN, "acme").send_message(message("hi")).await),
+            error_kind(at(ANN, "acme").send_message(message("hi")).await),
             ErrorKind::TaskNotFound
         );
         assert_eq!(
-            refused(at(CARL, "other").send_message(message("hi")).await),
+            error_kind(at(CARL, "other").send_message(message("hi")).await),
             ErrorKind::PermissionDenied
         );
         at(ANN, "other").send_message(message("hi")).await.unwrap();
@@ -318,7 +318,7 @@ async fn s10_s35_a_tenant_and_an_agent_are_for_those_who_are_entitled() {
 
 #[tokio::test]
 async fn s36_the_card_says_what_is_enforced_in_every_version() {
-    let running = run(Server::new(skilled(), Obeys).access(entitled())).await;
+    let running = run(Server::new(skilled(), TextCommandAgent).access(entitled())).await;
     let card = running.get("/.well-known/agent-card.json").await.json();
     assert_eq!(
         card["securitySchemes"]["bearer"]["httpAuthSecurityScheme"]["scheme"],
@@ -332,7 +332,8 @@ async fn s36_the_card_says_what_is_enforced_in_every_version() {
     assert_eq!(card["security"], json!([{"bearer": []}, {"headerKey": []}]));
     assert_eq!(card["skills"][0]["security"], card["security"]);
     assert_eq!(card["skills"][1].get("security"), None);
-    let open = run(Server::new(skilled(), Obeys).access(entitled().or_anonymous())).await;
+    let open =
+        run(Server::new(skilled(), TextCommandAgent).access(entitled().allow_anonymous())).await;
     let card = open.get("/.well-known/agent-card.json").await.json();
     assert_eq!(
         card["security"],
@@ -340,17 +341,17 @@ async fn s36_the_card_says_what_is_enforced_in_every_version() {
     );
 }
 
-fn few(change: impl Fn(&mut Allowance)) -> Server {
-    let mut allowance = Allowance::default();
-    change(&mut allowance);
-    server(Access::by(keys()).or_anonymous().allowance(allowance))
+fn few(change: impl Fn(&mut CallerLimits)) -> Server {
+    let mut limits = CallerLimits::default();
+    change(&mut limits);
+    server(Access::new(keys()).allow_anonymous().limits(limits))
 }
 
 #[tokio::test]
 async fn s67_a_caller_who_calls_too_often_waits_and_the_others_do_not() {
-    let slow = |allowance: &mut Allowance| {
-        allowance.calls_per_second = NonZeroU32::new(1);
-        allowance.burst = NonZeroU32::new(2).unwrap();
+    let slow = |limits: &mut CallerLimits| {
+        limits.calls_per_second = NonZeroU32::new(1);
+        limits.burst = NonZeroU32::new(2).unwrap();
     };
     everywhere_on(
         || few(slow),
@@ -371,12 +372,12 @@ async fn s67_a_caller_who_calls_too_often_waits_and_the_others_do_not() {
                 assert!(refusal.retry_after().is_some());
             }
             assert_eq!(
-                refused(find(&bob, &"x".into()).await),
+                error_kind(find(&bob, &"x".into()).await),
                 ErrorKind::TaskNotFound
             );
             // Whom nobody knows has an address.
             assert_eq!(
-                refused(find(&client, &"x".into()).await),
+                error_kind(find(&client, &"x".into()).await),
                 ErrorKind::TaskNotFound
             );
         },
@@ -388,7 +389,7 @@ async fn s67_a_caller_who_calls_too_often_waits_and_the_others_do_not() {
 #[tokio::test]
 async fn s67_a_caller_who_says_too_much_waits_and_the_others_do_not() {
     everywhere_on(
-        || few(|allowance| allowance.bytes_per_minute = NonZeroU32::new(6_000)),
+        || few(|limits| limits.bytes_per_minute = NonZeroU32::new(6_000)),
         async |client: Client| {
             let (ann, bob) = (by(&client, ANN), by(&client, BOB));
             let long = || message(&"x".repeat(4_000));
@@ -401,7 +402,7 @@ async fn s67_a_caller_who_says_too_much_waits_and_the_others_do_not() {
             }
             bob.send_message(long()).await.unwrap();
             assert_eq!(
-                refused(find(&ann, &"x".into()).await),
+                error_kind(find(&ann, &"x".into()).await),
                 ErrorKind::TaskNotFound,
                 "a word has room"
             );
@@ -440,9 +441,9 @@ async fn s62_s67_requests_that_are_no_calls_are_counted_too() {
         ),
         ("GET /v1/models HTTP/1.1".to_owned(), String::new()),
     ] {
-        let running = run(few(|allowance| {
-            allowance.calls_per_second = NonZeroU32::new(1);
-            allowance.burst = NonZeroU32::new(3).unwrap();
+        let running = run(few(|limits| {
+            limits.calls_per_second = NonZeroU32::new(1);
+            limits.burst = NonZeroU32::new(3).unwrap();
         }))
         .await;
         let mut statuses = Vec::new();
@@ -456,8 +457,8 @@ async fn s62_s67_requests_that_are_no_calls_are_counted_too() {
             "{head} {body} {statuses:?}"
         );
     }
-    let running = run(few(|allowance| {
-        allowance.bytes_per_minute = NonZeroU32::new(6_000)
+    let running = run(few(|limits| {
+        limits.bytes_per_minute = NonZeroU32::new(6_000)
     }))
     .await;
     let junk = "{".repeat(4_000);
@@ -468,11 +469,10 @@ async fn s62_s67_requests_that_are_no_calls_are_counted_too() {
 
 #[tokio::test]
 async fn s67_what_is_left_is_told() {
-    let running = run(few(|allowance| {
-        allowance.burst = NonZeroU32::new(1).unwrap()
-    }))
-    .await;
-    let ask = FORMS[0].ask("ListTasks", json!({})).with("X-API-Key", ANN);
+    let running = run(few(|limits| limits.burst = NonZeroU32::new(1).unwrap())).await;
+    let ask = WIRE_FORMATS[0]
+        .ask("ListTasks", json!({}))
+        .with("X-API-Key", ANN);
     let answer = running.ask(&ask).await;
     assert_eq!(
         (
@@ -501,13 +501,13 @@ async fn s67_what_is_left_is_told() {
 #[tokio::test]
 async fn s65_nobody_leaves_more_tasks_waiting_than_allowed() {
     everywhere_on(
-        || few(|allowance| allowance.parked_tasks = Some(2)),
+        || few(|limits| limits.waiting_tasks = Some(2)),
         async |client: Client| {
             let (ann, bob) = (by(&client, ANN), by(&client, BOB));
             let first = say(&ann, "ask").await;
             say(&ann, "auth").await;
             assert_eq!(
-                refused(ann.send_message(message("ask")).await),
+                error_kind(ann.send_message(message("ask")).await),
                 ErrorKind::RateLimited
             );
             say(&bob, "ask").await;
@@ -520,12 +520,12 @@ async fn s65_nobody_leaves_more_tasks_waiting_than_allowed() {
 
 #[tokio::test]
 async fn s72_nobody_has_more_tasks_open_than_allowed() {
-    let server = || few(|allowance| allowance.open_tasks = Some(2));
+    let server = || few(|limits| limits.open_tasks = Some(2));
     everywhere_on(server, async |client: Client| {
         let ann = by(&client, ANN);
         let (first, _) = (begin(&ann, "hang").await, begin(&ann, "ask").await);
         assert_eq!(
-            refused(ann.send_message(message("hi")).await),
+            error_kind(ann.send_message(message("hi")).await),
             ErrorKind::RateLimited
         );
         cancel(&ann, &first.id).await.unwrap();
@@ -535,19 +535,19 @@ async fn s72_nobody_has_more_tasks_open_than_allowed() {
 }
 
 /// Ann and Bob in every tenant, with strangers beside them.
-fn together(change: impl Fn(&mut Allowance)) -> Server {
-    let (keys, mut allowance) = (Keys::new(), Allowance::default());
+fn together(change: impl Fn(&mut CallerLimits)) -> Server {
+    let (keys, mut limits) = (ApiKeys::new(), CallerLimits::default());
     for (name, key) in [("ann", ANN), ("bob", BOB)] {
-        keys.take(name, &key.into(), |one| one.tenants(["*"]))
+        keys.add(name, &key.into(), |one| one.tenants(["*"]))
             .unwrap();
     }
-    change(&mut allowance);
-    server(Access::by(keys).or_anonymous().allowance(allowance)).tenants(["blue", "red"])
+    change(&mut limits);
+    server(Access::new(keys).allow_anonymous().limits(limits)).tenants(["blue", "red"])
 }
 
 #[tokio::test]
 async fn s72_a_tenant_has_only_so_many_tasks_open_whoever_its_callers_are() {
-    let server = || together(|allowance| allowance.tenant_open_tasks = Some(2));
+    let server = || together(|limits| limits.tenant_open_tasks = Some(2));
     everywhere_on(server, async |client: Client| {
         let (ann, bob) = (by(&client, ANN), by(&client, BOB));
         let (first, _) = (begin(&ann, "hang").await, begin(&bob, "ask").await);
@@ -572,12 +572,12 @@ async fn s72_a_tenant_has_only_so_many_tasks_open_whoever_its_callers_are() {
 
 #[tokio::test]
 async fn s72_a_tenant_keeps_only_so_many_tasks_and_what_it_has_stays_its_own() {
-    let server = || together(|allowance| allowance.tenant_tasks = Some(2));
+    let server = || together(|limits| limits.tenant_tasks = Some(2));
     everywhere_on(server, async |client: Client| {
         let (ann, bob) = (by(&client, ANN), by(&client, BOB));
         let (ended, asked) = (say(&ann, "hi").await, say(&bob, "ask").await);
         assert_eq!(
-            refused(client.send_message(message("hi")).await),
+            error_kind(client.send_message(message("hi")).await),
             ErrorKind::RateLimited
         );
         // A tenant that is full goes on with what it has.
@@ -596,11 +596,11 @@ async fn s72_a_tenant_keeps_only_so_many_tasks_and_what_it_has_stays_its_own() {
 /// A key that is taken away is no key from that moment on.
 #[tokio::test]
 async fn s41_a_key_is_revoked_while_the_server_runs() {
-    let keys = Keys::new();
+    let keys = ApiKeys::new();
     let key = keys.issue("ann", |identity| identity);
-    let server = Server::new(card(), Obeys)
-        .access(Access::by(keys.clone()))
-        .local()
+    let server = Server::new(card(), TextCommandAgent)
+        .access(Access::new(keys.clone()))
+        .serve_in_process()
         .await
         .unwrap();
     let client = server
@@ -611,7 +611,7 @@ async fn s41_a_key_is_revoked_while_the_server_runs() {
     say(&client, "hi").await;
     keys.replace([]);
     assert_eq!(
-        refused(client.send_message(message("hi")).await),
+        error_kind(client.send_message(message("hi")).await),
         ErrorKind::Unauthenticated
     );
 }
@@ -619,7 +619,7 @@ async fn s41_a_key_is_revoked_while_the_server_runs() {
 /// A page of another site may have a browser send anything here, and nothing of it is done.
 #[tokio::test]
 async fn s78_a_page_of_another_site_reaches_no_agent() {
-    let open = || Server::new(card(), Obeys);
+    let open = || Server::new(card(), TextCommandAgent);
     everywhere_on(open, async |client: Client| {
         for origin in [
             "https://evil.example",
@@ -628,12 +628,12 @@ async fn s78_a_page_of_another_site_reaches_no_agent() {
         ] {
             let page = client.clone().with_header("Origin", origin).unwrap();
             assert_eq!(
-                refused(page.send_message(message("hi")).await),
+                error_kind(page.send_message(message("hi")).await),
                 ErrorKind::PermissionDenied,
                 "{origin}"
             );
             assert_eq!(
-                refused(find(&page, &"t".into()).await),
+                error_kind(find(&page, &"t".into()).await),
                 ErrorKind::PermissionDenied,
                 "{origin}"
             );
@@ -651,7 +651,7 @@ async fn s78_a_page_of_another_site_reaches_no_agent() {
     })
     .await;
     let running = run(open()).await;
-    for form in FORMS {
+    for form in WIRE_FORMATS {
         let ask = form.ask(
             "SendMessage",
             json!({"message": form.message("hi", json!({}))}),

@@ -3,13 +3,16 @@
 use attache::model::{ErrorKind, StreamResponse, TaskState};
 use attache::{Client, Outcome, Server, Settings, Turn};
 
-use super::{Led, Obeys, begin, cancel, ended, get, message, refused, say, stream, subscribe, to};
-use crate::everywhere::{card, everywhere, everywhere_on, has_details};
+use super::{
+    SteppedJobAgent, TextCommandAgent, begin, cancel, error_kind, get, message, say, stream,
+    subscribe, to, wait_until_ended,
+};
+use crate::harness::everywhere::{card, everywhere, everywhere_on, has_details};
 
 #[tokio::test]
 async fn r19_cancel_of_a_running_an_asking_an_ended_and_an_unknown_task() {
     everywhere(
-        || Obeys,
+        || TextCommandAgent,
         async |client: Client| {
             for text in ["hang", "ask", "auth"] {
                 let id = begin(&client, text).await.id;
@@ -32,13 +35,13 @@ async fn r19_cancel_of_a_running_an_asking_an_ended_and_an_unknown_task() {
             for text in ["done", "fail", "reject"] {
                 let done = say(&client, text).await;
                 assert_eq!(
-                    refused(cancel(&client, &done.id).await),
+                    error_kind(cancel(&client, &done.id).await),
                     ErrorKind::TaskNotCancelable
                 );
                 assert_eq!(get(&client, &done).await, done);
             }
             assert_eq!(
-                refused(cancel(&client, &"nobody's".into()).await),
+                error_kind(cancel(&client, &"nobody's".into()).await),
                 ErrorKind::TaskNotFound
             );
         },
@@ -48,7 +51,7 @@ async fn r19_cancel_of_a_running_an_asking_an_ended_and_an_unknown_task() {
 
 #[tokio::test]
 async fn a_task_that_waits_for_its_turn_is_canceled() {
-    let led = Led::new();
+    let led = SteppedJobAgent::new();
     let settings = Settings {
         max_turns: 1,
         ..Default::default()
@@ -63,7 +66,7 @@ async fn a_task_that_waits_for_its_turn_is_canceled() {
             TaskState::Canceled
         );
         job.complete();
-        ended(&client, &running).await;
+        wait_until_ended(&client, &running).await;
         assert!(led.is_idle().await, "what was canceled never runs");
     })
     .await;
@@ -71,7 +74,7 @@ async fn a_task_that_waits_for_its_turn_is_canceled() {
 
 #[tokio::test]
 async fn everybody_who_follows_is_told_and_let_go() {
-    let led = Led::new();
+    let led = SteppedJobAgent::new();
     everywhere(
         || led.clone(),
         async |client: Client| {
@@ -81,16 +84,16 @@ async fn everybody_who_follows_is_told_and_let_go() {
             };
             let job = led.next().await;
             let mut follower = subscribe(&client, &task.id).await.unwrap();
-            assert_eq!(follower.told().await, "task active");
+            assert_eq!(follower.event_text().await, "task active");
             job.turn.say("on it").await;
             let canceled = cancel(&client, &task.id).await.unwrap();
             assert_eq!(canceled.status.state, TaskState::Canceled);
             assert_eq!(
-                sender.story().await,
+                sender.event_texts().await,
                 ["status working: on it", "status canceled"]
             );
             assert_eq!(
-                follower.story().await,
+                follower.event_texts().await,
                 ["status working: on it", "status canceled"]
             );
             // Whatever the agent says after that is nobody's business.
@@ -98,7 +101,7 @@ async fn everybody_who_follows_is_told_and_let_go() {
             assert!(job.end.is_closed(), "the turn was dropped");
             assert_eq!(get(&client, &task).await, canceled);
             assert_eq!(
-                refused(client.send_message(to(&task, "more")).await),
+                error_kind(client.send_message(to(&task, "more")).await),
                 ErrorKind::UnsupportedOperation
             );
         },
@@ -108,7 +111,7 @@ async fn everybody_who_follows_is_told_and_let_go() {
 
 #[tokio::test]
 async fn a_blocked_caller_gets_the_canceled_task() {
-    let led = Led::new();
+    let led = SteppedJobAgent::new();
     everywhere(
         || led.clone(),
         async |client: Client| {
@@ -127,7 +130,7 @@ async fn a_blocked_caller_gets_the_canceled_task() {
 #[tokio::test]
 async fn of_many_cancels_at_once_each_is_answered() {
     everywhere(
-        || Obeys,
+        || TextCommandAgent,
         async |client: Client| {
             let id = begin(&client, "hang").await.id;
             let (one, two, three) = tokio::join!(
@@ -153,7 +156,7 @@ async fn of_many_cancels_at_once_each_is_answered() {
 
 #[tokio::test]
 async fn r18_cancel_and_completion_agree() {
-    let led = Led::new();
+    let led = SteppedJobAgent::new();
     everywhere(
         || led.clone(),
         async |client: Client| {
@@ -204,14 +207,14 @@ async fn an_agent_that_listens_may_end_well_and_the_task_is_canceled_all_the_sam
             let Some(StreamResponse::Task(task)) = events.next().await else {
                 panic!("the task comes first")
             };
-            assert_eq!(events.told().await, "status working: at work");
+            assert_eq!(events.event_text().await, "status working: at work");
             let canceled = cancel(&client, &task.id).await.unwrap();
             assert_eq!(
                 (canceled.status.state, canceled.text().as_str()),
                 (TaskState::Canceled, "what there is")
             );
             assert_eq!(
-                events.story().await,
+                events.event_texts().await,
                 ["artifact what there is.", "status canceled"]
             );
         },

@@ -2,12 +2,12 @@
 
 use attache::auth::Access;
 use attache::model::{AgentSkill, ErrorKind, TaskState};
-use attache::{AgentCard, Client, Outcome, Served, Server, Turn};
+use attache::{AgentCard, Client, HostedAgent, Outcome, Server, Turn};
 
 use super::strangers::{ANN, by, keys};
-use super::{Obeys, refused, say};
-use crate::everywhere::{CELLS, card, everywhere, everywhere_on, version};
-use crate::harness::{run, soon};
+use super::{TextCommandAgent, error_kind, say};
+use crate::harness::everywhere::{MATRIX, card, everywhere, everywhere_on, version};
+use crate::harness::{run, with_deadline};
 
 #[tokio::test]
 async fn an_extended_card_is_shown_where_there_is_one() {
@@ -18,9 +18,9 @@ async fn an_extended_card_is_shown_where_there_is_one() {
     };
     everywhere_on(
         || {
-            Server::new(card(), Obeys)
+            Server::new(card(), TextCommandAgent)
                 .extended_card(extended())
-                .access(Access::by(keys()))
+                .access(Access::new(keys()))
         },
         async |client: Client| {
             let shown = by(&client, ANN).get_extended_agent_card().await.unwrap();
@@ -41,17 +41,21 @@ async fn an_extended_card_is_shown_where_there_is_one() {
 /// 03 §6: nobody is known where nobody is asked.
 #[tokio::test]
 async fn s37_an_extended_card_for_everybody_is_not_served() {
-    let refused = soon(
-        Server::new(card(), Obeys)
+    let refused = with_deadline(
+        Server::new(card(), TextCommandAgent)
             .extended_card(card())
             .bind("127.0.0.1:0"),
     )
     .await
     .err();
-    let other = Served::new("other", card(), Obeys).extended_card(card());
-    let other = soon(Server::new(card(), Obeys).agent(other).bind("127.0.0.1:0"))
-        .await
-        .err();
+    let other = HostedAgent::new("other", card(), TextCommandAgent).extended_card(card());
+    let other = with_deadline(
+        Server::new(card(), TextCommandAgent)
+            .agent(other)
+            .bind("127.0.0.1:0"),
+    )
+    .await
+    .err();
     for error in [refused, other] {
         let error = error.expect("nobody could be shown it");
         assert_eq!(error.kind(), ErrorKind::InvalidParams);
@@ -63,19 +67,19 @@ async fn s37_an_extended_card_for_everybody_is_not_served() {
 #[tokio::test]
 async fn an_extended_card_that_is_not_there_is_refused() {
     everywhere(
-        || Obeys,
+        || TextCommandAgent,
         async |client: Client| {
             let expected = ErrorKind::undeclared_extended_card(version(&client));
-            assert_eq!(refused(client.get_extended_agent_card().await), expected);
+            assert_eq!(error_kind(client.get_extended_agent_card().await), expected);
         },
     )
     .await;
     let mut declared = card();
     declared.capabilities.extended_agent_card = Some(true);
     everywhere_on(
-        || Server::new(declared.clone(), Obeys),
+        || Server::new(declared.clone(), TextCommandAgent),
         async |client: Client| {
-            let refused = refused(client.get_extended_agent_card().await);
+            let refused = error_kind(client.get_extended_agent_card().await);
             assert_eq!(refused, ErrorKind::ExtendedAgentCardNotConfigured);
         },
     )
@@ -84,12 +88,12 @@ async fn an_extended_card_that_is_not_there_is_refused() {
 
 #[tokio::test]
 async fn every_interface_that_the_card_names_answers() {
-    let running = run(Server::new(card(), Obeys)).await;
-    let found = soon(Client::discover(&format!("http://{}", running.address)))
+    let running = run(Server::new(card(), TextCommandAgent)).await;
+    let found = with_deadline(Client::discover(&format!("http://{}", running.address)))
         .await
         .unwrap();
     assert_eq!(
-        soon(say(&found, "hi")).await.status.state,
+        with_deadline(say(&found, "hi")).await.status.state,
         TaskState::Completed
     );
     let card = found.card().unwrap();
@@ -97,12 +101,12 @@ async fn every_interface_that_the_card_names_answers() {
         (card.name.as_str(), card.capabilities.streaming),
         ("Echo", Some(true))
     );
-    for (binding, version) in CELLS {
+    for (binding, version) in MATRIX {
         let named = card.supported_interfaces.iter().find(|interface| {
             interface.binding() == Some(*binding) && interface.protocol_version == version.as_str()
         });
         let client = Client::from_interface(named.expect("an interface")).unwrap();
-        let task = soon(say(&client, "hi")).await;
+        let task = with_deadline(say(&client, "hi")).await;
         assert_eq!(
             task.status.state,
             TaskState::Completed,
@@ -118,14 +122,20 @@ async fn every_interface_of_an_agent_beside_the_first_answers() {
         turn.write("shout", turn.text().to_uppercase()).await;
         Ok(Outcome::Completed)
     };
-    let running =
-        run(Server::new(card(), Obeys).agent(Served::new("shout out", card(), shout))).await;
+    let running = run(
+        Server::new(card(), TextCommandAgent).agent(HostedAgent::new("shout out", card(), shout)),
+    )
+    .await;
     let base = format!("http://{}/agents/shout%20out", running.address);
-    let found = soon(Client::discover(&base)).await.unwrap();
+    let found = with_deadline(Client::discover(&base)).await.unwrap();
     let interfaces = &found.card().unwrap().supported_interfaces;
     assert!(interfaces.len() >= 4, "{interfaces:?}");
     for interface in interfaces {
         let client = Client::from_interface(interface).unwrap();
-        assert_eq!(soon(say(&client, "hi")).await.text(), "HI", "{interface:?}");
+        assert_eq!(
+            with_deadline(say(&client, "hi")).await.text(),
+            "HI",
+            "{interface:?}"
+        );
     }
 }

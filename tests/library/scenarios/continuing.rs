@@ -3,13 +3,16 @@
 use attache::model::{ErrorKind, Message, MessageId, Role, SendMessageRequest, TaskState};
 use attache::{Client, Outcome, Turn};
 
-use super::{Led, Obeys, at_once, begin, cancel, find, get, message, refused, said, say, send, to};
-use crate::everywhere::{everywhere, has_details, has_references, open};
+use super::{
+    SteppedJobAgent, TextCommandAgent, agent_texts, begin, cancel, error_kind, find, get, message,
+    return_immediately, say, send, to,
+};
+use crate::harness::everywhere::{everywhere, has_details, has_references, open};
 
 #[tokio::test]
 async fn without_ids_each_message_gets_its_own() {
     everywhere(
-        || Obeys,
+        || TextCommandAgent,
         async |client: Client| {
             let (one, two) = (say(&client, "a").await, say(&client, "b").await);
             assert!(one.id != two.id && one.context_id != two.context_id);
@@ -22,7 +25,7 @@ async fn without_ids_each_message_gets_its_own() {
 #[tokio::test]
 async fn a_context_is_kept_and_joins_tasks() {
     everywhere(
-        || Obeys,
+        || TextCommandAgent,
         async |client: Client| {
             let in_context = async |text: &str| {
                 send(
@@ -37,7 +40,7 @@ async fn a_context_is_kept_and_joins_tasks() {
                 ("nobody's yet", "nobody's yet")
             );
             assert_ne!(one.id, two.id);
-            assert_eq!(said(&two), ["b"]);
+            assert_eq!(agent_texts(&two), ["b"]);
             assert_eq!(get(&client, &one).await, one);
         },
     )
@@ -47,20 +50,20 @@ async fn a_context_is_kept_and_joins_tasks() {
 #[tokio::test]
 async fn s13_a_task_id_that_a_client_invents_is_not_found_and_never_adopted() {
     everywhere(
-        || Obeys,
+        || TextCommandAgent,
         async |client: Client| {
             let request =
                 SendMessageRequest::new(Message::user("hi").in_task("mine").in_context("c"));
             assert_eq!(
-                refused(client.send_message(request.clone()).await),
+                error_kind(client.send_message(request.clone()).await),
                 ErrorKind::TaskNotFound
             );
             assert_eq!(
-                refused(find(&client, &"mine".into()).await),
+                error_kind(find(&client, &"mine".into()).await),
                 ErrorKind::TaskNotFound
             );
             assert_eq!(
-                refused(client.send_message(request).await),
+                error_kind(client.send_message(request).await),
                 ErrorKind::TaskNotFound
             );
         },
@@ -71,7 +74,7 @@ async fn s13_a_task_id_that_a_client_invents_is_not_found_and_never_adopted() {
 #[tokio::test]
 async fn a_question_is_answered_in_the_same_task() {
     everywhere(
-        || Obeys,
+        || TextCommandAgent,
         async |client: Client| {
             for question in ["ask", "auth"] {
                 let asked = say(&client, question).await;
@@ -89,7 +92,7 @@ async fn a_question_is_answered_in_the_same_task() {
                 );
                 assert_eq!((&done.id, &done.context_id), (&asked.id, &asked.context_id));
                 assert_eq!(
-                    said(&done),
+                    agent_texts(&done),
                     [question, &words, question, &words, "Saint-Malo"]
                 );
                 let stamps = done
@@ -110,7 +113,7 @@ async fn a_question_is_answered_in_the_same_task() {
 #[tokio::test]
 async fn s06_ids_that_do_not_belong_together_are_refused_and_nothing_is_written() {
     everywhere(
-        || Obeys,
+        || TextCommandAgent,
         async |client: Client| {
             let asked = say(&client, "ask").await;
             let other = say(&client, "hi").await;
@@ -138,7 +141,7 @@ async fn s06_ids_that_do_not_belong_together_are_refused_and_nothing_is_written(
 #[tokio::test]
 async fn s77_a_task_that_has_ended_takes_no_message() {
     everywhere(
-        || Obeys,
+        || TextCommandAgent,
         async |client: Client| {
             for (text, state) in [
                 ("hi", TaskState::Completed),
@@ -151,7 +154,7 @@ async fn s77_a_task_that_has_ended_takes_no_message() {
                     task = cancel(&client, &task.id).await.unwrap();
                 }
                 assert_eq!(task.status.state, state);
-                for request in [to(&task, "more"), at_once(to(&task, "more"))] {
+                for request in [to(&task, "more"), return_immediately(to(&task, "more"))] {
                     let error = client.send_message(request).await.unwrap_err();
                     assert_eq!(error.kind(), ErrorKind::UnsupportedOperation);
                     if has_details(&client) {
@@ -160,7 +163,7 @@ async fn s77_a_task_that_has_ended_takes_no_message() {
                     }
                 }
                 let streamed = open(client.send_streaming_message(to(&task, "more"))).await;
-                assert_eq!(refused(streamed), ErrorKind::UnsupportedOperation);
+                assert_eq!(error_kind(streamed), ErrorKind::UnsupportedOperation);
                 assert_eq!(get(&client, &task).await, task);
             }
         },
@@ -170,17 +173,20 @@ async fn s77_a_task_that_has_ended_takes_no_message() {
 
 #[tokio::test]
 async fn messages_to_a_task_at_work_wait_their_turn_in_order() {
-    let led = Led::new();
+    let led = SteppedJobAgent::new();
     everywhere(
         || led.clone(),
         async |client: Client| {
             let task = begin(&client, "one").await;
             let first = led.next().await;
             for text in ["two", "three"] {
-                send(&client, at_once(to(&task, text))).await;
+                send(&client, return_immediately(to(&task, text))).await;
             }
             assert!(led.is_idle().await, "one turn at a time");
-            assert_eq!(said(&get(&client, &task).await), ["one", "two", "three"]);
+            assert_eq!(
+                agent_texts(&get(&client, &task).await),
+                ["one", "two", "three"]
+            );
             first.end(Outcome::ask("more?"));
             let second = led.next().await;
             assert_eq!(second.turn.text(), "two");
@@ -210,13 +216,17 @@ async fn messages_to_a_task_at_work_wait_their_turn_in_order() {
 
 #[tokio::test]
 async fn tasks_of_one_context_run_at_the_same_time() {
-    let led = Led::new();
+    let led = SteppedJobAgent::new();
     everywhere(
         || led.clone(),
         async |client: Client| {
             let go = async |text: &str| {
                 let message = Message::user(text).in_context("c");
-                send(&client, at_once(SendMessageRequest::new(message))).await
+                send(
+                    &client,
+                    return_immediately(SendMessageRequest::new(message)),
+                )
+                .await
             };
             let (one, two) = (go("one").await, go("two").await);
             let (first, second) = (led.next().await, led.next().await);
@@ -254,7 +264,7 @@ async fn references_are_hints_and_unknown_ones_are_no_error() {
 #[tokio::test]
 async fn ids_are_opaque_case_sensitive_and_bounded() {
     everywhere(
-        || Obeys,
+        || TextCommandAgent,
         async |client: Client| {
             let with = async |message: Message| {
                 client.send_message(SendMessageRequest::new(message)).await
@@ -277,22 +287,22 @@ async fn ids_are_opaque_case_sensitive_and_bounded() {
                     Message::user("a").in_task(id),
                     unnamed,
                 ] {
-                    assert_eq!(refused(with(message).await), ErrorKind::InvalidParams);
+                    assert_eq!(error_kind(with(message).await), ErrorKind::InvalidParams);
                 }
                 assert_eq!(
-                    refused(find(&client, &id.into()).await),
+                    error_kind(find(&client, &id.into()).await),
                     ErrorKind::InvalidParams
                 );
             }
             let task = say(&client, "ask").await;
             let upper = task.id.as_str().to_uppercase();
             assert_eq!(
-                refused(find(&client, &upper.into()).await),
+                error_kind(find(&client, &upper.into()).await),
                 ErrorKind::TaskNotFound
             );
             for odd in ["a/b", "a b", "a?b#c", "a:cancel", "%2e", "ü"] {
                 assert_eq!(
-                    refused(find(&client, &odd.into()).await),
+                    error_kind(find(&client, &odd.into()).await),
                     ErrorKind::TaskNotFound,
                     "{odd}"
                 );
@@ -306,7 +316,7 @@ async fn ids_are_opaque_case_sensitive_and_bounded() {
 #[tokio::test]
 async fn a_repeated_message_id_is_a_new_message() {
     everywhere(
-        || Obeys,
+        || TextCommandAgent,
         async |client: Client| {
             let asked = say(&client, "ask").await;
             let id = asked.history[0].message_id.clone();
@@ -315,7 +325,7 @@ async fn a_repeated_message_id_is_a_new_message() {
                 ..Message::user("ask").in_task(asked.id.clone())
             };
             let again = send(&client, SendMessageRequest::new(repeat)).await;
-            assert_eq!(said(&again), ["ask", "which harbour?", "ask"]);
+            assert_eq!(agent_texts(&again), ["ask", "which harbour?", "ask"]);
         },
     )
     .await;

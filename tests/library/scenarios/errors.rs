@@ -17,8 +17,11 @@ use attache::{Client, Server, ServerSettings, Settings};
 
 use down::Down;
 
-use super::{Led, Obeys, begin, cancel, configured, ended, find, message, refused, say, subscribe};
-use crate::everywhere::{
+use super::{
+    SteppedJobAgent, TextCommandAgent, begin, cancel, configured, error_kind, find, message, say,
+    subscribe, wait_until_ended,
+};
+use crate::harness::everywhere::{
     can_list, card, everywhere, everywhere_on, has_details, has_retry_hint, open,
 };
 
@@ -45,18 +48,18 @@ async fn webhooks(client: &Client, task: &TaskId) -> Vec<ErrorKind> {
         ..Default::default()
     };
     vec![
-        refused(client.create_push_config(config).await),
-        refused(client.get_push_config(get).await),
-        refused(client.list_push_configs(list).await),
-        refused(client.delete_push_config(delete).await),
+        error_kind(client.create_push_config(config).await),
+        error_kind(client.get_push_config(get).await),
+        error_kind(client.list_push_configs(list).await),
+        error_kind(client.delete_push_config(delete).await),
     ]
 }
 
 async fn send_both(client: &Client, request: SendMessageRequest) -> [ErrorKind; 2] {
-    let sent = refused(client.send_message(request.clone()).await);
+    let sent = error_kind(client.send_message(request.clone()).await);
     [
         sent,
-        refused(open(client.send_streaming_message(request)).await),
+        error_kind(open(client.send_streaming_message(request)).await),
     ]
 }
 
@@ -67,7 +70,7 @@ async fn what_a_message_must_have() {
         ..Default::default()
     };
     everywhere_on(
-        || Server::new(card(), Obeys).limits(limits.clone()),
+        || Server::new(card(), TextCommandAgent).limits(limits.clone()),
         async |client: Client| {
             let three = Message::user("1").part("2").part("3");
             for (message, field) in [
@@ -106,15 +109,15 @@ async fn an_agent_that_does_not_stream() {
     let mut card = card();
     card.capabilities.streaming = Some(false);
     everywhere_on(
-        || Server::new(card.clone(), Obeys),
+        || Server::new(card.clone(), TextCommandAgent),
         async |client: Client| {
             let streamed = open(client.send_streaming_message(message("hi"))).await;
-            assert_eq!(refused(streamed), ErrorKind::UnsupportedOperation);
+            assert_eq!(error_kind(streamed), ErrorKind::UnsupportedOperation);
             let asked = say(&client, "ask").await;
             // 04 §2: before it is said whether there is such a task.
             for id in [asked.id, "gone".into()] {
                 assert_eq!(
-                    refused(subscribe(&client, &id).await),
+                    error_kind(subscribe(&client, &id).await),
                     ErrorKind::UnsupportedOperation
                 );
             }
@@ -128,7 +131,7 @@ async fn an_agent_that_calls_no_webhooks() {
     let mut card = card();
     card.capabilities.push_notifications = Some(false);
     everywhere_on(
-        || Server::new(card.clone(), Obeys),
+        || Server::new(card.clone(), TextCommandAgent),
         async |client: Client| {
             let asked = say(&client, "ask").await;
             for id in [asked.id, "gone".into()] {
@@ -152,7 +155,7 @@ async fn an_agent_that_calls_no_webhooks() {
 #[tokio::test]
 async fn a_task_that_is_not_there() {
     everywhere_on(
-        || Server::new(card(), Obeys),
+        || Server::new(card(), TextCommandAgent),
         async |client: Client| {
             let gone = TaskId::from("gone");
             let to_gone = SendMessageRequest::new(Message::user("hi").in_task("gone"));
@@ -160,13 +163,16 @@ async fn a_task_that_is_not_there() {
                 send_both(&client, to_gone).await,
                 [ErrorKind::TaskNotFound; 2]
             );
-            assert_eq!(refused(find(&client, &gone).await), ErrorKind::TaskNotFound);
             assert_eq!(
-                refused(cancel(&client, &gone).await),
+                error_kind(find(&client, &gone).await),
                 ErrorKind::TaskNotFound
             );
             assert_eq!(
-                refused(subscribe(&client, &gone).await),
+                error_kind(cancel(&client, &gone).await),
+                ErrorKind::TaskNotFound
+            );
+            assert_eq!(
+                error_kind(subscribe(&client, &gone).await),
                 ErrorKind::TaskNotFound
             );
             assert_eq!(webhooks(&client, &gone).await, [ErrorKind::TaskNotFound; 4]);
@@ -187,7 +193,7 @@ async fn a_task_that_is_no_longer_kept() {
         ..Default::default()
     };
     everywhere_on(
-        || Server::new(card(), Obeys).settings(settings.clone()),
+        || Server::new(card(), TextCommandAgent).settings(settings.clone()),
         async |client: Client| {
             let id = say(&client, "hi").await.id;
             while find(&client, &id).await.is_ok() {}
@@ -203,9 +209,12 @@ async fn a_task_that_is_no_longer_kept() {
             }
             let more = SendMessageRequest::new(Message::user("more").in_task(id.clone()));
             assert_eq!(send_both(&client, more).await, [ErrorKind::TaskNotFound; 2]);
-            assert_eq!(refused(cancel(&client, &id).await), ErrorKind::TaskNotFound);
             assert_eq!(
-                refused(subscribe(&client, &id).await),
+                error_kind(cancel(&client, &id).await),
+                ErrorKind::TaskNotFound
+            );
+            assert_eq!(
+                error_kind(subscribe(&client, &id).await),
                 ErrorKind::TaskNotFound
             );
         },
@@ -216,20 +225,20 @@ async fn a_task_that_is_no_longer_kept() {
 #[tokio::test]
 async fn a_version_that_is_not_served() {
     everywhere(
-        || Obeys,
+        || TextCommandAgent,
         async |client: Client| {
             for version in ["9.9", "1.1", "0.4", "one"] {
                 let other = client.clone().with_header("A2A-Version", version).unwrap();
                 assert_eq!(
-                    refused(other.send_message(message("hi")).await),
+                    error_kind(other.send_message(message("hi")).await),
                     ErrorKind::VersionNotSupported
                 );
                 assert_eq!(
-                    refused(find(&other, &"gone".into()).await),
+                    error_kind(find(&other, &"gone".into()).await),
                     ErrorKind::VersionNotSupported
                 );
                 assert_eq!(
-                    refused(subscribe(&other, &"gone".into()).await),
+                    error_kind(subscribe(&other, &"gone".into()).await),
                     ErrorKind::VersionNotSupported
                 );
             }
@@ -241,7 +250,7 @@ async fn a_version_that_is_not_served() {
 /// R25, 04 §7: what cannot be served now is told to come again, and when.
 #[tokio::test]
 async fn a_server_that_has_no_place_left() {
-    let led = Led::new();
+    let led = SteppedJobAgent::new();
     let settings = Settings {
         max_turns: 1,
         max_waiting_turns: 1,
@@ -252,7 +261,7 @@ async fn a_server_that_has_no_place_left() {
     let server = || {
         Server::new(card(), led.clone())
             .settings(settings.clone())
-            .serving(serving.clone())
+            .server_settings(serving.clone())
     };
     everywhere_on(server, async |client: Client| {
         let first = begin(&client, "one").await;
@@ -286,7 +295,7 @@ async fn a_server_that_has_no_place_left() {
 #[tokio::test]
 async fn r25_a_store_that_is_down() {
     everywhere_on(
-        || Server::new(card(), Obeys).store(Down),
+        || Server::new(card(), TextCommandAgent).store(Down),
         async |client: Client| {
             let id = TaskId::from("t-1");
             let mut errors = vec![
@@ -336,7 +345,7 @@ async fn a_media_type_that_is_not_taken() {
     let server = || {
         Server::new(
             card().input_modes(["text/plain"]).skill(sketch.clone()),
-            Obeys,
+            TextCommandAgent,
         )
     };
     let file = |media_type: &str| {
@@ -386,7 +395,7 @@ async fn a_media_type_that_is_not_taken() {
     })
     .await;
     everywhere_on(
-        || server().serving(serving.clone()),
+        || server().server_settings(serving.clone()),
         async |client: Client| {
             for fine in [&["audio/ogg", "text/*"][..], &[]] {
                 assert!(client.send_message(wants(fine)).await.is_ok(), "{fine:?}");
@@ -409,12 +418,12 @@ async fn s65_tasks_that_nobody_answers_end_after_their_time() {
         ..Default::default()
     };
     everywhere_on(
-        || Server::new(card(), Obeys).settings(settings.clone()),
+        || Server::new(card(), TextCommandAgent).settings(settings.clone()),
         async |client: Client| {
             for text in ["ask", "auth"] {
                 let task = say(&client, text).await;
                 assert_eq!(
-                    ended(&client, &task).await.status.state,
+                    wait_until_ended(&client, &task).await.status.state,
                     TaskState::Failed,
                     "{text}"
                 );

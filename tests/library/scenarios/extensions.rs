@@ -3,8 +3,8 @@
 use attache::model::{AgentExtension, ErrorKind, TaskState};
 use attache::{AgentCard, Client, Outcome, Server, Turn};
 
-use super::{find, message, refused, say};
-use crate::everywhere::{card, everywhere_on, has_details, open};
+use super::{error_kind, find, message, say};
+use crate::harness::everywhere::{card, everywhere_on, has_details, open};
 
 const TIDES: &str = "https://example.com/ext/tides/v1";
 const CHARTS: &str = "https://example.com/ext/charts/v1";
@@ -69,10 +69,10 @@ async fn an_agent_that_needs_an_extension_refuses_who_does_not_ask_for_it() {
                     assert_eq!(error.metadata().collect::<Vec<_>>(), [("extension", TIDES)]);
                 }
                 let streamed = open(client.send_streaming_message(message("hi"))).await;
-                assert_eq!(refused(streamed), ErrorKind::ExtensionSupportRequired);
+                assert_eq!(error_kind(streamed), ErrorKind::ExtensionSupportRequired);
                 // Before anything is said of the task.
                 assert_eq!(
-                    refused(find(client, &"gone".into()).await),
+                    error_kind(find(client, &"gone".into()).await),
                     ErrorKind::ExtensionSupportRequired
                 );
             }

@@ -3,8 +3,10 @@
 use attache::model::{ErrorKind, TaskState};
 use attache::{Client, Outcome};
 
-use super::{Led, Obeys, get, message, refused, said, say, send, stream, to};
-use crate::everywhere::{everywhere, has_details, open};
+use super::{
+    SteppedJobAgent, TextCommandAgent, agent_texts, error_kind, get, message, say, send, stream, to,
+};
+use crate::harness::everywhere::{everywhere, has_details, open};
 
 fn keyed(client: &Client, key: &str) -> Client {
     client.clone().with_header("Idempotency-Key", key).unwrap()
@@ -12,7 +14,7 @@ fn keyed(client: &Client, key: &str) -> Client {
 
 #[tokio::test]
 async fn r14_the_same_key_and_body_are_the_same_task() {
-    let led = Led::new();
+    let led = SteppedJobAgent::new();
     everywhere(
         || led.clone(),
         async |client: Client| {
@@ -39,7 +41,7 @@ async fn r14_the_same_key_and_body_are_the_same_task() {
 
 #[tokio::test]
 async fn r14_duplicates_at_the_same_time_are_one_task() {
-    let led = Led::new();
+    let led = SteppedJobAgent::new();
     everywhere(
         || led.clone(),
         async |client: Client| {
@@ -55,7 +57,7 @@ async fn r14_duplicates_at_the_same_time_are_one_task() {
             );
             assert_eq!((&one, &one), (&two, &three));
             assert_eq!(
-                (one.status.state, said(&one).len()),
+                (one.status.state, agent_texts(&one).len()),
                 (TaskState::Completed, 1)
             );
             assert!(led.is_idle().await, "one turn");
@@ -66,7 +68,7 @@ async fn r14_duplicates_at_the_same_time_are_one_task() {
 
 #[tokio::test]
 async fn r15_who_left_before_the_answer_finds_the_task_again() {
-    let led = Led::new();
+    let led = SteppedJobAgent::new();
     everywhere(
         || led.clone(),
         async |client: Client| {
@@ -88,7 +90,7 @@ async fn r15_who_left_before_the_answer_finds_the_task_again() {
 #[tokio::test]
 async fn r16_the_same_key_with_another_body_is_refused_and_nothing_is_written() {
     everywhere(
-        || Obeys,
+        || TextCommandAgent,
         async |client: Client| {
             let once = keyed(&client, "k-1");
             let first = send(&once, message("ask")).await;
@@ -99,9 +101,9 @@ async fn r16_the_same_key_with_another_body_is_refused_and_nothing_is_written() 
                 assert_eq!(error.violations()[0].field(), "Idempotency-Key");
             }
             let streamed = open(once.send_streaming_message(message("other"))).await;
-            assert_eq!(refused(streamed), ErrorKind::InvalidParams);
+            assert_eq!(error_kind(streamed), ErrorKind::InvalidParams);
             assert_eq!(
-                refused(once.send_message(to(&first, "answer")).await),
+                error_kind(once.send_message(to(&first, "answer")).await),
                 ErrorKind::InvalidParams
             );
             assert_eq!(get(&client, &first).await, first);
@@ -113,12 +115,12 @@ async fn r16_the_same_key_with_another_body_is_refused_and_nothing_is_written() 
 #[tokio::test]
 async fn r17_an_answer_that_comes_twice_is_applied_once() {
     everywhere(
-        || Obeys,
+        || TextCommandAgent,
         async |client: Client| {
             let asked = say(&client, "ask").await;
             let (answer, once) = (to(&asked, "ask"), keyed(&client, "k-1"));
             let first = send(&once, answer.clone()).await;
-            assert_eq!(said(&first), ["ask", "which harbour?", "ask"]);
+            assert_eq!(agent_texts(&first), ["ask", "which harbour?", "ask"]);
             assert_eq!(send(&once, answer.clone()).await, first);
             let done = send(&client, to(&asked, "Saint-Malo")).await;
             // Also when the task has ended since: what came of it is the answer.
@@ -131,26 +133,26 @@ async fn r17_an_answer_that_comes_twice_is_applied_once() {
 
 #[tokio::test]
 async fn r14_a_repeated_stream_is_a_stream_of_the_same_task() {
-    let led = Led::new();
+    let led = SteppedJobAgent::new();
     everywhere(
         || led.clone(),
         async |client: Client| {
             let (request, once) = (message("go"), keyed(&client, "k-1"));
             let mut first = stream(&once, request.clone()).await;
-            assert_eq!(first.told().await, "task active");
+            assert_eq!(first.event_text().await, "task active");
             let job = led.next().await;
             let mut again = stream(&once, request.clone()).await;
-            assert_eq!(again.told().await, "task active");
+            assert_eq!(again.event_text().await, "task active");
             job.turn.say("on it").await;
             job.end(Outcome::Completed);
             for events in [first, again] {
                 assert_eq!(
-                    events.story().await,
+                    events.event_texts().await,
                     ["status working: on it", "status completed"]
                 );
             }
             assert!(led.is_idle().await, "one turn");
-            let late = stream(&once, request).await.story().await;
+            let late = stream(&once, request).await.event_texts().await;
             assert_eq!(
                 late.last().map(String::as_str),
                 Some("status completed"),
@@ -165,7 +167,7 @@ async fn r14_a_repeated_stream_is_a_stream_of_the_same_task() {
 #[tokio::test]
 async fn a_message_without_a_key_is_never_a_duplicate() {
     everywhere(
-        || Obeys,
+        || TextCommandAgent,
         async |client: Client| {
             let request = message("hi");
             let (one, two) = (
@@ -181,7 +183,7 @@ async fn a_message_without_a_key_is_never_a_duplicate() {
 #[tokio::test]
 async fn a_key_that_cannot_be_one_is_refused() {
     everywhere(
-        || Obeys,
+        || TextCommandAgent,
         async |client: Client| {
             let error = keyed(&client, &"k".repeat(257))
                 .send_message(message("hi"))

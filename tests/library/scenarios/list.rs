@@ -8,8 +8,8 @@ use attache::model::{
 };
 use attache::{Client, Result, Server, Settings};
 
-use super::{Obeys, cancel, said, say, send, to};
-use crate::everywhere::{can_list, card, everywhere, everywhere_on};
+use super::{TextCommandAgent, agent_texts, cancel, say, send, to};
+use crate::harness::everywhere::{can_list, card, everywhere, everywhere_on};
 
 async fn list(client: &Client, request: ListTasksRequest) -> ListTasksResponse {
     client.list_tasks(request).await.unwrap()
@@ -58,7 +58,7 @@ fn field(refused: Result<ListTasksResponse>) -> String {
 #[tokio::test]
 async fn a_list_has_the_newest_status_first_and_says_how_many_there_are() {
     everywhere(
-        || Obeys,
+        || TextCommandAgent,
         async |client: Client| {
             if !can_list(&client).await {
                 return;
@@ -107,7 +107,7 @@ async fn a_list_has_the_newest_status_first_and_says_how_many_there_are() {
 #[tokio::test]
 async fn a_list_has_only_what_was_asked_for() {
     everywhere(
-        || Obeys,
+        || TextCommandAgent,
         async |client: Client| {
             if !can_list(&client).await {
                 return;
@@ -171,7 +171,7 @@ async fn a_list_has_only_what_was_asked_for() {
 #[tokio::test]
 async fn a_list_shows_results_and_history_as_asked() {
     everywhere(
-        || Obeys,
+        || TextCommandAgent,
         async |client: Client| {
             if !can_list(&client).await {
                 return;
@@ -180,7 +180,7 @@ async fn a_list_shows_results_and_history_as_asked() {
             let shown = async |request| list(&client, request).await.tasks.remove(0);
             let bare = shown(ListTasksRequest::default()).await;
             assert_eq!(
-                (bare.artifacts.len(), said(&bare)),
+                (bare.artifacts.len(), agent_texts(&bare)),
                 (0, vec!["hi".to_owned()])
             );
             let whole = ListTasksRequest {
@@ -207,7 +207,7 @@ async fn a_page_token_survives_what_comes_and_goes() {
         sweep_every: Duration::from_millis(1),
         ..Default::default()
     };
-    let server = || Server::new(card(), Obeys).settings(settings.clone());
+    let server = || Server::new(card(), TextCommandAgent).settings(settings.clone());
     everywhere_on(server, async |client: Client| {
         if !can_list(&client).await {
             return;
@@ -240,7 +240,7 @@ async fn a_page_token_survives_what_comes_and_goes() {
 
 #[tokio::test]
 async fn s08_a_page_token_that_is_none_of_ours_is_refused_by_name() {
-    let server = || Server::new(card(), Obeys).tenants(["blue"]);
+    let server = || Server::new(card(), TextCommandAgent).tenants(["blue"]);
     everywhere_on(server, async |client: Client| {
         if !can_list(&client).await {
             return;
@@ -296,7 +296,7 @@ async fn s08_a_page_token_that_is_none_of_ours_is_refused_by_name() {
 #[tokio::test]
 async fn s66_sizes_are_checked() {
     everywhere(
-        || Obeys,
+        || TextCommandAgent,
         async |client: Client| {
             if !can_list(&client).await {
                 return;

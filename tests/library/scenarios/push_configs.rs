@@ -9,14 +9,14 @@ use attache::model::{
 use attache::{Client, Result, Server, Settings};
 
 use super::strangers::{ANN, BOB, by, keys};
-use super::{Obeys, begin, configured, get, message, refused, say, send, to};
-use crate::everywhere::{card, everywhere_on, open, version};
+use super::{TextCommandAgent, begin, configured, error_kind, get, message, say, send, to};
+use crate::harness::everywhere::{card, everywhere_on, open, version};
 use crate::harness::local_webhooks;
 
 const URL: &str = "http://127.0.0.1:9/hook";
 
 fn server() -> Server {
-    Server::new(card(), Obeys).push(local_webhooks())
+    Server::new(card(), TextCommandAgent).push(local_webhooks())
 }
 
 fn config(task: &Task, id: Option<&str>, url: &str) -> PushConfig {
@@ -102,7 +102,7 @@ async fn a_registration_is_made_read_listed_replaced_and_removed() {
             for _ in 0..2 {
                 delete(&client, &task.id, "one").await.unwrap();
                 assert_eq!(
-                    refused(read(&client, &task.id, "one").await),
+                    error_kind(read(&client, &task.id, "one").await),
                     ErrorKind::TaskNotFound
                 );
             }
@@ -154,7 +154,7 @@ async fn without_an_id_one_of_the_registrations_is_read() {
             ..Default::default()
         };
         assert_eq!(
-            refused(client.get_push_config(any()).await),
+            error_kind(client.get_push_config(any()).await),
             ErrorKind::TaskNotFound
         );
         let oldest = client
@@ -226,7 +226,7 @@ async fn a_webhook_that_comes_with_a_message_that_is_refused_is_not_registered()
             let sent = client
                 .send_message(with_inline(long, hook(id, "http://127.0.0.1:9/other")))
                 .await;
-            let kind = refused(sent);
+            let kind = error_kind(sent);
             assert!(
                 matches!(
                     kind,
@@ -262,7 +262,7 @@ async fn s21_only_the_web_is_called() {
             let sent = client
                 .send_message(with_inline(to(&task, "x"), PushConfig::new(url)))
                 .await;
-            assert_eq!(refused(sent), ErrorKind::InvalidParams, "{url}");
+            assert_eq!(error_kind(sent), ErrorKind::InvalidParams, "{url}");
         }
         assert_eq!(list(&client, &task.id).await.unwrap(), []);
         assert_eq!(get(&client, &task).await, task);
@@ -273,7 +273,7 @@ async fn s21_only_the_web_is_called() {
 /// S22: the same rule, whichever way a webhook comes in.
 #[tokio::test]
 async fn s22_no_way_in_is_without_the_guard() {
-    let strict = || Server::new(card(), Obeys);
+    let strict = || Server::new(card(), TextCommandAgent);
     everywhere_on(strict, async |client: Client| {
         let task = say(&client, "ask").await;
         for url in [
@@ -284,25 +284,25 @@ async fn s22_no_way_in_is_without_the_guard() {
         ] {
             let inline = || PushConfig::new(url);
             let kinds = [
-                refused(
+                error_kind(
                     client
                         .create_push_config(config(&task, Some("w"), url))
                         .await,
                 ),
-                refused(
+                error_kind(
                     client
                         .send_message(with_inline(message("hi"), inline()))
                         .await,
                 ),
-                refused(
+                error_kind(
                     client
                         .send_message(with_inline(to(&task, "x"), inline()))
                         .await,
                 ),
-                refused(
+                error_kind(
                     open(client.send_streaming_message(with_inline(message("hi"), inline()))).await,
                 ),
-                refused(
+                error_kind(
                     open(client.send_streaming_message(with_inline(to(&task, "x"), inline())))
                         .await,
                 ),
@@ -321,9 +321,9 @@ async fn s26_a_caller_has_only_so_many_webhooks() {
     let few = || {
         let mut push = local_webhooks();
         push.max_webhooks_per_caller = 2;
-        Server::new(card(), Obeys)
+        Server::new(card(), TextCommandAgent)
             .push(push)
-            .access(Access::by(keys()))
+            .access(Access::new(keys()))
     };
     everywhere_on(few, async |client: Client| {
         let (ann, bob) = (by(&client, ANN), by(&client, BOB));
@@ -336,10 +336,10 @@ async fn s26_a_caller_has_only_so_many_webhooks() {
         let third = ann
             .create_push_config(config(&task, Some("three"), URL))
             .await;
-        assert_eq!(refused(third), ErrorKind::RateLimited);
+        assert_eq!(error_kind(third), ErrorKind::RateLimited);
         let inline = || with_inline(message("ask"), PushConfig::new(URL));
         assert_eq!(
-            refused(ann.send_message(inline()).await),
+            error_kind(ann.send_message(inline()).await),
             ErrorKind::RateLimited
         );
         send(&bob, inline()).await;
@@ -386,7 +386,7 @@ async fn a_registration_belongs_to_one_task() {
             .await
             .unwrap();
         assert_eq!(
-            refused(read(&client, &other.id, "w").await),
+            error_kind(read(&client, &other.id, "w").await),
             ErrorKind::TaskNotFound
         );
         delete(&client, &other.id, "w").await.unwrap();

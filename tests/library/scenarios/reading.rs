@@ -8,9 +8,9 @@ use attache::{Client, Server};
 use serde_json::json;
 
 use super::strangers::{ANN, BOB, by, keys};
-use super::{Obeys, find, get, refused, said, say, send, to};
-use crate::everywhere::{CELLS, card, everywhere_on, history};
-use crate::harness::{FORMS, run};
+use super::{TextCommandAgent, agent_texts, error_kind, find, get, say, send, to};
+use crate::harness::everywhere::{MATRIX, card, everywhere_on, history};
+use crate::harness::{WIRE_FORMATS, run};
 
 /// Runs a scenario everywhere, on every store.
 async fn on_every_store(server: impl Fn() -> Server, scenario: impl AsyncFn(Client)) {
@@ -34,19 +34,19 @@ async fn last(client: &Client, task: &Task, length: usize) -> Vec<String> {
         history_length,
         ..Default::default()
     };
-    said(&client.get_task(request).await.unwrap())
+    agent_texts(&client.get_task(request).await.unwrap())
 }
 
 #[tokio::test]
 async fn a_task_that_was_read_shows_what_was_said_since() {
-    let server = || Server::new(card(), Obeys);
+    let server = || Server::new(card(), TextCommandAgent);
     on_every_store(server, async |client: Client| {
         let mut task = say(&client, "ask").await;
         for text in ["ask", "ask", "done"] {
             for _ in 0..3 {
                 assert_eq!(get(&client, &task).await, task);
             }
-            let all = said(&task);
+            let all = agent_texts(&task);
             for length in [1, 0, all.len(), all.len() + 1, 2] {
                 let expected = &all[all.len() - history(&client, length, all.len())..];
                 assert_eq!(
@@ -54,10 +54,10 @@ async fn a_task_that_was_read_shows_what_was_said_since() {
                     expected,
                     "the last {length}"
                 );
-                assert_eq!(said(&get(&client, &task).await), all);
+                assert_eq!(agent_texts(&get(&client, &task).await), all);
             }
             task = send(&client, to(&task, text)).await;
-            assert!(said(&task).contains(&text.to_owned()));
+            assert!(agent_texts(&task).contains(&text.to_owned()));
         }
         assert_eq!(get(&client, &task).await, task);
         assert_eq!(get(&client, &task).await.status.state, TaskState::Completed);
@@ -67,13 +67,16 @@ async fn a_task_that_was_read_shows_what_was_said_since() {
 
 #[tokio::test]
 async fn s01_what_is_remembered_of_a_task_is_its_owners_alone() {
-    let server = || Server::new(card(), Obeys).access(Access::by(keys()));
+    let server = || Server::new(card(), TextCommandAgent).access(Access::new(keys()));
     on_every_store(server, async |client: Client| {
         let (ann, bob) = (by(&client, ANN), by(&client, BOB));
         let task = say(&ann, "ask").await;
         for _ in 0..3 {
             assert_eq!(get(&ann, &task).await, task);
-            assert_eq!(refused(find(&bob, &task.id).await), ErrorKind::TaskNotFound);
+            assert_eq!(
+                error_kind(find(&bob, &task.id).await),
+                ErrorKind::TaskNotFound
+            );
         }
     })
     .await;
@@ -82,9 +85,9 @@ async fn s01_what_is_remembered_of_a_task_is_its_owners_alone() {
 /// Everybody asks for the same task, one after the other, and then again: each has it in their own form.
 #[tokio::test]
 async fn each_version_and_binding_has_its_own_form_of_a_task() {
-    let server = run(Server::new(card(), Obeys)).await;
+    let server = run(Server::new(card(), TextCommandAgent)).await;
     let url = format!("http://{}/", server.address);
-    let clients: Vec<Client> = CELLS
+    let clients: Vec<Client> = MATRIX
         .iter()
         .map(|(binding, version)| Client::new(&url, *binding, *version).unwrap())
         .collect();
@@ -92,10 +95,10 @@ async fn each_version_and_binding_has_its_own_form_of_a_task() {
     let mut bodies = Vec::new();
     for round in 0..3 {
         for client in &clients {
-            assert_eq!(said(&get(client, &task).await), ["done"]);
+            assert_eq!(agent_texts(&get(client, &task).await), ["done"]);
         }
         let mut all = Vec::new();
-        for form in FORMS {
+        for form in WIRE_FORMATS {
             let answer = server
                 .ask(&form.ask("GetTask", json!({"id": task.id.as_str()})))
                 .await;
@@ -119,7 +122,7 @@ async fn each_version_and_binding_has_its_own_form_of_a_task() {
             );
             assert_eq!(
                 shown["history"][0].get("content").is_some(),
-                form == FORMS[3],
+                form == WIRE_FORMATS[3],
                 "{form:?}"
             );
             all.push(answer.body);
@@ -134,7 +137,7 @@ async fn each_version_and_binding_has_its_own_form_of_a_task() {
 /// 04 §4: one that asks by its own name is answered by it, however many have asked by the id.
 #[tokio::test]
 async fn a_name_of_the_first_days_is_not_answered_with_somebody_elses_bytes() {
-    let server = run(Server::new(card(), Obeys)).await;
+    let server = run(Server::new(card(), TextCommandAgent)).await;
     let message = json!({"role": "user", "parts": [{"type": "text", "text": "ask"}]});
     server
         .result("tasks/send", json!({"id": "mine", "message": message}))

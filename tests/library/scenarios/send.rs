@@ -9,15 +9,15 @@ use attache::model::{
 use attache::{Client, Outcome, Server, ServerSettings, Turn};
 
 use super::{
-    Led, Obeys, at_once, begin, configured, ended, find, get, message, refused, said, say, send,
-    stream, to,
+    SteppedJobAgent, TextCommandAgent, agent_texts, begin, configured, error_kind, find, get,
+    message, return_immediately, say, send, stream, to, wait_until_ended,
 };
-use crate::everywhere::{card, everywhere, everywhere_on, history};
+use crate::harness::everywhere::{card, everywhere, everywhere_on, history};
 
 #[tokio::test]
 async fn a_message_is_answered_by_a_finished_task() {
     everywhere(
-        || Obeys,
+        || TextCommandAgent,
         async |client: Client| {
             let sent = Message::user("hello");
             let task = send(&client, SendMessageRequest::new(sent.clone())).await;
@@ -43,7 +43,7 @@ async fn a_message_is_answered_by_a_finished_task() {
 #[tokio::test]
 async fn every_kind_of_part_goes_there_and_comes_back() {
     let mirror = |turn: Turn| async move {
-        turn.artifact(Artifact {
+        turn.add_artifact(Artifact {
             parts: turn.message().parts.clone(),
             ..Artifact::text("mirror", "")
         })
@@ -70,7 +70,7 @@ async fn every_kind_of_part_goes_there_and_comes_back() {
 #[tokio::test]
 async fn a_turn_ends_as_the_agent_says() {
     everywhere(
-        || Obeys,
+        || TextCommandAgent,
         async |client: Client| {
             for (text, state, words) in [
                 ("ask", TaskState::InputRequired, "which harbour?"),
@@ -86,7 +86,7 @@ async fn a_turn_ends_as_the_agent_says() {
                     (Role::Agent, Some(&task.id))
                 );
                 // 07 §4: what the status says is not history yet.
-                assert_eq!(said(&task), [text]);
+                assert_eq!(agent_texts(&task), [text]);
                 assert_eq!(get(&client, &task).await, task);
             }
         },
@@ -98,7 +98,7 @@ async fn a_turn_ends_as_the_agent_says() {
 #[tokio::test]
 async fn a_fault_in_the_agent_fails_the_task_and_keeps_its_secrets() {
     everywhere(
-        || Obeys,
+        || TextCommandAgent,
         async |client: Client| {
             for (text, words) in [
                 ("panic", "Agent execution failed (panic)"),
@@ -116,10 +116,13 @@ async fn a_fault_in_the_agent_fails_the_task_and_keeps_its_secrets() {
             let failed = (TaskState::Failed, "Agent execution failed (panic)");
             assert_eq!((task.status.state, task.text().as_str()), failed);
             assert_eq!(
-                (get(&client, &task).await.status.state, said(&task)),
+                (get(&client, &task).await.status.state, agent_texts(&task)),
                 (failed.0, vec!["ping panic".to_owned()])
             );
-            let told = stream(&client, message("ping panic")).await.story().await;
+            let told = stream(&client, message("ping panic"))
+                .await
+                .event_texts()
+                .await;
             assert_eq!(
                 told,
                 [
@@ -136,10 +139,10 @@ async fn a_fault_in_the_agent_fails_the_task_and_keeps_its_secrets() {
 #[tokio::test]
 async fn a_plain_reply_makes_no_task_and_is_waited_for() {
     everywhere(
-        || Obeys,
+        || TextCommandAgent,
         async |client: Client| {
             let ping = || SendMessageRequest::new(Message::user("ping").in_context("c"));
-            for request in [ping(), at_once(ping())] {
+            for request in [ping(), return_immediately(ping())] {
                 let SendMessageResponse::Message(reply) =
                     client.send_message(request).await.unwrap()
                 else {
@@ -155,14 +158,14 @@ async fn a_plain_reply_makes_no_task_and_is_waited_for() {
 
 #[tokio::test]
 async fn a_call_waits_for_the_end_or_for_a_question() {
-    let led = Led::new();
+    let led = SteppedJobAgent::new();
     everywhere(
         || led.clone(),
         async |client: Client| {
             for (outcome, state) in [
                 (Outcome::Completed, TaskState::Completed),
                 (Outcome::ask("which?"), TaskState::InputRequired),
-                (Outcome::needs_auth("who?"), TaskState::AuthRequired),
+                (Outcome::auth_required("who?"), TaskState::AuthRequired),
             ] {
                 let lead = async {
                     let job = led.next().await;
@@ -182,13 +185,13 @@ async fn a_call_waits_for_the_end_or_for_a_question() {
 /// 07 §5: blocked callers return while the agent goes on waiting for credentials.
 #[tokio::test]
 async fn a_call_returns_when_credentials_are_needed_though_the_turn_goes_on() {
-    let led = Led::new();
+    let led = SteppedJobAgent::new();
     everywhere(
         || led.clone(),
         async |client: Client| {
             let lead = async {
                 let job = led.next().await;
-                job.turn.auth_required("log in first").await;
+                job.turn.require_auth("log in first").await;
                 job
             };
             let (task, job) = tokio::join!(say(&client, "go"), lead);
@@ -199,7 +202,7 @@ async fn a_call_returns_when_credentials_are_needed_though_the_turn_goes_on() {
             job.turn.say("thank you").await;
             job.complete();
             assert_eq!(
-                ended(&client, &task).await.status.state,
+                wait_until_ended(&client, &task).await.status.state,
                 TaskState::Completed
             );
         },
@@ -209,7 +212,7 @@ async fn a_call_returns_when_credentials_are_needed_though_the_turn_goes_on() {
 
 #[tokio::test]
 async fn a_caller_in_a_hurry_gets_the_task_at_once_and_its_turn_goes_on() {
-    let led = Led::new();
+    let led = SteppedJobAgent::new();
     everywhere(
         || led.clone(),
         async |client: Client| {
@@ -219,7 +222,7 @@ async fn a_caller_in_a_hurry_gets_the_task_at_once_and_its_turn_goes_on() {
             assert_eq!(*job.turn.task_id(), task.id);
             job.turn.write("done", "at last").await;
             job.complete();
-            assert_eq!(ended(&client, &task).await.text(), "at last");
+            assert_eq!(wait_until_ended(&client, &task).await.text(), "at last");
         },
     )
     .await;
@@ -227,7 +230,7 @@ async fn a_caller_in_a_hurry_gets_the_task_at_once_and_its_turn_goes_on() {
 
 #[tokio::test]
 async fn a_caller_may_leave_and_the_task_still_completes() {
-    let led = Led::new();
+    let led = SteppedJobAgent::new();
     everywhere(
         || led.clone(),
         async |client: Client| {
@@ -242,7 +245,7 @@ async fn a_caller_may_leave_and_the_task_still_completes() {
             job.turn.write("done", "at last").await;
             job.complete();
             let task = find(&client, &id).await.unwrap();
-            assert_eq!(ended(&client, &task).await.text(), "at last");
+            assert_eq!(wait_until_ended(&client, &task).await.text(), "at last");
         },
     )
     .await;
@@ -251,16 +254,16 @@ async fn a_caller_may_leave_and_the_task_still_completes() {
 /// 04 §3.1: at the cap the current task is the answer.
 #[tokio::test]
 async fn a_server_may_bound_the_wait() {
-    let led = Led::new();
+    let led = SteppedJobAgent::new();
     let mut settings = ServerSettings::default();
-    settings.max_blocking = Some(Duration::from_millis(1));
-    let server = || Server::new(card(), led.clone()).serving(settings.clone());
+    settings.max_blocking_wait = Some(Duration::from_millis(1));
+    let server = || Server::new(card(), led.clone()).server_settings(settings.clone());
     everywhere_on(server, async |client: Client| {
         let task = say(&client, "go").await;
         assert!(!task.is_ended() && !task.status.state.is_interrupted());
         led.next().await.complete();
         assert_eq!(
-            ended(&client, &task).await.status.state,
+            wait_until_ended(&client, &task).await.status.state,
             TaskState::Completed
         );
     })
@@ -270,12 +273,12 @@ async fn a_server_may_bound_the_wait() {
 #[tokio::test]
 async fn s66_as_much_history_comes_as_was_asked_for() {
     everywhere(
-        || Obeys,
+        || TextCommandAgent,
         async |client: Client| {
             let asked = say(&client, "ask").await;
             let again = send(&client, to(&asked, "ask")).await;
             let all = ["ask", "which harbour?", "ask"];
-            assert_eq!(said(&again), all);
+            assert_eq!(agent_texts(&again), all);
             let by_get = async |length: i32| {
                 let request = GetTaskRequest {
                     id: asked.id.clone(),
@@ -286,22 +289,26 @@ async fn s66_as_much_history_comes_as_was_asked_for() {
             };
             for (length, asked) in [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (i32::MAX, 100)] {
                 let expected = &all[all.len() - history(&client, asked, all.len())..];
-                assert_eq!(said(&by_get(length).await.unwrap()), expected, "{length}");
+                assert_eq!(
+                    agent_texts(&by_get(length).await.unwrap()),
+                    expected,
+                    "{length}"
+                );
             }
-            assert_eq!(refused(by_get(-1).await), ErrorKind::InvalidParams);
+            assert_eq!(error_kind(by_get(-1).await), ErrorKind::InvalidParams);
             // It changes what is told, never what is kept.
             let configuration = |length| SendMessageConfiguration {
                 history_length: Some(length),
                 ..Default::default()
             };
             let sent = send(&client, configured(to(&asked, "ask"), configuration(2))).await;
-            assert_eq!(said(&sent), ["which harbour?", "ask"]);
-            assert_eq!(said(&get(&client, &asked).await).len(), 5);
+            assert_eq!(agent_texts(&sent), ["which harbour?", "ask"]);
+            assert_eq!(agent_texts(&get(&client, &asked).await).len(), 5);
             let negative = client
                 .send_message(configured(to(&asked, "ask"), configuration(-1)))
                 .await;
-            assert_eq!(refused(negative), ErrorKind::InvalidParams);
-            assert_eq!(said(&get(&client, &asked).await).len(), 5);
+            assert_eq!(error_kind(negative), ErrorKind::InvalidParams);
+            assert_eq!(agent_texts(&get(&client, &asked).await).len(), 5);
         },
     )
     .await;
@@ -313,7 +320,7 @@ async fn s66_no_more_history_goes_out_than_the_server_allows() {
         max_history_length: 2,
         ..Default::default()
     };
-    let server = || Server::new(card(), Obeys).limits(limits.clone());
+    let server = || Server::new(card(), TextCommandAgent).limits(limits.clone());
     everywhere_on(server, async |client: Client| {
         let task = say(&client, "ask").await;
         send(&client, to(&task, "ask")).await;
@@ -326,7 +333,11 @@ async fn s66_no_more_history_goes_out_than_the_server_allows() {
                 ..Default::default()
             };
             let found = client.get_task(request).await.unwrap();
-            assert_eq!(said(&found), said(&task)[2 - expected..], "{asked:?}");
+            assert_eq!(
+                agent_texts(&found),
+                agent_texts(&task)[2 - expected..],
+                "{asked:?}"
+            );
         }
     })
     .await;

@@ -1,6 +1,6 @@
 //! What is somebody else's: 04 §2 and 06 §4, for every operation. A stranger hears what is heard of a task that is not there.
 
-use attache::auth::{Access, Keys};
+use attache::auth::{Access, ApiKeys};
 use attache::model::{
     Artifact, Content, DeletePushConfigRequest, ErrorKind, GetPushConfigRequest,
     ListPushConfigsRequest, ListTasksRequest, Message, Part, PushConfig, SendMessageRequest,
@@ -9,24 +9,27 @@ use attache::model::{
 use attache::{Agent, Client, Error, Failure, Outcome, Server, Turn};
 use serde_json::json;
 
-use super::{Obeys, at_once, begin, cancel, find, get, message, refused, say, send, subscribe};
-use crate::everywhere::{can_list, card, everywhere_on, open};
-use crate::harness::{FORMS, run};
+use super::{
+    TextCommandAgent, begin, cancel, error_kind, find, get, message, return_immediately, say, send,
+    subscribe,
+};
+use crate::harness::everywhere::{can_list, card, everywhere_on, open};
+use crate::harness::{WIRE_FORMATS, run};
 
 pub(super) const ANN: &str = "ann-has-a-long-key-0001";
 pub(super) const BOB: &str = "bob-has-a-long-key-0002";
 
-pub(super) fn keys() -> Keys {
-    let keys = Keys::new();
-    keys.take("ann", &ANN.into(), |ann| ann).unwrap();
-    keys.take("bob", &BOB.into(), |bob| bob).unwrap();
+pub(super) fn keys() -> ApiKeys {
+    let keys = ApiKeys::new();
+    keys.add("ann", &ANN.into(), |ann| ann).unwrap();
+    keys.add("bob", &BOB.into(), |bob| bob).unwrap();
     keys
 }
 
 fn server() -> Server {
     let mut card = card();
     card.capabilities.push_notifications = Some(true);
-    Server::new(card, Obeys).access(Access::by(keys()))
+    Server::new(card, TextCommandAgent).access(Access::new(keys()))
 }
 
 /// The same client, as somebody.
@@ -69,7 +72,7 @@ async fn all(client: &Client, id: &TaskId) -> Vec<Error> {
 }
 
 /// An error without the id that the caller named itself.
-fn said(error: &Error, id: &TaskId) -> String {
+fn agent_texts(error: &Error, id: &TaskId) -> String {
     format!("{error:?}").replace(id.as_str(), "…")
 }
 
@@ -79,11 +82,15 @@ async fn s01_s02_s03_s04_s07_a_stranger_hears_what_is_heard_of_no_task() {
         let (ann, bob) = (by(&client, ANN), by(&client, BOB));
         let nobodys: TaskId = "0190a1b2-0000-4000-8000-000000000000".into();
         for text in ["hang", "ask", "done"] {
-            let task = send(&ann, at_once(message(text))).await;
+            let task = send(&ann, return_immediately(message(text))).await;
             let (strange, unknown) = (all(&bob, &task.id).await, all(&bob, &nobodys).await);
             for (strange, unknown) in strange.iter().zip(&unknown) {
                 assert_eq!(strange.kind(), ErrorKind::TaskNotFound);
-                assert_eq!(said(strange, &task.id), said(unknown, &nobodys), "{text}");
+                assert_eq!(
+                    agent_texts(strange, &task.id),
+                    agent_texts(unknown, &nobodys),
+                    "{text}"
+                );
             }
             let after = get(&ann, &task).await;
             assert_eq!(after.history.len(), 1, "nothing was added");
@@ -97,7 +104,7 @@ async fn s01_s02_s03_s04_s07_a_stranger_hears_what_is_heard_of_no_task() {
 #[tokio::test]
 async fn s01_a_stranger_gets_the_same_bytes_as_for_no_task() {
     let server = run(server()).await;
-    for form in FORMS {
+    for form in WIRE_FORMATS {
         let task = form.ask(
             "SendMessage",
             json!({"message": form.message("ask", json!({}))}),
@@ -178,7 +185,7 @@ async fn s06_a_context_that_is_not_the_tasks_is_invalid() {
             .in_task(task.id.clone())
             .in_context("another");
         let sent = ann.send_message(SendMessageRequest::new(wrong)).await;
-        assert_eq!(refused(sent), ErrorKind::InvalidParams);
+        assert_eq!(error_kind(sent), ErrorKind::InvalidParams);
         assert_eq!(get(&ann, &task).await.history.len(), 1);
     })
     .await;
@@ -212,7 +219,7 @@ async fn s08_a_page_of_another_is_no_way_in() {
             ..query
         };
         assert_eq!(
-            refused(ann.list_tasks(tampered).await),
+            error_kind(ann.list_tasks(tampered).await),
             ErrorKind::InvalidParams
         );
     })
@@ -221,16 +228,17 @@ async fn s08_a_page_of_another_is_no_way_in() {
 
 #[tokio::test]
 async fn s09_what_nobody_owns_is_not_everybodys() {
-    let server = || Server::new(card(), Obeys).access(Access::by(keys()).or_anonymous());
+    let server =
+        || Server::new(card(), TextCommandAgent).access(Access::new(keys()).allow_anonymous());
     everywhere_on(server, async |client: Client| {
         let ann = by(&client, ANN);
         let (hers, nobodys) = (say(&ann, "hers").await, say(&client, "nobody's").await);
         assert_eq!(
-            refused(find(&client, &hers.id).await),
+            error_kind(find(&client, &hers.id).await),
             ErrorKind::TaskNotFound
         );
         assert_eq!(
-            refused(find(&ann, &nobodys.id).await),
+            error_kind(find(&ann, &nobodys.id).await),
             ErrorKind::TaskNotFound
         );
         assert_eq!(get(&client, &nobodys).await.id, nobodys.id);
@@ -244,7 +252,7 @@ struct Draws;
 impl Agent for Draws {
     async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
         let picture = Part::file(PICTURE, "image/png").with_filename("secret.png");
-        turn.artifact(Artifact::new("picture", picture).with_id("a-1"))
+        turn.add_artifact(Artifact::new("picture", picture).with_id("a-1"))
             .await;
         Ok(Outcome::Completed)
     }
@@ -255,7 +263,7 @@ const PICTURE: &[u8] = b"\x89PNG of a secret";
 /// There is no address of a result that could be passed on, guessed or kept for too long: its bytes are in the task.
 #[tokio::test]
 async fn s11_a_result_is_in_its_task_and_at_no_address() {
-    let server = || Server::new(card(), Draws).access(Access::by(keys()));
+    let server = || Server::new(card(), Draws).access(Access::new(keys()));
     everywhere_on(server, async |client: Client| {
         let (ann, bob) = (by(&client, ANN), by(&client, BOB));
         let task = say(&ann, "draw").await;
@@ -266,13 +274,16 @@ async fn s11_a_result_is_in_its_task_and_at_no_address() {
                 "{part:?}"
             );
         }
-        assert_eq!(refused(find(&bob, &task.id).await), ErrorKind::TaskNotFound);
+        assert_eq!(
+            error_kind(find(&bob, &task.id).await),
+            ErrorKind::TaskNotFound
+        );
     })
     .await;
     let server = run(server()).await;
-    let sent = FORMS[0].ask(
+    let sent = WIRE_FORMATS[0].ask(
         "SendMessage",
-        json!({"message": FORMS[0].message("draw", json!({}))}),
+        json!({"message": WIRE_FORMATS[0].message("draw", json!({}))}),
     );
     let answer = server.ask(&sent.with("X-API-Key", ANN)).await;
     let task = &answer.json()["result"]["task"];
@@ -314,7 +325,7 @@ async fn s13_a_task_that_a_caller_names_itself_is_not_adopted() {
         let sent = by(&client, ANN)
             .send_message(SendMessageRequest::new(named))
             .await;
-        assert_eq!(refused(sent), ErrorKind::TaskNotFound);
+        assert_eq!(error_kind(sent), ErrorKind::TaskNotFound);
     })
     .await;
 }
@@ -333,7 +344,7 @@ async fn s75_s76_a_key_of_idempotency_is_its_callers_own() {
         assert_ne!(send(&with_key(BOB), request.clone()).await.id, first.id);
         // Another body is refused to her alone: he has never used the key with it.
         assert_eq!(
-            refused(with_key(ANN).send_message(message("other")).await),
+            error_kind(with_key(ANN).send_message(message("other")).await),
             ErrorKind::InvalidParams
         );
     })

@@ -4,10 +4,11 @@ use attache::model::{Message, SendMessageConfiguration, StreamResponse, Task};
 use attache::{Client, Outcome, Server};
 
 use super::{
-    Led, Obeys, at_once, configured, get, message, said, say, send, stream, subscribe, to,
+    SteppedJobAgent, TextCommandAgent, agent_texts, configured, get, message, return_immediately,
+    say, send, stream, subscribe, to,
 };
-use crate::everywhere::{CELLS, Events, card, everywhere, history};
-use crate::harness::soon;
+use crate::harness::everywhere::{Events, MATRIX, card, everywhere, history};
+use crate::harness::with_deadline;
 
 /// The task that a stream begins with.
 async fn first(events: &mut Events) -> Task {
@@ -20,10 +21,10 @@ async fn first(events: &mut Events) -> Task {
 #[tokio::test]
 async fn a_plain_reply_is_a_stream_of_one_message() {
     everywhere(
-        || Obeys,
+        || TextCommandAgent,
         async |client: Client| {
             assert_eq!(
-                stream(&client, message("ping")).await.story().await,
+                stream(&client, message("ping")).await.event_texts().await,
                 ["message pong"]
             );
         },
@@ -33,7 +34,7 @@ async fn a_plain_reply_is_a_stream_of_one_message() {
 
 #[tokio::test]
 async fn the_task_comes_first_then_what_happens_then_the_end() {
-    let led = Led::new();
+    let led = SteppedJobAgent::new();
     everywhere(
         || led.clone(),
         async |client: Client| {
@@ -41,15 +42,16 @@ async fn the_task_comes_first_then_what_happens_then_the_end() {
             let mut task = first(&mut events).await;
             assert_eq!(
                 (
-                    crate::everywhere::told(&StreamResponse::Task(task.clone())).as_str(),
-                    said(&task)
+                    crate::harness::everywhere::event_text(&StreamResponse::Task(task.clone()))
+                        .as_str(),
+                    agent_texts(&task)
                 ),
                 ("task active", vec!["go".to_owned()])
             );
             let job = led.next().await;
             job.turn.say("on it").await;
             assert_eq!(
-                events.told().await,
+                events.event_text().await,
                 "status working: on it",
                 "as it happens"
             );
@@ -57,7 +59,10 @@ async fn the_task_comes_first_then_what_happens_then_the_end() {
             job.turn.say("nearly").await;
             job.end(Outcome::CompletedWith(Message::agent("there you are")));
             let rest = events.all().await;
-            let story: Vec<_> = rest.iter().map(crate::everywhere::told).collect();
+            let story: Vec<_> = rest
+                .iter()
+                .map(crate::harness::everywhere::event_text)
+                .collect();
             assert_eq!(
                 story,
                 [
@@ -83,14 +88,14 @@ async fn the_task_comes_first_then_what_happens_then_the_end() {
 #[tokio::test]
 async fn a_stream_closes_when_the_task_ends() {
     everywhere(
-        || Obeys,
+        || TextCommandAgent,
         async |client: Client| {
             for (text, end) in [
                 ("reject", "status rejected: not today"),
                 ("fail", "status failed: the tide is out"),
                 ("panic", "status failed: Agent execution failed (panic)"),
             ] {
-                let story = stream(&client, message(text)).await.story().await;
+                let story = stream(&client, message(text)).await.event_texts().await;
                 assert_eq!(story, ["task active", end]);
             }
         },
@@ -102,7 +107,7 @@ async fn a_stream_closes_when_the_task_ends() {
 #[tokio::test]
 async fn a_stream_closes_when_the_turn_ends_in_a_question() {
     everywhere(
-        || Obeys,
+        || TextCommandAgent,
         async |client: Client| {
             for (text, end) in [
                 ("ask", "status input_required: which harbour?"),
@@ -110,15 +115,18 @@ async fn a_stream_closes_when_the_turn_ends_in_a_question() {
             ] {
                 let mut events = stream(&client, message(text)).await;
                 let task = first(&mut events).await;
-                assert_eq!(events.story().await, [end]);
+                assert_eq!(events.event_texts().await, [end]);
                 // The next message has a stream of its own: first the task, with what was said.
                 let mut events = stream(&client, to(&task, "Saint-Malo")).await;
                 let again = first(&mut events).await;
                 assert_eq!(
-                    (again.id, said(&get(&client, &task).await).len()),
+                    (again.id, agent_texts(&get(&client, &task).await).len()),
                     (task.id, 3)
                 );
-                assert_eq!(events.story().await.last().unwrap(), "status completed");
+                assert_eq!(
+                    events.event_texts().await.last().unwrap(),
+                    "status completed"
+                );
             }
         },
     )
@@ -127,7 +135,7 @@ async fn a_stream_closes_when_the_turn_ends_in_a_question() {
 
 #[tokio::test]
 async fn a_continued_stream_begins_with_the_task_that_has_taken_the_message() {
-    let led = Led::new();
+    let led = SteppedJobAgent::new();
     everywhere(
         || led.clone(),
         async |client: Client| {
@@ -136,11 +144,14 @@ async fn a_continued_stream_begins_with_the_task_that_has_taken_the_message() {
             });
             let mut events = stream(&client, to(&asked, "two")).await;
             let task = first(&mut events).await;
-            assert_eq!(said(&task), ["one", "which?", "two"]);
+            assert_eq!(agent_texts(&task), ["one", "which?", "two"]);
             let job = led.next().await;
             job.turn.write("done", "x").await;
             job.complete();
-            assert_eq!(events.story().await, ["artifact x.", "status completed"]);
+            assert_eq!(
+                events.event_texts().await,
+                ["artifact x.", "status completed"]
+            );
         },
     )
     .await;
@@ -149,19 +160,25 @@ async fn a_continued_stream_begins_with_the_task_that_has_taken_the_message() {
 /// 05 §2: credentials come out of band; the stream stays while the agent runs.
 #[tokio::test]
 async fn a_stream_stays_open_while_the_agent_waits_for_credentials() {
-    let led = Led::new();
+    let led = SteppedJobAgent::new();
     everywhere(
         || led.clone(),
         async |client: Client| {
             let mut events = stream(&client, message("go")).await;
             first(&mut events).await;
             let job = led.next().await;
-            job.turn.auth_required("log in first").await;
-            assert_eq!(events.told().await, "status auth_required: log in first");
+            job.turn.require_auth("log in first").await;
+            assert_eq!(
+                events.event_text().await,
+                "status auth_required: log in first"
+            );
             job.turn.say("thank you").await;
-            assert_eq!(events.told().await, "status working: thank you");
-            job.end(Outcome::needs_auth("once more"));
-            assert_eq!(events.story().await, ["status auth_required: once more"]);
+            assert_eq!(events.event_text().await, "status working: thank you");
+            job.end(Outcome::auth_required("once more"));
+            assert_eq!(
+                events.event_texts().await,
+                ["status auth_required: once more"]
+            );
         },
     )
     .await;
@@ -170,7 +187,7 @@ async fn a_stream_stays_open_while_the_agent_waits_for_credentials() {
 /// 05 §4.
 #[tokio::test]
 async fn chunks_come_as_they_are_written_and_fold_into_one_result() {
-    let led = Led::new();
+    let led = SteppedJobAgent::new();
     everywhere(
         || led.clone(),
         async |client: Client| {
@@ -179,12 +196,12 @@ async fn chunks_come_as_they_are_written_and_fold_into_one_result() {
             let job = led.next().await;
             let mut writer = job.turn.writer("poem");
             writer.write("the sea, ").await;
-            assert_eq!(events.told().await, "artifact the sea, ");
+            assert_eq!(events.event_text().await, "artifact the sea, ");
             writer.write("the sea").await;
             writer.finish().await;
             job.complete();
             assert_eq!(
-                events.story().await,
+                events.event_texts().await,
                 ["chunk the sea", "chunk .", "status completed"]
             );
             task = get(&client, &task).await;
@@ -199,15 +216,15 @@ async fn chunks_come_as_they_are_written_and_fold_into_one_result() {
 
 #[tokio::test]
 async fn a_known_result_is_replaced() {
-    let led = Led::new();
+    let led = SteppedJobAgent::new();
     everywhere(
         || led.clone(),
         async |client: Client| {
             let version = |text: &str| attache::model::Artifact::text("draft", text).with_id("a-1");
             let lead = async {
                 let job = led.next().await;
-                job.turn.artifact(version("one")).await;
-                job.turn.artifact(version("two")).await;
+                job.turn.add_artifact(version("one")).await;
+                job.turn.add_artifact(version("two")).await;
                 job.complete();
             };
             let (task, ()) = tokio::join!(say(&client, "go"), lead);
@@ -220,7 +237,7 @@ async fn a_known_result_is_replaced() {
 #[tokio::test]
 async fn history_in_a_stream_is_as_long_as_was_asked_for() {
     everywhere(
-        || Obeys,
+        || TextCommandAgent,
         async |client: Client| {
             let asked = say(&client, "ask").await;
             for (length, all) in [(0, 3), (1, 5), (2, 7)] {
@@ -255,7 +272,7 @@ async fn history_in_a_stream_is_as_long_as_was_asked_for() {
 
 #[tokio::test]
 async fn who_leaves_a_stream_stops_neither_the_task_nor_the_others() {
-    let led = Led::new();
+    let led = SteppedJobAgent::new();
     everywhere(
         || led.clone(),
         async |client: Client| {
@@ -265,11 +282,11 @@ async fn who_leaves_a_stream_stops_neither_the_task_nor_the_others() {
             first(&mut stays).await;
             let job = led.next().await;
             job.turn.say("one").await;
-            assert_eq!(leaves.told().await, "status working: one");
+            assert_eq!(leaves.event_text().await, "status working: one");
             drop(leaves);
             job.turn.say("two").await;
             job.complete();
-            let story = stays.story().await;
+            let story = stays.event_texts().await;
             assert_eq!(
                 story,
                 [
@@ -287,9 +304,12 @@ async fn who_leaves_a_stream_stops_neither_the_task_nor_the_others() {
 #[tokio::test]
 async fn a_stream_takes_no_notice_of_a_caller_in_a_hurry() {
     everywhere(
-        || Obeys,
+        || TextCommandAgent,
         async |client: Client| {
-            let story = stream(&client, at_once(message("hi"))).await.story().await;
+            let story = stream(&client, return_immediately(message("hi")))
+                .await
+                .event_texts()
+                .await;
             assert_eq!(story, ["task active", "artifact hi.", "status completed"]);
         },
     )
@@ -299,19 +319,19 @@ async fn a_stream_takes_no_notice_of_a_caller_in_a_hurry() {
 /// 05 §1: each in its own version, all in one order.
 #[tokio::test]
 async fn streams_of_every_version_and_binding_follow_one_task() {
-    let led = Led::new();
-    let local = soon(Server::new(card(), led.clone()).local())
+    let led = SteppedJobAgent::new();
+    let local = with_deadline(Server::new(card(), led.clone()).serve_in_process())
         .await
         .unwrap();
-    let clients = CELLS
+    let clients = MATRIX
         .iter()
         .map(|&(binding, version)| local.client(binding, version).unwrap());
     let clients: Vec<Client> = clients.collect();
-    let task = soon(send(&clients[0], at_once(message("go")))).await;
+    let task = with_deadline(send(&clients[0], return_immediately(message("go")))).await;
     let mut streams = Vec::new();
     for client in &clients {
-        let mut events = soon(subscribe(client, &task.id)).await.unwrap();
-        assert_eq!(soon(events.told()).await, "task active");
+        let mut events = with_deadline(subscribe(client, &task.id)).await.unwrap();
+        assert_eq!(with_deadline(events.event_text()).await, "task active");
         streams.push(events);
     }
     let job = led.next().await;
@@ -322,7 +342,7 @@ async fn streams_of_every_version_and_binding_follow_one_task() {
     job.complete();
     let mut stories = Vec::new();
     for events in streams {
-        stories.push(soon(events.story()).await);
+        stories.push(with_deadline(events.event_texts()).await);
     }
     assert_eq!(
         (stories[0].len(), stories[0].last().unwrap().as_str()),

@@ -6,10 +6,12 @@ use attache::model::{ErrorKind, Seq, StreamResponse, SubscribeToTaskRequest, Tas
 use attache::{Client, Outcome, Result, Server, ServerSettings};
 
 use super::{
-    Led, Obeys, at_once, begin, cancel, message, refused, say, send, stream, subscribe, to,
+    SteppedJobAgent, TextCommandAgent, begin, cancel, error_kind, message, return_immediately, say,
+    send, stream, subscribe, to,
 };
-use crate::everywhere::{
-    Events, card, everywhere, everywhere_on, has_positions, nothing_to_follow, open, told,
+use crate::harness::everywhere::{
+    Events, assert_nothing_to_subscribe, card, event_text, everywhere, everywhere_on,
+    has_positions, open,
 };
 
 async fn resume(client: &Client, id: &TaskId, after: u64) -> Result<Events> {
@@ -23,10 +25,10 @@ async fn resume(client: &Client, id: &TaskId, after: u64) -> Result<Events> {
 #[tokio::test]
 async fn a_task_that_is_not_there_cannot_be_followed() {
     everywhere(
-        || Obeys,
+        || TextCommandAgent,
         async |client: Client| {
             assert_eq!(
-                refused(subscribe(&client, &"gone".into()).await),
+                error_kind(subscribe(&client, &"gone".into()).await),
                 ErrorKind::TaskNotFound
             );
         },
@@ -37,13 +39,13 @@ async fn a_task_that_is_not_there_cannot_be_followed() {
 #[tokio::test]
 async fn a_task_that_has_ended_has_nothing_to_follow() {
     everywhere(
-        || Obeys,
+        || TextCommandAgent,
         async |client: Client| {
             for text in ["hi", "fail", "reject"] {
-                nothing_to_follow(&client, &say(&client, text).await).await;
+                assert_nothing_to_subscribe(&client, &say(&client, text).await).await;
             }
             let asked = say(&client, "ask").await;
-            nothing_to_follow(&client, &cancel(&client, &asked.id).await.unwrap()).await;
+            assert_nothing_to_subscribe(&client, &cancel(&client, &asked.id).await.unwrap()).await;
         },
     )
     .await;
@@ -51,18 +53,18 @@ async fn a_task_that_has_ended_has_nothing_to_follow() {
 
 #[tokio::test]
 async fn a_subscription_begins_with_the_task_as_it_is_and_tells_only_what_is_newer() {
-    let led = Led::new();
+    let led = SteppedJobAgent::new();
     everywhere(
         || led.clone(),
         async |client: Client| {
             let task = begin(&client, "go").await;
             let job = led.next().await;
             let mut early = subscribe(&client, &task.id).await.unwrap();
-            assert_eq!(early.told().await, "task active");
+            assert_eq!(early.event_text().await, "task active");
             job.turn.write("part", "one").await;
             job.turn.say("on it").await;
-            assert_eq!(early.told().await, "artifact one.");
-            assert_eq!(early.told().await, "status working: on it");
+            assert_eq!(early.event_text().await, "artifact one.");
+            assert_eq!(early.event_text().await, "status working: on it");
             let mut late = subscribe(&client, &task.id).await.unwrap();
             let Some(StreamResponse::Task(snapshot)) = late.next().await else {
                 panic!("the task comes first")
@@ -70,14 +72,20 @@ async fn a_subscription_begins_with_the_task_as_it_is_and_tells_only_what_is_new
             assert_eq!(
                 (
                     snapshot.text().as_str(),
-                    told(&StreamResponse::Task(snapshot))
+                    event_text(&StreamResponse::Task(snapshot))
                 ),
                 ("one", "task working: on it".to_owned())
             );
             job.turn.write("part", "two").await;
             job.complete();
-            assert_eq!(late.story().await, ["artifact two.", "status completed"]);
-            assert_eq!(early.story().await, ["artifact two.", "status completed"]);
+            assert_eq!(
+                late.event_texts().await,
+                ["artifact two.", "status completed"]
+            );
+            assert_eq!(
+                early.event_texts().await,
+                ["artifact two.", "status completed"]
+            );
         },
     )
     .await;
@@ -86,24 +94,24 @@ async fn a_subscription_begins_with_the_task_as_it_is_and_tells_only_what_is_new
 /// 05 §2: a subscription stays until the task has ended.
 #[tokio::test]
 async fn a_subscription_outlasts_a_question() {
-    let led = Led::new();
+    let led = SteppedJobAgent::new();
     everywhere(
         || led.clone(),
         async |client: Client| {
             let task = begin(&client, "go").await;
             let mut events = subscribe(&client, &task.id).await.unwrap();
-            assert_eq!(events.told().await, "task active");
+            assert_eq!(events.event_text().await, "task active");
             led.next().await.end(Outcome::ask("which?"));
-            assert_eq!(events.told().await, "status input_required: which?");
+            assert_eq!(events.event_text().await, "status input_required: which?");
             let mut parked = subscribe(&client, &task.id).await.unwrap();
-            assert_eq!(parked.told().await, "task input_required: which?");
-            send(&client, at_once(to(&task, "that one"))).await;
+            assert_eq!(parked.event_text().await, "task input_required: which?");
+            send(&client, return_immediately(to(&task, "that one"))).await;
             let job = led.next().await;
             job.turn.say("thank you").await;
             job.complete();
             let rest = ["status working: thank you", "status completed"];
-            assert_eq!(events.story().await, rest);
-            assert_eq!(parked.story().await, rest);
+            assert_eq!(events.event_texts().await, rest);
+            assert_eq!(parked.event_texts().await, rest);
         },
     )
     .await;
@@ -112,13 +120,13 @@ async fn a_subscription_outlasts_a_question() {
 #[tokio::test]
 async fn a_subscription_to_a_parked_task_ends_in_time() {
     let mut settings = ServerSettings::default();
-    settings.parked_stream_timeout = Some(Duration::from_millis(1));
-    let server = || Server::new(card(), Obeys).serving(settings.clone());
+    settings.waiting_stream_timeout = Some(Duration::from_millis(1));
+    let server = || Server::new(card(), TextCommandAgent).server_settings(settings.clone());
     everywhere_on(server, async |client: Client| {
         let asked = say(&client, "ask").await;
         let events = subscribe(&client, &asked.id).await.unwrap();
         assert_eq!(
-            events.story().await,
+            events.event_texts().await,
             ["task input_required: which harbour?"]
         );
     })
@@ -128,7 +136,7 @@ async fn a_subscription_to_a_parked_task_ends_in_time() {
 /// What a reader was cut off from is told, no more and no less.
 #[tokio::test]
 async fn a_reader_resumes_behind_any_position() {
-    let led = Led::new();
+    let led = SteppedJobAgent::new();
     everywhere(
         || led.clone(),
         async |client: Client| {
@@ -166,14 +174,14 @@ async fn a_reader_resumes_behind_any_position() {
             let (last, ()) = tokio::join!(last, async { job.complete() });
             opened.push(last.unwrap());
             for (position, events) in opened.into_iter().enumerate() {
-                assert_eq!(events.story().await, whole[position..]);
+                assert_eq!(events.event_texts().await, whole[position..]);
             }
             // Also when the task has ended meanwhile: the tail is what was missed.
             assert_eq!(
                 resume(&client, &task.id, seen[2])
                     .await
                     .unwrap()
-                    .story()
+                    .event_texts()
                     .await,
                 whole[2..]
             );
@@ -185,7 +193,7 @@ async fn a_reader_resumes_behind_any_position() {
 #[tokio::test]
 async fn who_has_seen_all_of_an_ended_task_has_nothing_to_follow() {
     everywhere(
-        || Obeys,
+        || TextCommandAgent,
         async |client: Client| {
             if !has_positions(&client) {
                 return;
@@ -200,12 +208,12 @@ async fn who_has_seen_all_of_an_ended_task_has_nothing_to_follow() {
             }
             let (id, last) = (id.unwrap(), last.unwrap());
             assert_eq!(
-                refused(resume(&client, &id, last).await),
+                error_kind(resume(&client, &id, last).await),
                 ErrorKind::UnsupportedOperation
             );
             // A number that we never gave out is no position: there is only the snapshot, and the task has ended.
             assert_eq!(
-                refused(resume(&client, &id, last + 100).await),
+                error_kind(resume(&client, &id, last + 100).await),
                 ErrorKind::UnsupportedOperation
             );
         },
@@ -216,12 +224,15 @@ async fn who_has_seen_all_of_an_ended_task_has_nothing_to_follow() {
 #[tokio::test]
 async fn a_position_that_we_never_gave_out_is_ignored() {
     everywhere(
-        || Obeys,
+        || TextCommandAgent,
         async |client: Client| {
             let asked = say(&client, "ask").await;
             for after in [0, 1_000_000, u64::MAX] {
                 let mut events = resume(&client, &asked.id, after).await.unwrap();
-                assert_eq!(events.told().await, "task input_required: which harbour?");
+                assert_eq!(
+                    events.event_text().await,
+                    "task input_required: which harbour?"
+                );
             }
         },
     )

@@ -4,14 +4,16 @@ use attache::model::{
     DeletePushConfigRequest, ErrorKind, GetPushConfigRequest, ListPushConfigsRequest,
     ListTasksRequest, Message, PushConfig, SendMessageRequest, TaskState,
 };
-use attache::{Client, Served, Server};
+use attache::{Client, HostedAgent, Server};
 
-use super::{Obeys, cancel, find, get, message, refused, said, say, send, subscribe, to};
-use crate::everywhere::{card, everywhere_on, has_tenants};
+use super::{
+    TextCommandAgent, agent_texts, cancel, error_kind, find, get, message, say, send, subscribe, to,
+};
+use crate::harness::everywhere::{card, everywhere_on, has_tenants};
 use crate::harness::local_webhooks;
 
 fn server() -> Server {
-    Server::new(card(), Obeys)
+    Server::new(card(), TextCommandAgent)
         .push(local_webhooks())
         .tenants(["blue", "red"])
 }
@@ -43,29 +45,29 @@ async fn s04_s07_nothing_of_another_tenants_task_can_be_reached() {
         for stranger in [red, nobody] {
             let id = &task.id;
             let mut kinds = vec![
-                refused(find(&stranger, id).await),
-                refused(cancel(&stranger, id).await),
-                refused(subscribe(&stranger, id).await),
-                refused(stranger.send_message(to(&task, "mine now")).await),
-                refused(stranger.create_push_config(config()).await),
+                error_kind(find(&stranger, id).await),
+                error_kind(cancel(&stranger, id).await),
+                error_kind(subscribe(&stranger, id).await),
+                error_kind(stranger.send_message(to(&task, "mine now")).await),
+                error_kind(stranger.create_push_config(config()).await),
             ];
             let get = GetPushConfigRequest {
                 task_id: id.clone(),
                 id: Some("w".into()),
                 ..Default::default()
             };
-            kinds.push(refused(stranger.get_push_config(get).await));
+            kinds.push(error_kind(stranger.get_push_config(get).await));
             let list = ListPushConfigsRequest {
                 task_id: id.clone(),
                 ..Default::default()
             };
-            kinds.push(refused(stranger.list_push_configs(list).await));
+            kinds.push(error_kind(stranger.list_push_configs(list).await));
             let delete = DeletePushConfigRequest {
                 task_id: id.clone(),
                 id: "w".into(),
                 ..Default::default()
             };
-            kinds.push(refused(stranger.delete_push_config(delete).await));
+            kinds.push(error_kind(stranger.delete_push_config(delete).await));
             assert_eq!(kinds, [ErrorKind::TaskNotFound; 8]);
             let not_mine = find(&stranger, id).await.unwrap_err();
             let not_there = find(&stranger, &"gone".into()).await.unwrap_err();
@@ -87,7 +89,7 @@ async fn s05_s08_a_context_leads_to_no_other_tenants_tasks() {
         let theirs = send(&blue, in_context("ask")).await;
         let mine = send(&red, in_context("hello")).await;
         assert_eq!(
-            (said(&mine), mine.context_id == theirs.context_id),
+            (agent_texts(&mine), mine.context_id == theirs.context_id),
             (vec!["hello".to_owned()], true)
         );
         let of_context = ListTasksRequest {
@@ -117,7 +119,7 @@ async fn s05_s08_a_context_leads_to_no_other_tenants_tasks() {
             ..page
         };
         assert_eq!(
-            refused(red.list_tasks(stolen).await),
+            error_kind(red.list_tasks(stolen).await),
             ErrorKind::InvalidParams
         );
     })
@@ -132,11 +134,11 @@ async fn a_tenant_that_nobody_knows_is_not_found() {
         }
         let green = client.with_tenant("green");
         assert_eq!(
-            refused(green.send_message(message("hi")).await),
+            error_kind(green.send_message(message("hi")).await),
             ErrorKind::TaskNotFound
         );
         assert_eq!(
-            refused(green.list_tasks(ListTasksRequest::default()).await),
+            error_kind(green.list_tasks(ListTasksRequest::default()).await),
             ErrorKind::TaskNotFound
         );
     })
@@ -149,7 +151,7 @@ async fn a_tenant_may_be_the_name_of_another_agent() {
         turn.write("shout", turn.text().to_uppercase()).await;
         Ok(attache::Outcome::Completed)
     };
-    let server = || server().agent(Served::new("shout", card(), shout).tenants(["green"]));
+    let server = || server().agent(HostedAgent::new("shout", card(), shout).tenants(["green"]));
     everywhere_on(server, async |client: Client| {
         let said = say(&client, "hi").await;
         assert_eq!(said.text(), "hi");
@@ -163,11 +165,11 @@ async fn a_tenant_may_be_the_name_of_another_agent() {
             (TaskState::Completed, "HI")
         );
         assert_eq!(
-            refused(find(&client, &shouted.id).await),
+            error_kind(find(&client, &shouted.id).await),
             ErrorKind::TaskNotFound
         );
         assert_eq!(
-            refused(find(&other, &said.id).await),
+            error_kind(find(&other, &said.id).await),
             ErrorKind::TaskNotFound
         );
     })

@@ -4,17 +4,17 @@ use std::io;
 use std::time::Duration;
 
 use attache::model::Secret;
-use attache::{CodeLogin, Endpoints, Token};
+use attache::{AuthorizationCodeLogin, AuthorizationServer, Token};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use super::refused;
-use crate::failure::{Failure, Outcome};
+use crate::error::{CliError, CliResult};
 use crate::output::Output;
 
 /// How long a person may take, unless `--timeout` says otherwise.
-const PATIENCE: Duration = Duration::from_secs(5 * 60);
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 /// How long a browser may take for one request, and how long its head may be.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_HEAD: usize = 16 << 10;
@@ -22,29 +22,29 @@ const PATH: &str = "/callback";
 
 /// Shows where to log in, and waits for the browser to bring the code.
 pub(super) async fn login(
-    endpoints: Endpoints,
+    endpoints: AuthorizationServer,
     client_id: &str,
     secret: Option<Secret>,
     scopes: &[String],
     out: &mut Output,
-) -> Outcome<Token> {
+) -> CliResult<Token> {
     let cannot =
-        |error: io::Error| Failure::internal(format!("cannot listen on this machine: {error}"));
+        |error: io::Error| CliError::internal(format!("cannot listen on this machine: {error}"));
     let listener = TcpListener::bind("127.0.0.1:0").await.map_err(cannot)?;
     let redirect = format!("http://{}{PATH}", listener.local_addr().map_err(cannot)?);
-    let login = CodeLogin::begin(endpoints, client_id, secret, scopes, redirect)
+    let login = AuthorizationCodeLogin::start(endpoints, client_id, secret, scopes, redirect)
         .map_err(|error| refused(&error))?;
     out.note(&format!(
         "open {} in a browser on this machine",
         login.url()
     ));
-    let query = timeout(PATIENCE, wait(&listener, &login)).await;
-    let query = query.map_err(|_| Failure::timeout("nobody logged in within 5 minutes"))?;
+    let query = timeout(LOGIN_TIMEOUT, wait(&listener, &login)).await;
+    let query = query.map_err(|_| CliError::timeout("nobody logged in within 5 minutes"))?;
     login.finish(&query).await.map_err(|error| refused(&error))
 }
 
 /// What the browser brings; other visitors are sent away.
-async fn wait(listener: &TcpListener, login: &CodeLogin) -> String {
+async fn wait(listener: &TcpListener, login: &AuthorizationCodeLogin) -> String {
     loop {
         let Ok((mut stream, _)) = listener.accept().await else {
             continue;
@@ -56,7 +56,7 @@ async fn wait(listener: &TcpListener, login: &CodeLogin) -> String {
         let query = target
             .as_deref()
             .and_then(|target| target.strip_prefix(PATH)?.strip_prefix('?'));
-        match query.filter(|query| login.is_ours(query)) {
+        match query.filter(|query| login.matches_state(query)) {
             Some(query) => {
                 answer(
                     &mut stream,

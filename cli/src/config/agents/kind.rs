@@ -2,32 +2,33 @@
 
 use std::path::PathBuf;
 
-use attache::Restart;
+use attache::RestartPolicy;
 use attache::jws::Signer;
 use attache::model::AgentSkill;
 use attache_agents::{
-    Body, Choice, Echo, Http, HttpSettings, Llm, LlmSettings, Mcp, McpSettings, Remote,
-    RemoteSettings, Router, RouterSettings, Script, Shared, practice,
+    AnyAgent, Echo, HttpAgent, HttpSettings, LlmAgent, LlmSettings, McpAgent, McpSettings,
+    RemoteAgent, RemoteSettings, RequestBody, RouteTarget, Router, RouterSettings, Script,
+    demo_agent,
 };
 #[cfg(unix)]
-use attache_agents::{Command, CommandSettings, Input, OutputForm};
+use attache_agents::{CommandAgent, CommandInput, CommandSettings, StdoutFormat};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
-use super::super::complaint::Complaint;
-use super::super::tree::Tree;
+use super::super::error::ConfigError;
+use super::super::tree::ConfigTree;
 
 /// One kind of agent, with what can be said of it.
 #[derive(Debug)]
-pub(crate) enum Kind {
+pub(crate) enum AgentKind {
     #[cfg(unix)]
     Command(Box<CommandSettings>),
-    Echo(Nothing),
+    Echo(NoSettings),
     Http(Box<HttpSettings>),
     Llm(Box<LlmSettings>),
     Mcp(Box<McpSettings>),
-    Practice(Nothing),
+    Demo(NoSettings),
     Remote(Box<RemoteSettings>),
     Router(Box<RouterSettings>),
     Script(ScriptSection),
@@ -36,7 +37,7 @@ pub(crate) enum Kind {
 /// An agent of which nothing needs to be said.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Nothing {}
+pub(crate) struct NoSettings {}
 
 /// An agent that does what a file of rules says.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -46,22 +47,22 @@ pub(crate) struct ScriptSection {
     file: PathBuf,
 }
 
-impl Kind {
+impl AgentKind {
     /// Their names in a file.
     #[cfg(unix)]
     pub(crate) const NAMES: [&str; 9] = [
-        "command", "echo", "http", "llm", "mcp", "practice", "remote", "router", "script",
+        "command", "echo", "http", "llm", "mcp", "demo", "remote", "router", "script",
     ];
     #[cfg(not(unix))]
     pub(crate) const NAMES: [&str; 8] = [
-        "echo", "http", "llm", "mcp", "practice", "remote", "router", "script",
+        "echo", "http", "llm", "mcp", "demo", "remote", "router", "script",
     ];
 
     pub(super) fn take(
         name: &str,
-        tree: &mut Tree,
+        tree: &mut ConfigTree,
         section: &str,
-    ) -> Result<Option<Self>, Complaint> {
+    ) -> Result<Option<Self>, ConfigError> {
         let home = |_: &str| section.to_owned();
         Ok(Some(match name {
             #[cfg(unix)]
@@ -70,7 +71,7 @@ impl Kind {
             "http" => Self::Http(Box::new(tree.take(home)?)),
             "llm" => Self::Llm(Box::new(tree.take(home)?)),
             "mcp" => Self::Mcp(Box::new(tree.take(home)?)),
-            "practice" => Self::Practice(tree.take(home)?),
+            "demo" => Self::Demo(tree.take(home)?),
             "remote" => Self::Remote(Box::new(tree.take(home)?)),
             "router" => Self::Router(Box::new(tree.take(home)?)),
             "script" => Self::Script(tree.take(home)?),
@@ -85,11 +86,11 @@ impl Kind {
         vec![
             #[cfg(unix)]
             ("command", CommandSettings::json_schema(generator)),
-            ("echo", Nothing::json_schema(generator)),
+            ("echo", NoSettings::json_schema(generator)),
             ("http", HttpSettings::json_schema(generator)),
             ("llm", LlmSettings::json_schema(generator)),
             ("mcp", McpSettings::json_schema(generator)),
-            ("practice", Nothing::json_schema(generator)),
+            ("demo", NoSettings::json_schema(generator)),
             ("remote", RemoteSettings::json_schema(generator)),
             ("router", RouterSettings::json_schema(generator)),
             ("script", ScriptSection::json_schema(generator)),
@@ -104,7 +105,7 @@ impl Kind {
             Self::Http(_) => "http",
             Self::Llm(_) => "llm",
             Self::Mcp(_) => "mcp",
-            Self::Practice(_) => "practice",
+            Self::Demo(_) => "demo",
             Self::Remote(_) => "remote",
             Self::Router(_) => "router",
             Self::Script(_) => "script",
@@ -120,7 +121,7 @@ impl Kind {
             Self::Http(_) => "Asks a backend",
             Self::Llm(_) => "Answers with a model",
             Self::Mcp(_) => "Does what the tools of an MCP server do",
-            Self::Practice(_) => "Shows everything an agent can do",
+            Self::Demo(_) => "Shows everything an agent can do",
             Self::Remote(_) => "Passes messages on to another agent",
             Self::Router(_) => "Passes tasks on to other agents",
             Self::Script(_) => "Does what its script says",
@@ -139,24 +140,24 @@ impl Kind {
         match self {
             #[cfg(unix)]
             Self::Command(settings) => {
-                let reads = if settings.input == Some(Input::Json) {
+                let reads = if settings.input == Some(CommandInput::Json) {
                     any()
                 } else {
                     text()
                 };
                 let writes = match settings.output {
-                    OutputForm::Text | OutputForm::Lines => vec!["text/plain".to_owned()],
-                    OutputForm::JsonLines => any(),
-                    OutputForm::File => vec![settings.media_type.clone()],
+                    StdoutFormat::Text | StdoutFormat::Lines => vec!["text/plain".to_owned()],
+                    StdoutFormat::JsonLines => any(),
+                    StdoutFormat::File => vec![settings.media_type.clone()],
                 };
                 (reads, writes)
             }
-            Self::Http(settings) if settings.body == Body::Text => (text(), any()),
+            Self::Http(settings) if settings.body == RequestBody::Text => (text(), any()),
             Self::Llm(_) => (text(), vec!["text/plain".to_owned()]),
             Self::Mcp(_) => (text(), any()),
             Self::Echo(_)
             | Self::Http(_)
-            | Self::Practice(_)
+            | Self::Demo(_)
             | Self::Remote(_)
             | Self::Router(_)
             | Self::Script(_) => (any(), any()),
@@ -168,7 +169,7 @@ impl Kind {
         match self {
             #[cfg(unix)]
             Self::Command(settings) => Value::try_from(settings),
-            Self::Echo(nothing) | Self::Practice(nothing) => Value::try_from(nothing),
+            Self::Echo(nothing) | Self::Demo(nothing) => Value::try_from(nothing),
             Self::Http(settings) => Value::try_from(settings),
             Self::Remote(settings) => Value::try_from(settings),
             Self::Llm(settings) => Value::try_from(settings),
@@ -180,8 +181,8 @@ impl Kind {
 
     /// What becomes of a task that a restart cut off, where the file does not say it: one that goes on elsewhere is
     /// followed there.
-    pub(super) fn on_restart(&self) -> Option<Restart> {
-        matches!(self, Self::Remote(_)).then_some(Restart::RunAgain { attempts: 5 })
+    pub(super) fn on_restart(&self) -> Option<RestartPolicy> {
+        matches!(self, Self::Remote(_)).then_some(RestartPolicy::RunAgain { attempts: 5 })
     }
 
     /// Whether it needs others to be made before it.
@@ -195,53 +196,53 @@ impl Kind {
     /// The key at fault, and why.
     pub(super) fn build(
         &self,
-        others: &[Choice],
+        others: &[RouteTarget],
         signer: Option<&Signer>,
-    ) -> Result<(Shared, Vec<AgentSkill>), (&'static str, String)> {
+    ) -> Result<(AnyAgent, Vec<AgentSkill>), (&'static str, String)> {
         match self {
             #[cfg(unix)]
             Self::Command(settings) => {
-                let command = Command::from_settings((**settings).clone());
+                let command = CommandAgent::from_settings((**settings).clone());
                 Ok((
-                    Shared::new(command.map_err(|why| ("command", why.to_string()))?),
+                    AnyAgent::new(command.map_err(|why| ("command", why.to_string()))?),
                     Vec::new(),
                 ))
             }
-            Self::Echo(_) => Ok((Shared::new(Echo), Vec::new())),
+            Self::Echo(_) => Ok((AnyAgent::new(Echo), Vec::new())),
             Self::Http(settings) => {
-                let http =
-                    Http::new((**settings).clone()).map_err(|bad| (bad.key, bad.to_string()))?;
-                Ok((Shared::new(http), Vec::new()))
+                let http = HttpAgent::new((**settings).clone())
+                    .map_err(|bad| (bad.key, bad.to_string()))?;
+                Ok((AnyAgent::new(http), Vec::new()))
             }
             Self::Llm(settings) => {
-                let llm =
-                    Llm::new((**settings).clone()).map_err(|bad| (bad.key, bad.to_string()))?;
+                let llm = LlmAgent::new((**settings).clone())
+                    .map_err(|bad| (bad.key, bad.to_string()))?;
                 let llm = match signer {
-                    Some(signer) => llm.signed_by(signer),
+                    Some(signer) => llm.with_signer(signer),
                     None => llm,
                 };
-                Ok((Shared::new(llm), Vec::new()))
+                Ok((AnyAgent::new(llm), Vec::new()))
             }
             Self::Mcp(settings) => {
-                let mcp =
-                    Mcp::new((**settings).clone()).map_err(|bad| (bad.key, bad.to_string()))?;
-                Ok((Shared::new(mcp), Vec::new()))
+                let mcp = McpAgent::new((**settings).clone())
+                    .map_err(|bad| (bad.key, bad.to_string()))?;
+                Ok((AnyAgent::new(mcp), Vec::new()))
             }
-            Self::Practice(_) => Ok(with_skills(practice())),
+            Self::Demo(_) => Ok(with_skills(demo_agent())),
             Self::Remote(settings) => {
-                let remote =
-                    Remote::new((**settings).clone()).map_err(|bad| (bad.key, bad.to_string()))?;
+                let remote = RemoteAgent::new((**settings).clone())
+                    .map_err(|bad| (bad.key, bad.to_string()))?;
                 let remote = match signer {
-                    Some(signer) => remote.signed_by(signer),
+                    Some(signer) => remote.with_signer(signer),
                     None => remote,
                 };
-                Ok((Shared::new(remote), Vec::new()))
+                Ok((AnyAgent::new(remote), Vec::new()))
             }
             Self::Router(settings) => {
                 let router = Router::new((**settings).clone(), others.iter().cloned());
                 let router = router.map_err(|bad| (bad.key, bad.to_string()))?;
                 let skills = router.skills().cloned().collect();
-                Ok((Shared::new(router), skills))
+                Ok((AnyAgent::new(router), skills))
             }
             Self::Script(ScriptSection { file }) => {
                 let text = std::fs::read_to_string(file)
@@ -254,7 +255,7 @@ impl Kind {
     }
 }
 
-fn with_skills(script: Script) -> (Shared, Vec<AgentSkill>) {
+fn with_skills(script: Script) -> (AnyAgent, Vec<AgentSkill>) {
     let skills = script.skills().collect();
-    (Shared::new(script), skills)
+    (AnyAgent::new(script), skills)
 }

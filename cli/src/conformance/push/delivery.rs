@@ -10,52 +10,55 @@ use attache::{ErrorKind, PushNotifications, PushReceiver, PushReceiverSettings};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
-use super::{config, declared};
-use crate::conformance::{Agent, NOBODY, Ruling, broken, fine, holds, moot, nobody, within};
-use crate::reference::{host_of_url, is_loopback};
+use super::{config, require_push};
+use crate::conformance::{
+    AgentUnderTest, CheckResult, UNKNOWN_TASK_ID, ensure, expect_ok, skip, unknown_task_id,
+    violation, with_timeout,
+};
+use crate::reference::{is_loopback, url_host};
 
 /// How long a notification may be on its way.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Listens on this machine, so only an agent on this machine can be looked into.
-pub(super) async fn delivery(agent: &Agent<'_>) -> Ruling {
-    declared(agent)?;
-    agent.ended()?;
-    if !is_loopback(&host_of_url(&agent.session.client.interface().url)) {
-        return Err(moot(
+pub(super) async fn delivery(agent: &AgentUnderTest<'_>) -> CheckResult {
+    require_push(agent)?;
+    agent.ended_task()?;
+    if !is_loopback(&url_host(&agent.session.client.interface().url)) {
+        return Err(skip(
             "the agent is on another machine, which cannot call this one",
         ));
     }
     let listener = TcpListener::bind("127.0.0.1:0")
         .await
-        .map_err(|error| moot(error.to_string()))?;
+        .map_err(|error| skip(error.to_string()))?;
     let port = listener
         .local_addr()
-        .map_err(|error| moot(error.to_string()))?
+        .map_err(|error| skip(error.to_string()))?
         .port();
-    let token = Secret::from(NOBODY);
+    let token = Secret::from(UNKNOWN_TASK_ID);
     let settings = PushReceiverSettings {
         token: Some(token.clone()),
         ..PushReceiverSettings::default()
     };
     let (receiver, mut taken) = PushReceiver::new(settings);
     tokio::select! {
-        () = receiver.serve(listener) => Err(moot("cannot listen on this machine")),
+        () = receiver.serve(listener) => Err(skip("cannot listen on this machine")),
         ruling = exchange(agent, port, token, &mut taken) => ruling,
     }
 }
 
 async fn exchange(
-    agent: &Agent<'_>,
+    agent: &AgentUnderTest<'_>,
     port: u16,
     token: Secret,
     taken: &mut PushNotifications,
-) -> Ruling {
+) -> CheckResult {
     let url = format!("http://127.0.0.1:{port}/");
     let hook = PushConfig {
         task_id: None,
         token: Some(token),
-        ..config(&url, nobody())
+        ..config(&url, unknown_task_id())
     };
     let configuration = SendMessageConfiguration {
         task_push_notification_config: Some(hook),
@@ -66,24 +69,24 @@ async fn exchange(
         configuration: Some(configuration),
         ..request
     };
-    let answer = match within(agent.session.client.send_message(request)).await {
+    let answer = match with_timeout(agent.session.client.send_message(request)).await {
         Err(error) if error.kind() == ErrorKind::InvalidParams => {
-            return Err(moot("the agent does not call this machine"));
+            return Err(skip("the agent does not call this machine"));
         }
-        answer => fine(answer)?,
+        answer => expect_ok(answer)?,
     };
     let Some(task) = answer.task() else {
-        return Err(moot("the agent answered with a message"));
+        return Err(skip("the agent answered with a message"));
     };
     let wanted = task.status.state;
     loop {
         let next = timeout(PATIENCE, taken.next()).await;
         let Ok(Some(notification)) = next else {
-            return Err(broken(format!(
+            return Err(violation(format!(
                 "no notification told within 10s that the task is {wanted}"
             )));
         };
-        holds(notification.task_id() == Some(&task.id), || {
+        ensure(notification.task_id() == Some(&task.id), || {
             "one is of another task".to_owned()
         })?;
         if state(&notification.event) == Some(wanted) {

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::peer::{self, Peer};
-use super::run::{at, verb};
+use super::run::{run_at, verb};
+use super::scripted_agent::{self, ScriptedAgent};
 
 fn with_key(location: &'static str) -> impl Fn(&str) -> Value + Send + Sync + 'static {
     move |url| {
-        peer::card(
+        scripted_agent::card(
             url,
             json!({
                 "securitySchemes": {"k": {"apiKeySecurityScheme": {"location": location, "name": "X-Key"}}},
@@ -18,7 +18,7 @@ fn with_key(location: &'static str) -> impl Fn(&str) -> Value + Send + Sync + 's
 }
 
 fn with_bearer(url: &str) -> Value {
-    peer::card(
+    scripted_agent::card(
         url,
         json!({
             "securitySchemes": {"b": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}},
@@ -33,30 +33,30 @@ fn auth_001_a_credential_goes_where_the_card_says_and_not_to_the_card() {
         ("header", "x-key: k3y-secret"),
         ("cookie", "cookie: x-key=k3y-secret"),
     ] {
-        let peer = Peer::new(with_key(location), peer::done());
-        let said = at(&peer.url, &["send", "--api-key", "k3y-secret", "hi"]);
+        let peer = ScriptedAgent::new(with_key(location), scripted_agent::done());
+        let said = run_at(&peer.url, &["send", "--api-key", "k3y-secret", "hi"]);
         assert_eq!(said.code, Some(0), "{said:?}");
-        let asked = peer.asked();
+        let asked = peer.requests();
         assert!(!asked[0].head.contains("k3y-secret"), "{asked:?}");
         assert!(
             asked[1].head.contains(header) && !asked[1].body.contains("k3y-secret"),
             "{asked:?}"
         );
     }
-    let peer = Peer::new(with_key("query"), peer::done());
-    let said = at(
+    let peer = ScriptedAgent::new(with_key("query"), scripted_agent::done());
+    let said = run_at(
         &peer.url,
         &["send", "--debug", "--api-key", "k3y&secret", "hi"],
     );
     assert_eq!(said.code, Some(0), "{said:?}");
     assert!(
-        peer.asked()[1].line.ends_with("?X-Key=k3y%26secret"),
+        peer.requests()[1].line.ends_with("?X-Key=k3y%26secret"),
         "{:?}",
-        peer.asked()
+        peer.requests()
     );
     assert!(!said.err.contains("k3y"), "{}", said.err);
-    let peer = Peer::new(with_bearer, peer::done());
-    let said = at(
+    let peer = ScriptedAgent::new(with_bearer, scripted_agent::done());
+    let said = run_at(
         &peer.url,
         &[
             "send",
@@ -68,7 +68,7 @@ fn auth_001_a_credential_goes_where_the_card_says_and_not_to_the_card() {
         ],
     );
     assert_eq!(said.code, Some(0), "{said:?}");
-    let head = &peer.asked()[1].head;
+    let head = &peer.requests()[1].head;
     assert!(
         head.contains("authorization: bearer hunter22\r\n") && head.contains("x-trace: abc\r\n"),
         "{head}"
@@ -77,8 +77,8 @@ fn auth_001_a_credential_goes_where_the_card_says_and_not_to_the_card() {
 
 #[test]
 fn auth_001_exit_001_what_is_needed_and_missing_is_found_before_the_call() {
-    let peer = Peer::new(with_bearer, peer::done());
-    let said = at(&peer.url, &["send", "-o", "json", "hi"]);
+    let peer = ScriptedAgent::new(with_bearer, scripted_agent::done());
+    let said = run_at(&peer.url, &["send", "-o", "json", "hi"]);
     let error = &said.json()["error"];
     assert_eq!(
         (said.code, &error["code"]),
@@ -88,13 +88,13 @@ fn auth_001_exit_001_what_is_needed_and_missing_is_found_before_the_call() {
         error["hint"].as_str().unwrap().contains("A2ACLI_BEARER"),
         "{error}"
     );
-    assert_eq!(peer.asked().len(), 1, "the card alone");
+    assert_eq!(peer.requests().len(), 1, "the card alone");
 }
 
 #[test]
 fn auth_001_what_does_not_fit_is_not_sent() {
-    let peer = Peer::new(with_key("header"), peer::done());
-    let said = at(
+    let peer = ScriptedAgent::new(with_key("header"), scripted_agent::done());
+    let said = run_at(
         &peer.url,
         &["send", "-o", "json", "--bearer", "hunter22", "hi"],
     );
@@ -106,26 +106,26 @@ fn auth_001_what_does_not_fit_is_not_sent() {
             .contains("an API key"),
         "{said:?}"
     );
-    assert_eq!(peer.asked().len(), 1, "the card alone");
+    assert_eq!(peer.requests().len(), 1, "the card alone");
     let optional = |url: &str| {
         let mut card = with_key("query")(url);
         card["securityRequirements"] = json!([]);
         card
     };
-    let peer = Peer::new(optional, peer::done());
+    let peer = ScriptedAgent::new(optional, scripted_agent::done());
     assert_eq!(
-        at(&peer.url, &["send", "--api-key", "k3y-secret", "hi"]).code,
+        run_at(&peer.url, &["send", "--api-key", "k3y-secret", "hi"]).code,
         Some(0)
     );
     assert!(
-        peer.asked()[1].line.ends_with("?X-Key=k3y-secret"),
+        peer.requests()[1].line.ends_with("?X-Key=k3y-secret"),
         "declared, though not required"
     );
 }
 
 #[test]
 fn auth_002_every_credential_has_a_variable_and_a_flag_beats_it() {
-    let peer = Peer::new(with_bearer, peer::done());
+    let peer = ScriptedAgent::new(with_bearer, scripted_agent::done());
     verb(&["send", "-a", &peer.url, "hi"])
         .env("A2ACLI_BEARER", "from-env")
         .run();
@@ -133,7 +133,7 @@ fn auth_002_every_credential_has_a_variable_and_a_flag_beats_it() {
         .env("A2ACLI_BEARER", "from-env")
         .run();
     let heads: Vec<_> = peer
-        .asked()
+        .requests()
         .into_iter()
         .filter(|asked| asked.body.contains("SendMessage"))
         .map(|it| it.head)
@@ -142,17 +142,17 @@ fn auth_002_every_credential_has_a_variable_and_a_flag_beats_it() {
         heads[0].contains("bearer from-env") && heads[1].contains("bearer from-flag"),
         "{heads:?}"
     );
-    let keyed = Peer::new(with_key("header"), peer::done());
+    let keyed = ScriptedAgent::new(with_key("header"), scripted_agent::done());
     verb(&["send", "-a", &keyed.url, "hi"])
         .env("A2ACLI_API_KEY", "k3y-secret")
         .run();
-    assert!(keyed.asked()[1].head.contains("x-key: k3y-secret"));
+    assert!(keyed.requests()[1].head.contains("x-key: k3y-secret"));
 }
 
 #[test]
 fn auth_003_an_unchecked_certificate_is_never_silent() {
-    let peer = Peer::new(with_bearer, peer::done());
-    let said = at(
+    let peer = ScriptedAgent::new(with_bearer, scripted_agent::done());
+    let said = run_at(
         &peer.url,
         &["send", "--insecure", "--bearer", "hunter22", "hi"],
     );
@@ -161,7 +161,7 @@ fn auth_003_an_unchecked_certificate_is_never_silent() {
         "{}",
         said.err
     );
-    let peer = Peer::new(peer::plain, peer::done());
+    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::done());
     let said = verb(&["send", "-a", &peer.url, "hi"])
         .env("A2ACLI_INSECURE", "1")
         .run();
@@ -178,10 +178,10 @@ fn auth_003_an_unchecked_certificate_is_never_silent() {
 
 #[test]
 fn auth_004_no_credential_is_ever_printed() {
-    let echo = |_: &peer::Asked, _: usize| {
-        peer::error(-32603, "you sent hunter22 and k3y-secret and p4ram-secret")
+    let echo = |_: &scripted_agent::RecordedRequest, _: usize| {
+        scripted_agent::error(-32603, "you sent hunter22 and k3y-secret and p4ram-secret")
     };
-    let peer = Peer::new(with_bearer, echo);
+    let peer = ScriptedAgent::new(with_bearer, echo);
     for format in ["text", "json"] {
         let args = [
             "send",
@@ -197,7 +197,7 @@ fn auth_004_no_credential_is_ever_printed() {
             "X-Auth-Token: p4ram-secret",
             "hi",
         ];
-        let said = at(&peer.url, &args);
+        let said = run_at(&peer.url, &args);
         assert_eq!(said.code, Some(1), "{said:?}");
         for secret in ["hunter22", "k3y-secret", "p4ram-secret"] {
             assert!(
@@ -211,12 +211,12 @@ fn auth_004_no_credential_is_ever_printed() {
 
 #[test]
 fn auth_001_s30_a_card_that_points_elsewhere_gets_no_credential() {
-    let other = Peer::new(peer::plain, peer::done());
+    let other = ScriptedAgent::new(scripted_agent::plain, scripted_agent::done());
     let target = other.url.replace("127.0.0.1", "localhost");
     let elsewhere = target.clone();
     let card = move |_: &str| with_bearer(&elsewhere);
-    let peer = Peer::new(card, peer::done());
-    let said = at(
+    let peer = ScriptedAgent::new(card, scripted_agent::done());
+    let said = run_at(
         &peer.url,
         &["send", "-o", "json", "--bearer", "hunter22", "hi"],
     );
@@ -225,10 +225,10 @@ fn auth_001_s30_a_card_that_points_elsewhere_gets_no_credential() {
         (Some(4), json!("A2ACLI_ERR_CREDENTIALS_MISSING"))
     );
     assert!(
-        said.err.contains("--allow-host localhost") && other.asked().is_empty(),
+        said.err.contains("--allow-host localhost") && other.requests().is_empty(),
         "{said:?}"
     );
-    let said = at(
+    let said = run_at(
         &peer.url,
         &[
             "send",
@@ -244,7 +244,7 @@ fn auth_001_s30_a_card_that_points_elsewhere_gets_no_credential() {
 
 #[test]
 fn auth_001_a_checkout_cannot_send_a_credential_elsewhere_in_silence() {
-    let peer = Peer::new(with_bearer, peer::done());
+    let peer = ScriptedAgent::new(with_bearer, scripted_agent::done());
     let said = verb(&["send", "hi"])
         .file(".env", &format!("A2ACLI_AGENT_CARD={}\n", peer.url))
         .env("A2ACLI_BEARER", "hunter22")
@@ -258,7 +258,7 @@ fn auth_001_a_checkout_cannot_send_a_credential_elsewhere_in_silence() {
 
 #[test]
 fn auth_008_no_credential_goes_to_the_card() {
-    let peer = Peer::new(with_bearer, peer::done());
+    let peer = ScriptedAgent::new(with_bearer, scripted_agent::done());
     let args = [
         "card",
         "get",
@@ -269,8 +269,8 @@ fn auth_008_no_credential_goes_to_the_card() {
         "--svc-param",
         "Authorization: hunter22",
     ];
-    assert_eq!(at(&peer.url, &args).code, Some(0));
-    let asked = peer.asked();
+    assert_eq!(run_at(&peer.url, &args).code, Some(0));
+    let asked = peer.requests();
     assert!(
         !asked[0].head.contains("hunter22") && !asked[0].head.contains("k3y-secret"),
         "{asked:?}"

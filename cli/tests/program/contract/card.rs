@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::peer::{self, Peer};
-use super::run::{DEMO, at, verb};
+use super::run::{DEMO, run_at, verb};
+use super::scripted_agent::{self, ScriptedAgent};
 use crate::harness::serve;
 
 #[test]
@@ -13,12 +13,12 @@ fn card_get_001_a_card_by_host_url_or_file_is_the_same_card() {
     let url = format!("{origin}/.well-known/agent-card.json");
     let by_host = verb(&["card", "get", host, "-o", "json"]).run();
     assert_eq!(by_host.code, Some(0), "{by_host:?}");
-    let by_url = at(&url, &["card", "get", "-o", "json"]);
+    let by_url = run_at(&url, &["card", "get", "-o", "json"]);
     assert_eq!(by_url.out, by_host.out, "as it was received");
     let run =
         verb(&["card", "get", "-a", "saved.json", "-o", "json"]).file("saved.json", &by_url.out);
     assert_eq!(run.run().json(), by_url.json());
-    let text = at(origin, &["card", "get"]);
+    let text = run_at(origin, &["card", "get"]);
     assert_eq!(
         (text.field("Agent"), text.field("Capability")),
         ("Practice", "streaming")
@@ -34,11 +34,11 @@ fn card_get_001_a_card_by_host_url_or_file_is_the_same_card() {
 
 #[test]
 fn card_get_001_exit_001_what_is_no_card_is_told_apart() {
-    let peer = Peer::new(|_| json!([1]), peer::done());
-    let code = |said: &super::run::Said| (said.code, said.json()["error"]["code"].clone());
-    let bad = at(&peer.url, &["card", "get", "-o", "json"]);
+    let peer = ScriptedAgent::new(|_| json!([1]), scripted_agent::done());
+    let code = |said: &super::run::VerbOutput| (said.code, said.json()["error"]["code"].clone());
+    let bad = run_at(&peer.url, &["card", "get", "-o", "json"]);
     assert_eq!(code(&bad), (Some(1), json!("A2ACLI_ERR_CARD_INVALID")));
-    let missing = at(
+    let missing = run_at(
         &format!("{}nothing/here", &**DEMO),
         &["card", "get", "-o", "json"],
     );
@@ -47,9 +47,9 @@ fn card_get_001_exit_001_what_is_no_card_is_told_apart() {
         (Some(3), json!("A2ACLI_ERR_CARD_NOT_FOUND")),
         "{missing:?}"
     );
-    let file = at("./none.json", &["card", "get", "-o", "json"]);
+    let file = run_at("./none.json", &["card", "get", "-o", "json"]);
     assert_eq!(code(&file), (Some(3), json!("A2ACLI_ERR_CARD_NOT_FOUND")));
-    let nobody = at("http://127.0.0.1:9", &["card", "get", "-o", "json"]);
+    let nobody = run_at("http://127.0.0.1:9", &["card", "get", "-o", "json"]);
     assert_eq!(code(&nobody), (Some(3), json!("A2ACLI_ERR_UNREACHABLE")));
     let none = verb(&["card", "get", "-o", "json"]).run();
     assert_eq!(code(&none), (Some(2), json!("A2ACLI_ERR_USAGE")));
@@ -57,13 +57,13 @@ fn card_get_001_exit_001_what_is_no_card_is_told_apart() {
 
 #[test]
 fn card_get_002_a_card_is_checked_against_the_schema() {
-    let good = at(&DEMO, &["card", "get", "--validate"]);
+    let good = run_at(&DEMO, &["card", "get", "--validate"]);
     assert_eq!(good.code, Some(0), "{good:?}");
-    let peer = Peer::new(
-        |url| peer::card(url, json!({"skills": [{"id": 7}], "version": ""})),
-        peer::done(),
+    let peer = ScriptedAgent::new(
+        |url| scripted_agent::card(url, json!({"skills": [{"id": 7}], "version": ""})),
+        scripted_agent::done(),
     );
-    let bad = at(&peer.url, &["card", "get", "--validate", "-o", "json"]);
+    let bad = run_at(&peer.url, &["card", "get", "--validate", "-o", "json"]);
     assert_eq!(
         (bad.code, &bad.json()["error"]["code"]),
         (Some(1), &json!("A2ACLI_ERR_CARD_INVALID"))
@@ -76,11 +76,11 @@ fn card_get_002_a_card_is_checked_against_the_schema() {
 
 #[test]
 fn card_get_001_unknown_members_and_numbers_are_printed_as_they_came() {
-    let peer = Peer::new(
-        |url| peer::card(url, json!({"x-more": {"n": 1.0}})),
-        peer::done(),
+    let peer = ScriptedAgent::new(
+        |url| scripted_agent::card(url, json!({"x-more": {"n": 1.0}})),
+        scripted_agent::done(),
     );
-    let said = at(&peer.url, &["card", "get", "-o", "json", "--stream"]);
+    let said = run_at(&peer.url, &["card", "get", "-o", "json", "--stream"]);
     assert!(
         said.out.contains(r#""x-more":{"n":1.0}"#) && said.out.lines().count() == 1,
         "{said:?}"
@@ -94,8 +94,8 @@ fn ver_001_a_card_of_before_1_0_may_be_looked_at() {
         json!({"name": "Old", "description": "d", "url": url, "version": "1", "protocolVersion": "0.3.0",
             "capabilities": {}, "skills": [], "defaultInputModes": [], "defaultOutputModes": []})
     };
-    let peer = Peer::new(old, peer::done());
-    let said = at(&peer.url, &["card", "get", "-o", "json"]);
+    let peer = ScriptedAgent::new(old, scripted_agent::done());
+    let said = run_at(&peer.url, &["card", "get", "-o", "json"]);
     assert_eq!(said.code, Some(0), "{said:?}");
     assert_eq!(
         said.json()["supportedInterfaces"][0]["protocolVersion"],
@@ -107,20 +107,22 @@ fn ver_001_a_card_of_before_1_0_may_be_looked_at() {
 #[test]
 fn card_get_003_the_extended_card_is_asked_for_by_an_advertised_scheme_alone() {
     let schemes = json!({"b": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}});
-    let extended = |url: &str| peer::card(url, json!({"name": "Extended"}));
+    let extended = |url: &str| scripted_agent::card(url, json!({"name": "Extended"}));
     let capabilities = json!({"extendedAgentCard": true});
-    let answer = move |_: &peer::Asked, _: usize| peer::result(&extended("http://127.0.0.1:9"));
+    let answer = move |_: &scripted_agent::RecordedRequest, _: usize| {
+        scripted_agent::result(&extended("http://127.0.0.1:9"))
+    };
     let with_scheme = {
         let (capabilities, schemes) = (capabilities.clone(), schemes.clone());
         move |url: &str| {
-            peer::card(
+            scripted_agent::card(
                 url,
                 json!({"capabilities": capabilities, "securitySchemes": schemes}),
             )
         }
     };
-    let peer = Peer::new(with_scheme, answer);
-    let said = at(
+    let peer = ScriptedAgent::new(with_scheme, answer);
+    let said = run_at(
         &peer.url,
         &["card", "get", "--extended", "--bearer", "hunter22"],
     );
@@ -130,15 +132,15 @@ fn card_get_003_the_extended_card_is_asked_for_by_an_advertised_scheme_alone() {
         "{said:?}"
     );
     assert!(
-        peer.asked()[1]
+        peer.requests()[1]
             .head
             .contains("authorization: bearer hunter22"),
         "{:?}",
-        peer.asked()
+        peer.requests()
     );
-    let without = move |url: &str| peer::card(url, json!({"capabilities": capabilities}));
-    let peer = Peer::new(without, answer);
-    let said = at(
+    let without = move |url: &str| scripted_agent::card(url, json!({"capabilities": capabilities}));
+    let peer = ScriptedAgent::new(without, answer);
+    let said = run_at(
         &peer.url,
         &[
             "card",
@@ -150,16 +152,16 @@ fn card_get_003_the_extended_card_is_asked_for_by_an_advertised_scheme_alone() {
             "json",
         ],
     );
-    assert_eq!((said.code, peer.asked().len()), (Some(4), 1), "{said:?}");
-    let peer = Peer::new(peer::plain, answer);
-    let said = at(&peer.url, &["card", "get", "--extended", "-o", "json"]);
+    assert_eq!((said.code, peer.requests().len()), (Some(4), 1), "{said:?}");
+    let peer = ScriptedAgent::new(scripted_agent::plain, answer);
+    let said = run_at(&peer.url, &["card", "get", "--extended", "-o", "json"]);
     assert_eq!(
         said.json()["error"]["code"],
         "UnsupportedOperationError",
         "{said:?}"
     );
     assert_eq!(
-        peer.asked().len(),
+        peer.requests().len(),
         1,
         "what is not declared is not asked for"
     );
@@ -170,17 +172,17 @@ fn card_get_001_a_card_is_kept_as_http_says_unless_told_not_to() {
     let home = tempfile::TempDir::new().unwrap();
     let cache = home.path().to_str().unwrap();
     // The peer answers by what it is asked: the card is not at the well-known place.
-    let card = |asked: &peer::Asked, _: usize| {
-        let card = peer::card("http://127.0.0.1:9", json!({}));
+    let card = |asked: &scripted_agent::RecordedRequest, _: usize| {
+        let card = scripted_agent::card("http://127.0.0.1:9", json!({}));
         match asked.head.contains("if-none-match: \"v1\"") {
             true => b"HTTP/1.1 304 X\r\nConnection: close\r\nETag: \"v1\"\r\n\r\n".to_vec(),
-            false => String::from_utf8(peer::json_reply(200, &card))
+            false => String::from_utf8(scripted_agent::json_reply(200, &card))
                 .unwrap()
                 .replacen("\r\n", "\r\nETag: \"v1\"\r\n", 1)
                 .into_bytes(),
         }
     };
-    let peer = Peer::new(peer::plain, card);
+    let peer = ScriptedAgent::new(scripted_agent::plain, card);
     let url = format!("{}/cards/one", peer.url);
     let get = |more: &[&str]| {
         let said = verb(&[&["card", "get", &url, "-o", "json"], more].concat())
@@ -189,7 +191,11 @@ fn card_get_001_a_card_is_kept_as_http_says_unless_told_not_to() {
         assert_eq!(said.code, Some(0), "{said:?}");
         (
             said.out,
-            peer.asked().last().unwrap().head.contains("if-none-match"),
+            peer.requests()
+                .last()
+                .unwrap()
+                .head
+                .contains("if-none-match"),
         )
     };
     let (first, asked_after) = get(&[]);
@@ -207,7 +213,7 @@ fn card_get_005_an_agent_is_found_by_its_name_in_a_catalog() {
     let server = serve(&["demo", "--store", "memory"]);
     let url = server.line("Listening on ");
     let origin = url.trim_end_matches('/');
-    let name = at(origin, &["card", "get"]).field("Agent").to_owned();
+    let name = run_at(origin, &["card", "get"]).field("Agent").to_owned();
     for args in [
         vec!["-a".to_owned(), format!("{origin}#{name}")],
         vec![
@@ -237,7 +243,7 @@ fn card_get_005_an_agent_is_found_by_its_name_in_a_catalog() {
         let again: Vec<_> = again[1..].iter().map(String::as_str).collect();
         assert_eq!(verb(&again).run().code, Some(0), "{again:?}");
     }
-    let nobody = at(&format!("{origin}#Nobody"), &["card", "get", "-o", "json"]);
+    let nobody = run_at(&format!("{origin}#Nobody"), &["card", "get", "-o", "json"]);
     let error = &nobody.json()["error"];
     assert_eq!(
         (nobody.code, &error["code"]),
@@ -245,7 +251,7 @@ fn card_get_005_an_agent_is_found_by_its_name_in_a_catalog() {
     );
     assert!(error["hint"].as_str().unwrap().contains(&name), "{error}");
     assert_eq!(
-        at("@x", &["card", "get"]).code,
+        run_at("@x", &["card", "get"]).code,
         Some(2),
         "no catalog is named"
     );
@@ -255,21 +261,21 @@ fn card_get_005_an_agent_is_found_by_its_name_in_a_catalog() {
 fn card_get_005_s30_a_catalog_cannot_have_credentials_sent_elsewhere() {
     let bearer = json!({"securitySchemes": {"b": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}},
         "securityRequirements": [{"schemes": {"b": {"list": []}}}]});
-    let agent = Peer::new(
-        move |url| peer::card(&url.replace("127.0.0.1", "localhost"), bearer.clone()),
-        peer::done(),
+    let agent = ScriptedAgent::new(
+        move |url| scripted_agent::card(&url.replace("127.0.0.1", "localhost"), bearer.clone()),
+        scripted_agent::done(),
     );
     let card = format!(
         "{}/.well-known/agent-card.json",
         agent.url.replace("127.0.0.1", "localhost")
     );
     let entry = json!({"identifier": "urn:x", "displayName": "X", "type": "application/a2a-agent-card+json", "url": card});
-    let catalog = Peer::new(
+    let catalog = ScriptedAgent::new(
         move |_| json!({"specVersion": "1.0", "entries": [entry]}),
-        peer::done(),
+        scripted_agent::done(),
     );
     let send = |more: &[&str]| {
-        at(
+        run_at(
             &format!("{}#X", catalog.url),
             &[&["send", "--bearer", "hunter22"], more, &["hi"]].concat(),
         )
@@ -278,16 +284,16 @@ fn card_get_005_s30_a_catalog_cannot_have_credentials_sent_elsewhere() {
     assert_eq!(kept_back.code, Some(4), "{kept_back:?}");
     assert!(
         !agent
-            .asked()
+            .requests()
             .iter()
             .any(|asked| asked.head.contains("hunter22")),
         "{:?}",
-        agent.asked()
+        agent.requests()
     );
     assert_eq!(send(&["--allow-host", "localhost"]).code, Some(0));
     assert!(
         agent
-            .asked()
+            .requests()
             .last()
             .unwrap()
             .head
@@ -297,15 +303,18 @@ fn card_get_005_s30_a_catalog_cannot_have_credentials_sent_elsewhere() {
 
 #[test]
 fn auth_008_a_card_that_is_not_public_gets_credentials_only_when_told_to() {
-    let card =
-        |asked: &peer::Asked, _: usize| match asked.head.contains("authorization: bearer hunter22")
-        {
-            true => peer::json_reply(200, &peer::card("http://127.0.0.1:9", json!({}))),
-            false => peer::json_reply(401, &json!({})),
-        };
-    let peer = Peer::new(peer::plain, card);
+    let card = |asked: &scripted_agent::RecordedRequest, _: usize| match asked
+        .head
+        .contains("authorization: bearer hunter22")
+    {
+        true => {
+            scripted_agent::json_reply(200, &scripted_agent::card("http://127.0.0.1:9", json!({})))
+        }
+        false => scripted_agent::json_reply(401, &json!({})),
+    };
+    let peer = ScriptedAgent::new(scripted_agent::plain, card);
     let url = format!("{}/private/card", peer.url);
-    let get = |more: &[&str]| at(&url, &[&["card", "get", "-o", "json"], more].concat());
+    let get = |more: &[&str]| run_at(&url, &[&["card", "get", "-o", "json"], more].concat());
     let refused = get(&["--bearer", "hunter22"]);
     let error = &refused.json()["error"];
     assert_eq!(refused.code, Some(4), "{refused:?}");
@@ -323,7 +332,7 @@ fn auth_008_a_card_that_is_not_public_gets_credentials_only_when_told_to() {
         Some(2),
         "there is nothing to send"
     );
-    let clear = at(
+    let clear = run_at(
         "http://agent.example/card",
         &["card", "get", "--bearer", "hunter22", "--card-auth"],
     );

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::peer::{self, Peer};
-use super::run::{DEMO, at, verb};
+use super::run::{DEMO, run_at, verb};
+use super::scripted_agent::{self, ScriptedAgent};
 
 #[test]
 fn chat_001_the_context_goes_along_and_the_task_while_it_asks() {
@@ -38,24 +38,27 @@ fn chat_001_what_is_piped_is_plain_and_json_is_for_send() {
         (said.code, &said.json()["error"]["code"]),
         (Some(2), &json!("A2ACLI_ERR_USAGE"))
     );
-    let peer = Peer::new(peer::plain, peer::done());
+    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::done());
     let said = verb(&["chat", "-a", &peer.url, "--context-id", "c-7"])
         .stdin("hi\n")
         .run();
     assert_eq!(said.code, Some(0), "{said:?}");
-    assert_eq!(peer.posted()[0]["params"]["message"]["contextId"], "c-7");
+    assert_eq!(
+        peer.posted_bodies()[0]["params"]["message"]["contextId"],
+        "c-7"
+    );
 }
 
 #[test]
 fn a_card_is_linted_beyond_the_schema() {
     let card = |url: &str| {
-        peer::card(
+        scripted_agent::card(
             url,
             json!({"securitySchemes": {"b": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}}),
         )
     };
-    let peer = Peer::new(card, peer::done());
-    let said = at(&peer.url, &["card", "lint", "-o", "json"]);
+    let peer = ScriptedAgent::new(card, scripted_agent::done());
+    let said = run_at(&peer.url, &["card", "lint", "-o", "json"]);
     assert_eq!(
         (said.code, &said.json()["errors"]),
         (Some(0), &json!([])),
@@ -66,5 +69,5 @@ fn a_card_is_linted_beyond_the_schema() {
         warnings.contains("securityRequirements") && warnings.contains("skills[0].examples"),
         "{warnings}"
     );
-    assert_eq!(at(&DEMO, &["card", "lint"]).code, Some(0));
+    assert_eq!(run_at(&DEMO, &["card", "lint"]).code, Some(0));
 }

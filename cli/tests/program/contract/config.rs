@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::run::{DEMO, verb};
 
-fn setting(said: &super::run::Said, name: &str) -> Value {
+fn setting(said: &super::run::VerbOutput, name: &str) -> Value {
     let shown = said.json();
     let all = shown["settings"].as_array().unwrap().clone();
     all.into_iter()
@@ -23,14 +23,14 @@ fn config_002_flag_variable_local_agent_global_default() {
             .concat(),
         )
     };
-    let timeout = |said: super::run::Said| setting(&said, "timeout")["value"].clone();
+    let timeout = |said: super::run::VerbOutput| setting(&said, "timeout")["value"].clone();
     let global = ("home/.config/a2a-cli/.env", "A2ACLI_TIMEOUT=5s\n");
     let agent = (
         "home/.config/a2a-cli/agents/agent.example_1.env",
         "A2ACLI_TIMEOUT=4s\n",
     );
     let local = (".env", "A2ACLI_TIMEOUT=3s\nSECRET=x\n");
-    let at_home = |run: super::run::Run| {
+    let at_home = |run: super::run::VerbRun| {
         let home = run.folder.path().join("home").display().to_string();
         run.env("HOME", &home)
     };

@@ -2,16 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::peer::{self, Peer};
-use super::run::{Said, at, verb};
-use crate::harness::{Serving, attache, serve, serve_in};
+use super::run::{VerbOutput, run_at, verb};
+use super::scripted_agent::{self, ScriptedAgent};
+use crate::harness::{ServerProcess, attache, serve, serve_in};
 
 /// Where a server listens.
-fn address(serving: &Serving) -> String {
+fn address(serving: &ServerProcess) -> String {
     serving.line("Listening on ")
 }
 
-fn failed(said: &Said) -> Vec<String> {
+fn failed(said: &VerbOutput) -> Vec<String> {
     let report = said.json();
     let checks = report["checks"].as_array().unwrap().clone();
     let name = |one: &Value| one["check"].as_str().unwrap().to_owned();
@@ -23,7 +23,7 @@ fn failed(said: &Said) -> Vec<String> {
 }
 
 /// The checks that came out so over this binding.
-fn named(said: &Said, binding: &str, outcome: &str) -> Vec<String> {
+fn named(said: &VerbOutput, binding: &str, outcome: &str) -> Vec<String> {
     let report = said.json();
     let checks = report["checks"].as_array().unwrap().clone();
     let of = |one: &&Value| one["binding"] == binding && one["outcome"] == outcome;
@@ -47,7 +47,7 @@ fn conform_001_the_demo_keeps_every_rule_over_every_binding() {
         "--ask",
         "ask",
     ];
-    let said = at(&address(&demo), &args);
+    let said = run_at(&address(&demo), &args);
     assert_eq!(failed(&said), [""; 0], "{said:?}");
     assert_eq!(said.code, Some(0));
     for binding in ["JSONRPC", "HTTP+JSON", "GRPC"] {
@@ -69,7 +69,7 @@ fn conform_001_the_demo_keeps_every_rule_over_every_binding() {
             );
         }
     }
-    let said = at(&nowhere(), &["conformance"]);
+    let said = run_at(&nowhere(), &["conformance"]);
     assert_eq!(
         said.code,
         Some(3),
@@ -86,7 +86,7 @@ fn conform_001_credentials_that_a_card_asks_for_are_needed() {
         .unwrap();
     let key = String::from_utf8(made.stdout).unwrap().trim().to_owned();
     let server = serve_in(&["serve", "--echo", "--store", "memory"], folder);
-    let said = at(
+    let said = run_at(
         &address(&server),
         &["conformance", "-o", "json", "--bearer", &key],
     );
@@ -111,7 +111,7 @@ fn conform_001_credentials_that_a_card_asks_for_are_needed() {
 fn conform_001_s49_what_a_card_says_and_what_is_seen_are_compared() {
     let extension = json!({"uri": "https://x.example/ext", "required": true});
     let liar = move |url: &str| {
-        peer::card(
+        scripted_agent::card(
             url,
             json!({
                 "capabilities": {"streaming": false, "pushNotifications": false, "extensions": [extension]},
@@ -121,10 +121,10 @@ fn conform_001_s49_what_a_card_says_and_what_is_seen_are_compared() {
             }),
         )
     };
-    let mut task = peer::task("TASK_STATE_COMPLETED");
+    let mut task = scripted_agent::task("TASK_STATE_COMPLETED");
     task["artifacts"] =
         json!([{"artifactId": "a", "parts": [{"raw": "aGk=", "mediaType": "image/png"}]}]);
-    let peer = Peer::new(liar, peer::always(task));
+    let peer = ScriptedAgent::new(liar, scripted_agent::always(task));
     let args = [
         "conformance",
         "-o",
@@ -134,7 +134,7 @@ fn conform_001_s49_what_a_card_says_and_what_is_seen_are_compared() {
         "--extension",
         "https://x.example/ext",
     ];
-    let failed = failed(&at(&peer.url, &args));
+    let failed = failed(&run_at(&peer.url, &args));
     for name in [
         "streaming/undeclared",
         "push/undeclared",
@@ -145,8 +145,10 @@ fn conform_001_s49_what_a_card_says_and_what_is_seen_are_compared() {
     ] {
         assert!(failed.iter().any(|one| one == name), "{name}: {failed:?}");
     }
-    let closed = Peer::new(peer::plain, |_, _| peer::json_reply(401, &json!({})));
-    let said = at(&closed.url, &["conformance", "-o", "json"]);
+    let closed = ScriptedAgent::new(scripted_agent::plain, |_, _| {
+        scripted_agent::json_reply(401, &json!({}))
+    });
+    let said = run_at(&closed.url, &["conformance", "-o", "json"]);
     assert!(
         self::failed(&said).contains(&"operations/auth-undeclared".to_owned()),
         "{said:?}"
@@ -196,7 +198,7 @@ fn conform_001_rules_that_a_mock_breaks_are_named() {
             "--transport",
             "jsonrpc",
         ];
-        let said = at(&address(&mock), &args);
+        let said = run_at(&address(&mock), &args);
         let failed = failed(&said);
         assert!(
             failed.iter().any(|name| name == broken),
@@ -213,8 +215,8 @@ fn conform_001_rules_that_a_mock_breaks_are_named() {
 #[test]
 fn conform_001_an_agent_that_answers_one_thing_to_everything_fails_and_the_exit_says_so_on_request()
 {
-    let peer = Peer::new(peer::plain, peer::done());
-    let said = at(&peer.url, &["conformance"]);
+    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::done());
+    let said = run_at(&peer.url, &["conformance"]);
     assert_eq!(
         said.code,
         Some(0),
@@ -234,10 +236,10 @@ fn conform_001_an_agent_that_answers_one_thing_to_everything_fails_and_the_exit_
     let count = said.field("Failed").parse::<usize>().unwrap();
     assert_eq!(count, broken.len());
     assert_eq!(
-        at(&peer.url, &["conformance", "--exit-code"]).code,
+        run_at(&peer.url, &["conformance", "--exit-code"]).code,
         Some(10)
     );
-    let report = at(&peer.url, &["conformance", "-o", "json"]).json();
+    let report = run_at(&peer.url, &["conformance", "-o", "json"]).json();
     assert_eq!(
         (&report["schema"], &report["summary"]["failed"]),
         (&json!("attache.conformance/1"), &json!(count))
@@ -250,7 +252,7 @@ fn conform_001_an_agent_that_answers_one_thing_to_everything_fails_and_the_exit_
 fn conform_001_the_kit_of_the_protocol_runs_where_there_is_one() {
     let folder = tempfile::TempDir::new().unwrap();
     let kit = folder.path().to_str().unwrap().to_owned();
-    let peer = Peer::new(peer::plain, peer::done());
+    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::done());
     let run = |more: &[&str]| {
         let args = [&["conformance", "-a", &peer.url, "--kit", &kit], more].concat();
         verb(&args).env("A2ACLI_BEARER", "hunter22").run()

@@ -2,12 +2,12 @@
 
 use serde_json::json;
 
-use super::peer::{self, Peer, error};
-use super::run::{DEMO, at, verb};
+use super::run::{DEMO, run_at, verb};
+use super::scripted_agent::{self, ScriptedAgent, error};
 
 #[test]
 fn out_004_an_error_replaces_the_result_in_one_shape() {
-    let said = at(&DEMO, &["task", "get", "nope", "-o", "json"]);
+    let said = run_at(&DEMO, &["task", "get", "nope", "-o", "json"]);
     let json = said.json();
     let members: Vec<_> = json["error"]
         .as_object()
@@ -16,14 +16,14 @@ fn out_004_an_error_replaces_the_result_in_one_shape() {
         .map(String::as_str)
         .collect();
     assert_eq!(members, ["a2aCode", "code", "hint", "message"]);
-    let text = at(&DEMO, &["task", "get", "nope"]);
+    let text = run_at(&DEMO, &["task", "get", "nope"]);
     assert_eq!((text.code, text.out.as_str()), (Some(1), ""));
     assert!(
         text.err.starts_with("Error: TaskNotFoundError\nMessage: ")
             && text.err.contains("\nHint: "),
         "{text:?}"
     );
-    let line = at(&DEMO, &["task", "get", "nope", "-o", "json", "--stream"]);
+    let line = run_at(&DEMO, &["task", "get", "nope", "-o", "json", "--stream"]);
     assert_eq!(line.out.lines().count(), 1);
 }
 
@@ -34,7 +34,7 @@ fn out_004_protocol_errors_keep_their_names_on_every_binding() {
         ("http+json", json!(404)),
         ("grpc", json!("NOT_FOUND")),
     ] {
-        let error = at(
+        let error = run_at(
             &DEMO,
             &["task", "get", "nope", "-o", "json", "--transport", binding],
         )
@@ -60,21 +60,23 @@ fn exit_001_each_condition_has_its_code_and_its_exit() {
         (-32603, "InternalError", 1),
         (-32050, "A2ACLI_ERR_INTERNAL", 1),
     ] {
-        let peer = Peer::new(peer::plain, move |_, _| error(answer, "no"));
-        let said = at(&peer.url, &["send", "-o", "json", "hi"]);
+        let peer = ScriptedAgent::new(scripted_agent::plain, move |_, _| error(answer, "no"));
+        let said = run_at(&peer.url, &["send", "-o", "json", "hi"]);
         assert_eq!(
             (said.code, &said.json()["error"]["code"]),
             (Some(exit), &json!(name)),
             "{answer}"
         );
     }
-    let peer = Peer::new(peer::plain, |_, _| peer::json_reply(401, &json!({})));
-    let missing = at(&peer.url, &["send", "-o", "json", "hi"]);
+    let peer = ScriptedAgent::new(scripted_agent::plain, |_, _| {
+        scripted_agent::json_reply(401, &json!({}))
+    });
+    let missing = run_at(&peer.url, &["send", "-o", "json", "hi"]);
     assert_eq!(
         (missing.code, &missing.json()["error"]["code"]),
         (Some(4), &json!("A2ACLI_ERR_CREDENTIALS_MISSING"))
     );
-    let failed = at(
+    let failed = run_at(
         &peer.url,
         &["send", "-o", "json", "--bearer", "wrong-token", "hi"],
     );
@@ -129,17 +131,17 @@ fn exit_001_what_is_not_understood_is_a_usage_error_in_the_form_that_was_asked_f
 
 #[test]
 fn send_001_a_message_that_may_have_arrived_is_not_sent_again_unasked() {
-    let peer = Peer::new(peer::plain, |_, _| {
+    let peer = ScriptedAgent::new(scripted_agent::plain, |_, _| {
         b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{".to_vec()
     });
-    let said = at(&peer.url, &["send", "-o", "json", "hi"]);
+    let said = run_at(&peer.url, &["send", "-o", "json", "hi"]);
     let error = &said.json()["error"];
     assert_eq!(
         (said.code, &error["code"]),
         (Some(3), &json!("A2ACLI_ERR_UNREACHABLE")),
         "{said:?}"
     );
-    let id = peer.posted()[0]["params"]["message"]["messageId"]
+    let id = peer.posted_bodies()[0]["params"]["message"]["messageId"]
         .as_str()
         .unwrap()
         .to_owned();
@@ -150,7 +152,7 @@ fn send_001_a_message_that_may_have_arrived_is_not_sent_again_unasked() {
             .contains(&format!("--message-id {id}")),
         "{error}"
     );
-    assert_eq!(peer.posted().len(), 1);
+    assert_eq!(peer.posted_bodies().len(), 1);
 }
 
 #[test]

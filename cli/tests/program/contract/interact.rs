@@ -2,14 +2,14 @@
 
 use serde_json::json;
 
-use super::peer::{self, Peer, error};
-use super::run::{DEMO, at, verb};
+use super::run::{DEMO, run_at, verb};
+use super::scripted_agent::{self, ScriptedAgent, error};
 
 #[test]
 fn interact_001_a_context_goes_on() {
-    let first = at(&DEMO, &["send", "one"]);
+    let first = run_at(&DEMO, &["send", "one"]);
     let context = first.field("Context");
-    let second = at(&DEMO, &["send", "--context-id", context, "two"]);
+    let second = run_at(&DEMO, &["send", "--context-id", context, "two"]);
     assert_eq!(second.field("Context"), context);
     assert_ne!(second.field("Task"), first.field("Task"));
 }
@@ -17,7 +17,7 @@ fn interact_001_a_context_goes_on() {
 #[test]
 fn interact_002_a_task_goes_on_alone_or_with_its_context() {
     for with_context in [false, true] {
-        let asked = at(&DEMO, &["send", "ask"]);
+        let asked = run_at(&DEMO, &["send", "ask"]);
         assert_eq!(asked.field("State"), "TASK_STATE_INPUT_REQUIRED");
         let (task, context) = (asked.field("Task"), asked.field("Context"));
         let context = if with_context {
@@ -25,7 +25,7 @@ fn interact_002_a_task_goes_on_alone_or_with_its_context() {
         } else {
             Vec::new()
         };
-        let answered = at(
+        let answered = run_at(
             &DEMO,
             &[&["send", "--task-id", task], &context[..], &["Ada"]].concat(),
         );
@@ -44,8 +44,8 @@ fn interact_002_a_rejected_id_is_an_error_and_never_a_new_task() {
         (-32602, "InvalidParamsError"),
         (-32004, "UnsupportedOperationError"),
     ] {
-        let peer = Peer::new(peer::plain, move |_, _| error(code, "no"));
-        let said = at(
+        let peer = ScriptedAgent::new(scripted_agent::plain, move |_, _| error(code, "no"));
+        let said = run_at(
             &peer.url,
             &[
                 "send",
@@ -67,7 +67,7 @@ fn interact_002_a_rejected_id_is_an_error_and_never_a_new_task() {
             error["hint"].as_str().unwrap().contains("--debug"),
             "{error}"
         );
-        let sent = peer.posted();
+        let sent = peer.posted_bodies();
         assert_eq!(sent.len(), 1, "{sent:?}");
         let message = &sent[0]["params"]["message"];
         assert_eq!(
@@ -79,11 +79,11 @@ fn interact_002_a_rejected_id_is_an_error_and_never_a_new_task() {
 
 #[test]
 fn interact_003_no_id_is_made_up() {
-    let peer = Peer::new(peer::plain, peer::done());
-    at(&peer.url, &["send", "hi"]);
-    at(&peer.url, &["send", "--context-id", "my context", "hi"]);
+    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::done());
+    run_at(&peer.url, &["send", "hi"]);
+    run_at(&peer.url, &["send", "--context-id", "my context", "hi"]);
     let sent: Vec<_> = peer
-        .posted()
+        .posted_bodies()
         .into_iter()
         .filter(|body| body["method"] == "SendMessage")
         .collect();
@@ -95,7 +95,7 @@ fn interact_003_no_id_is_made_up() {
 
 #[test]
 fn interact_004_the_command_that_goes_on_works_as_it_is_printed() {
-    let asked = at(&DEMO, &["send", "ask"]);
+    let asked = run_at(&DEMO, &["send", "ask"]);
     let command = asked.field("Resume").replace("'<message>'", "Ada");
     let words = shell_words::split(&command).unwrap();
     assert_eq!(words[0], "attache");
@@ -106,7 +106,7 @@ fn interact_004_the_command_that_goes_on_works_as_it_is_printed() {
         "TASK_STATE_COMPLETED",
         "{answered:?}"
     );
-    let json = at(&DEMO, &["send", "-o", "json", "ask"]);
+    let json = run_at(&DEMO, &["send", "-o", "json", "ask"]);
     assert!(
         json.err
             .lines()
@@ -119,8 +119,8 @@ fn interact_004_the_command_that_goes_on_works_as_it_is_printed() {
 #[test]
 fn interact_004_hostile_ids_are_quoted() {
     let hostile = json!({"id": "x; rm -rf '~'", "contextId": "$(id)", "status": {"state": "TASK_STATE_COMPLETED"}});
-    let peer = Peer::new(peer::plain, peer::always(hostile));
-    let said = at(&peer.url, &["send", "hi"]);
+    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::always(hostile));
+    let said = run_at(&peer.url, &["send", "hi"]);
     assert_eq!(said.code, Some(0), "{said:?}");
     let words = shell_words::split(said.field("Resume")).unwrap();
     assert!(
@@ -150,6 +150,6 @@ fn interact_005_config_001_nothing_is_kept_between_runs() {
         );
     }
     for flag in ["--continue", "--last"] {
-        assert_eq!(at(&DEMO, &["send", flag, "hi"]).code, Some(2));
+        assert_eq!(run_at(&DEMO, &["send", flag, "hi"]).code, Some(2));
     }
 }

@@ -4,15 +4,15 @@ use std::io::{BufRead, BufReader};
 
 use serde_json::json;
 
-use super::peer::{self, Peer};
-use super::run::{at, finish, verb};
-use crate::harness::{DEADLINE, complaint, send, serve};
+use super::run::{finish, run_at, verb};
+use super::scripted_agent::{self, ScriptedAgent};
+use crate::harness::{DEADLINE, run_expecting_error, send, serve};
 
 #[test]
 fn push_002_notifications_of_a_task_are_received_until_it_ends() {
     let demo = serve(&["demo"]);
     let url = demo.line("Listening on ");
-    let asked = at(&url, &["send", "ask"]);
+    let asked = run_at(&url, &["send", "ask"]);
     let task = asked.field("Task").to_owned();
     let listen = [
         "push",
@@ -38,7 +38,7 @@ fn push_002_notifications_of_a_task_are_received_until_it_ends() {
             .unwrap()
             .starts_with(&format!("registered for task {task}"))
     );
-    let answered = at(&url, &["send", "--task-id", &task, "Ada"]);
+    let answered = run_at(&url, &["send", "--task-id", &task, "Ada"]);
     assert_eq!(
         answered.field("State"),
         "TASK_STATE_COMPLETED",
@@ -58,7 +58,7 @@ fn push_002_notifications_of_a_task_are_received_until_it_ends() {
         .into_iter()
         .find_map(|one| one["status"]["state"].as_str());
     assert_eq!(state, Some("TASK_STATE_COMPLETED"), "{lines:?}");
-    let left = at(&url, &["task", "push-config", "list", "-o", "json", &task]);
+    let left = run_at(&url, &["task", "push-config", "list", "-o", "json", &task]);
     assert_eq!(
         left.json()["configs"].as_array().map_or(0, Vec::len),
         0,
@@ -74,14 +74,14 @@ fn s73_signed_notifications_are_taken_by_the_keys_of_their_server() {
         folder.path().join("agents.toml"),
         folder.path().join("push.pem"),
     );
-    let text = "[push]\nlocal_webhooks = true\nsigning_key = \"push.pem\"\n[agents.practice]\ntype = \"practice\"";
+    let text = "[push]\nlocal_webhooks = true\nsigning_key = \"push.pem\"\n[agents.practice]\ntype = \"demo\"";
     std::fs::write(&file, text).unwrap();
     std::fs::write(&key, rcgen::KeyPair::generate().unwrap().serialize_pem()).unwrap();
     let file = file.to_str().unwrap();
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        let refused = complaint(&[
+        let refused = run_expecting_error(&[
             "serve",
             file,
             "--listen",
@@ -95,7 +95,7 @@ fn s73_signed_notifications_are_taken_by_the_keys_of_their_server() {
     }
     let server = serve(&["serve", file, "--store", "memory"]);
     let url = server.line("Listening on ");
-    let task = at(&url, &["send", "ask"]).field("Task").to_owned();
+    let task = run_at(&url, &["send", "ask"]).field("Task").to_owned();
     let keys = format!("{url}.well-known/jwks.json");
     let listen = [
         "push",
@@ -117,7 +117,7 @@ fn s73_signed_notifications_are_taken_by_the_keys_of_their_server() {
         assert_ne!(reader.read_line(&mut line).unwrap(), 0, "it registers");
     }
     child.stderr = Some(reader.into_inner());
-    at(&url, &["send", "--task-id", &task, "Ada"]);
+    run_at(&url, &["send", "--task-id", &task, "Ada"]);
     let heard = finish(child);
     assert_eq!(heard.code, Some(0));
     assert!(
@@ -171,8 +171,8 @@ fn push_002_what_comes_without_the_token_is_refused() {
 
 #[test]
 fn push_002_an_agent_without_push_is_not_asked() {
-    let peer = Peer::new(peer::plain, peer::done());
-    let said = at(
+    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::done());
+    let said = run_at(
         &peer.url,
         &["push", "listen", "--task-id", "t-1", "-o", "json"],
     );

@@ -6,14 +6,14 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::peer::{self, Asked, Peer, json_reply};
-use super::run::{Run, Said, finish, verb};
+use super::run::{VerbOutput, VerbRun, finish, verb};
+use super::scripted_agent::{self, RecordedRequest, ScriptedAgent, json_reply};
 use crate::harness::DEADLINE;
 
 /// An authorization server: codes for devices, and tokens that are numbered as they are given out.
-fn issuer(lasts: u64) -> Peer {
+fn issuer(lasts: u64) -> ScriptedAgent {
     let metadata = |url: &str| json!({"issuer": url, "token_endpoint": format!("{url}/token"), "device_authorization_endpoint": format!("{url}/device")});
-    Peer::new(metadata, move |asked: &Asked, number| {
+    ScriptedAgent::new(metadata, move |asked: &RecordedRequest, number| {
         match asked.line.as_str() {
             "POST /device" => json_reply(
                 200,
@@ -40,15 +40,15 @@ fn issuer(lasts: u64) -> Peer {
     })
 }
 
-fn agent(scheme: Value) -> Peer {
+fn agent(scheme: Value) -> ScriptedAgent {
     let card = move |url: &str| {
         let schemes = json!({"login": scheme});
-        peer::card(
+        scripted_agent::card(
             url,
             json!({"securitySchemes": schemes, "securityRequirements": [{"schemes": {"login": {"list": []}}}]}),
         )
     };
-    Peer::new(card, peer::done())
+    ScriptedAgent::new(card, scripted_agent::done())
 }
 
 fn device(issuer: &str) -> Value {
@@ -62,12 +62,12 @@ fn client(issuer: &str) -> Value {
 }
 
 /// A verb for somebody whose settings are in this folder.
-fn of(home: &TempDir, args: &[&str], url: &str) -> Run {
+fn of(home: &TempDir, args: &[&str], url: &str) -> VerbRun {
     let config = home.path().to_str().unwrap();
     verb(&[args, &["-a", url]].concat()).env("XDG_CONFIG_HOME", config)
 }
 
-fn logged_in(home: &TempDir, agent: &Peer) -> Said {
+fn logged_in(home: &TempDir, agent: &ScriptedAgent) -> VerbOutput {
     let said = of(
         home,
         &["auth", "login", "-o", "json", "--client-id", "me"],
@@ -83,8 +83,8 @@ fn tokens(home: &TempDir) -> std::path::PathBuf {
 }
 
 /// What went along with the last message.
-fn shown(agent: &Peer) -> String {
-    let asked = agent.asked();
+fn shown(agent: &ScriptedAgent) -> String {
+    let asked = agent.requests();
     let head = &asked
         .iter()
         .rfind(|one| one.body.contains("SendMessage"))
@@ -136,9 +136,9 @@ fn auth_005_a_person_logs_in_with_a_code() {
 #[test]
 fn auth_005_a_refusal_ends_the_login() {
     let home = TempDir::new().unwrap();
-    let issuer = Peer::new(
+    let issuer = ScriptedAgent::new(
         |_| json!({}),
-        |asked: &Asked, _| match asked.line.as_str() {
+        |asked: &RecordedRequest, _| match asked.line.as_str() {
             "POST /device" => json_reply(
                 200,
                 &json!({"device_code": "d", "user_code": "U", "verification_uri": "https://x.example", "expires_in": 60, "interval": 0}),
@@ -194,11 +194,11 @@ fn auth_006_a_program_logs_in_with_its_secret() {
         .run();
     assert_eq!(said.code, Some(0), "{said:?}");
     assert!(
-        issuer.asked()[0].body.contains("scope=read"),
+        issuer.requests()[0].body.contains("scope=read"),
         "{:?}",
-        issuer.asked()
+        issuer.requests()
     );
-    assert!(issuer.asked()[0].head.contains("authorization: basic "));
+    assert!(issuer.requests()[0].head.contains("authorization: basic "));
     assert!(
         !std::fs::read_to_string(tokens(&home))
             .unwrap()
@@ -232,7 +232,7 @@ fn auth_006_s30_a_card_cannot_have_the_secret_sent_elsewhere() {
             .contains("--allow-host localhost"),
         "{said:?}"
     );
-    assert!(issuer.asked().is_empty());
+    assert!(issuer.requests().is_empty());
     assert_eq!(login(&["--allow-host", "localhost"]).code, Some(0));
 }
 
@@ -246,9 +246,11 @@ fn auth_007_tokens_are_private_renewed_and_forgotten() {
     assert_eq!(of(&home, &["send", "hi"], &agent.url).run().code, Some(0));
     assert_eq!(shown(&agent), "bearer t0ken-4");
     assert!(
-        issuer.asked()[3].body.contains("refresh_token=r3fresh-3"),
+        issuer.requests()[3]
+            .body
+            .contains("refresh_token=r3fresh-3"),
         "{:?}",
-        issuer.asked()
+        issuer.requests()
     );
     assert!(
         std::fs::read_to_string(tokens(&home))
@@ -294,11 +296,11 @@ fn auth_007_s42_the_token_of_one_agent_does_not_go_to_another_of_the_same_name()
     assert_eq!(said.code, Some(4), "{said:?}");
     assert!(
         !second
-            .asked()
+            .requests()
             .iter()
             .any(|asked| asked.head.contains("t0ken")),
         "{:?}",
-        second.asked()
+        second.requests()
     );
 }
 
@@ -308,7 +310,7 @@ fn auth_010_endpoints_are_found_by_openid_connect() {
     let url = format!("{}/.well-known/openid-configuration", issuer.url);
     let agent = agent(json!({"openIdConnectSecurityScheme": {"openIdConnectUrl": url}}));
     logged_in(&home, &agent);
-    let asked = issuer.asked();
+    let asked = issuer.requests();
     assert!(
         asked
             .iter()
@@ -320,18 +322,20 @@ fn auth_010_endpoints_are_found_by_openid_connect() {
 }
 
 /// An issuer that people log in to with a browser, and nowhere else.
-fn for_browsers() -> Peer {
+fn for_browsers() -> ScriptedAgent {
     let metadata = |url: &str| json!({"issuer": url, "token_endpoint": format!("{url}/token"), "authorization_endpoint": format!("{url}/authorize?x=1")});
-    Peer::new(metadata, |asked: &Asked, _| match asked.line.as_str() {
-        "POST /token"
-            if asked.body.contains("code=c0de-1") && asked.body.contains("code_verifier=") =>
-        {
-            json_reply(
-                200,
-                &json!({"access_token": "t0ken-b", "refresh_token": "r3fresh-b", "expires_in": 3600}),
-            )
+    ScriptedAgent::new(metadata, |asked: &RecordedRequest, _| {
+        match asked.line.as_str() {
+            "POST /token"
+                if asked.body.contains("code=c0de-1") && asked.body.contains("code_verifier=") =>
+            {
+                json_reply(
+                    200,
+                    &json!({"access_token": "t0ken-b", "refresh_token": "r3fresh-b", "expires_in": 3600}),
+                )
+            }
+            _ => json_reply(400, &json!({"error": "invalid_grant"})),
         }
-        _ => json_reply(400, &json!({"error": "invalid_grant"})),
     })
 }
 
@@ -439,20 +443,20 @@ fn auth_004_s38_a_token_that_is_renewed_on_the_way_does_not_show_either() {
     let (home, issuer) = (TempDir::new().unwrap(), issuer(10));
     let scheme = device(&issuer.url);
     let card = move |url: &str| {
-        peer::card(
+        scripted_agent::card(
             url,
             json!({"securitySchemes": {"login": scheme}, "securityRequirements": [{"schemes": {"login": {"list": []}}}]}),
         )
     };
     // An agent that repeats what it was shown.
-    let parrot = |asked: &Asked, _: usize| {
+    let parrot = |asked: &RecordedRequest, _: usize| {
         let token = asked
             .head
             .lines()
             .find_map(|line| line.strip_prefix("authorization: bearer "));
-        peer::error(-32603, &format!("no good: {}", token.unwrap_or_default()))
+        scripted_agent::error(-32603, &format!("no good: {}", token.unwrap_or_default()))
     };
-    let agent = Peer::new(card, parrot);
+    let agent = ScriptedAgent::new(card, parrot);
     logged_in(&home, &agent);
     for format in ["text", "json"] {
         let said = of(&home, &["send", "--debug", "-o", format, "hi"], &agent.url).run();

@@ -5,8 +5,8 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use super::peer::{self, Peer};
-use super::run::{DEMO, at, finish, verb};
+use super::run::{DEMO, finish, run_at, verb};
+use super::scripted_agent::{self, ScriptedAgent};
 
 #[test]
 fn out_001_results_and_remarks_are_kept_apart() {
@@ -16,11 +16,11 @@ fn out_001_results_and_remarks_are_kept_apart() {
         ("ask", "INPUT_REQUIRED"),
     ] {
         let state = format!("TASK_STATE_{state}");
-        let said = at(&DEMO, &["send", "-o", "json", text]);
+        let said = run_at(&DEMO, &["send", "-o", "json", text]);
         let task = said.json()["task"].clone();
         assert_eq!(task["status"]["state"], json!(state));
         assert!(task["id"].is_string() && task["contextId"].is_string());
-        let said = at(&DEMO, &["send", text]);
+        let said = run_at(&DEMO, &["send", text]);
         assert!(!said.field("Task").is_empty() && !said.field("Context").is_empty());
         assert_eq!(said.field("State"), state);
     }
@@ -28,7 +28,7 @@ fn out_001_results_and_remarks_are_kept_apart() {
 
 #[test]
 fn out_002_json_is_one_document_of_the_protocol_and_nothing_else() {
-    let said = at(&DEMO, &["send", "-o", "json", "stream 5"]);
+    let said = run_at(&DEMO, &["send", "-o", "json", "stream 5"]);
     let json = said.json();
     assert_eq!(
         json.as_object().unwrap().keys().collect::<Vec<_>>(),
@@ -54,7 +54,7 @@ fn out_002_json_is_one_document_of_the_protocol_and_nothing_else() {
             "{member}"
         );
     }
-    let said = at(&DEMO, &["task", "cancel", "-o", "json", "nope"]);
+    let said = run_at(&DEMO, &["task", "cancel", "-o", "json", "nope"]);
     assert_eq!(
         said.json().as_object().unwrap().keys().collect::<Vec<_>>(),
         ["error"]
@@ -74,7 +74,9 @@ fn out_003_each_line_is_out_as_soon_as_it_happens() {
     out.read_line(&mut first).unwrap();
     let first: Value = serde_json::from_str(&first).unwrap();
     let id = first["task"]["id"].as_str().unwrap();
-    let state = at(&DEMO, &["task", "get", id]).field("State").to_owned();
+    let state = run_at(&DEMO, &["task", "get", id])
+        .field("State")
+        .to_owned();
     assert!(
         state != "TASK_STATE_COMPLETED",
         "the first line came while the task was at work"
@@ -97,9 +99,9 @@ fn out_005_s55_nothing_an_agent_says_moves_the_cursor_or_forges_a_field() {
             {"text": "x\u{1b}[31m\u{9b}\n\nState: TASK_STATE_FORGED\r"},
             {"data": {"k": "\u{202e}\u{7f}"}},
             {"raw": "aGk=", "filename": "f\u{7}.txt"}]}]});
-    let peer = Peer::new(peer::plain, peer::always(hostile));
+    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::always(hostile));
     for format in ["text", "json"] {
-        let said = at(&peer.url, &["send", "-o", format, "--verbose", "hi"]);
+        let said = run_at(&peer.url, &["send", "-o", format, "--verbose", "hi"]);
         assert_eq!(said.code, Some(0), "{said:?}");
         let odd = |c: char| (c.is_control() && c != '\n') || ('\u{202a}'..='\u{202e}').contains(&c);
         assert!(
@@ -107,9 +109,9 @@ fn out_005_s55_nothing_an_agent_says_moves_the_cursor_or_forges_a_field() {
             "{said:?}"
         );
     }
-    let said = at(&peer.url, &["send", "hi"]);
+    let said = run_at(&peer.url, &["send", "hi"]);
     assert_eq!(said.fields("State"), ["TASK_STATE_COMPLETED"]);
-    let json = at(&peer.url, &["send", "-o", "json", "hi"]).json();
+    let json = run_at(&peer.url, &["send", "-o", "json", "hi"]).json();
     assert_eq!(
         json["task"]["id"], "t\u{1b}[2J",
         "the data are what they were"
@@ -118,7 +120,7 @@ fn out_005_s55_nothing_an_agent_says_moves_the_cursor_or_forges_a_field() {
 
 #[test]
 fn out_005_a_stream_in_text_has_the_same_form_and_its_end_restates_all() {
-    let said = at(&DEMO, &["send", "--stream", "hi"]);
+    let said = run_at(&DEMO, &["send", "--stream", "hi"]);
     assert_eq!(said.fields("Event"), ["task", "artifact", "status"]);
     let (task, context) = (said.field("Task"), said.field("Context"));
     let end = format!(
@@ -129,8 +131,8 @@ fn out_005_a_stream_in_text_has_the_same_form_and_its_end_restates_all() {
 
 #[test]
 fn out_007_debug_shows_the_wire_on_stderr_alone() {
-    let plain = at(&DEMO, &["send", "-o", "json", "reply"]);
-    let said = at(&DEMO, &["send", "-o", "json", "--debug", "reply"]);
+    let plain = run_at(&DEMO, &["send", "-o", "json", "reply"]);
+    let said = run_at(&DEMO, &["send", "-o", "json", "--debug", "reply"]);
     assert_eq!(
         said.json()["message"]["parts"],
         plain.json()["message"]["parts"]
@@ -155,7 +157,7 @@ fn exit_002_the_outcome_of_a_task_is_no_matter_of_the_exit_code() {
         ("panic", "FAILED"),
     ] {
         for more in [&[][..], &["--stream"], &["-o", "json"]] {
-            let said = at(&DEMO, &[&["send", text], more].concat());
+            let said = run_at(&DEMO, &[&["send", text], more].concat());
             assert_eq!(said.code, Some(0), "{said:?}");
             assert!(
                 said.err
@@ -169,14 +171,14 @@ fn exit_002_the_outcome_of_a_task_is_no_matter_of_the_exit_code() {
 
 #[test]
 fn out_001_verbose_shows_more_in_text_and_changes_no_json() {
-    let said = at(&DEMO, &["send", "--verbose", "reply"]);
+    let said = run_at(&DEMO, &["send", "--verbose", "reply"]);
     assert!(
         said.out.contains("Message: agent ") && said.out.contains("Part: 0 "),
         "{}",
         said.out
     );
     let json = |more: &[&str]| {
-        let said = at(&DEMO, &[&["send", "-o", "json", "reply"], more].concat());
+        let said = run_at(&DEMO, &[&["send", "-o", "json", "reply"], more].concat());
         said.json()["message"]
             .as_object()
             .unwrap()
@@ -259,9 +261,11 @@ fn task_poll_002_an_interrupt_leaves_the_ids_and_the_way_on() {
                     );
                 }
             }
-            let state = at(&DEMO, &["task", "get", &id]).field("State").to_owned();
+            let state = run_at(&DEMO, &["task", "get", &id])
+                .field("State")
+                .to_owned();
             assert_eq!(state, "TASK_STATE_WORKING", "it goes on without us");
-            at(&DEMO, &["task", "cancel", &id]);
+            run_at(&DEMO, &["task", "cancel", &id]);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use attache::{AgentCard, PushSettings, Server};
-use attache_agents::practice;
+use attache_agents::demo_agent;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -15,13 +15,13 @@ use crate::harness::{DEADLINE, attache};
 
 /// What came out.
 #[derive(Debug)]
-pub(super) struct Said {
+pub(super) struct VerbOutput {
     pub(super) code: Option<i32>,
     pub(super) out: String,
     pub(super) err: String,
 }
 
-impl Said {
+impl VerbOutput {
     /// The one document on stdout.
     pub(super) fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
@@ -51,13 +51,13 @@ impl Said {
 }
 
 /// A verb, and what is around it.
-pub(super) struct Run {
+pub(super) struct VerbRun {
     pub(super) command: Command,
     pub(super) folder: TempDir,
     stdin: String,
 }
 
-pub(super) fn verb(args: &[&str]) -> Run {
+pub(super) fn verb(args: &[&str]) -> VerbRun {
     let folder = TempDir::new().unwrap();
     let mut command = attache(args);
     for (name, _) in std::env::vars_os() {
@@ -69,7 +69,7 @@ pub(super) fn verb(args: &[&str]) -> Run {
     command
         .current_dir(folder.path())
         .env("HOME", folder.path());
-    Run {
+    VerbRun {
         command,
         folder,
         stdin: String::new(),
@@ -77,11 +77,11 @@ pub(super) fn verb(args: &[&str]) -> Run {
 }
 
 /// Runs a verb against an agent.
-pub(super) fn at(url: &str, args: &[&str]) -> Said {
+pub(super) fn run_at(url: &str, args: &[&str]) -> VerbOutput {
     verb(&[args, &["-a", url]].concat()).run()
 }
 
-impl Run {
+impl VerbRun {
     pub(super) fn env(mut self, name: &str, value: &str) -> Self {
         self.command.env(name, value);
         self
@@ -100,12 +100,12 @@ impl Run {
         self
     }
 
-    pub(super) fn run(self) -> Said {
+    pub(super) fn run(self) -> VerbOutput {
         self.keep().0
     }
 
     /// Also gives the folder it ran in.
-    pub(super) fn keep(mut self) -> (Said, TempDir) {
+    pub(super) fn keep(mut self) -> (VerbOutput, TempDir) {
         self.command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -127,7 +127,7 @@ impl Run {
 }
 
 /// Waits for the end, but not for ever.
-pub(super) fn finish(mut child: Child) -> Said {
+pub(super) fn finish(mut child: Child) -> VerbOutput {
     let (mut out, mut err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
     let id = child.id().to_string();
     let (send, done) = sync_channel(1);
@@ -140,7 +140,7 @@ pub(super) fn finish(mut child: Child) -> Said {
         out.read_to_string(&mut text).unwrap();
         let err = errors.join().unwrap().unwrap();
         let code = child.wait().unwrap().code();
-        send.send(Said {
+        send.send(VerbOutput {
             code,
             out: text,
             err,
@@ -173,8 +173,8 @@ pub(super) static DEMO: LazyLock<String> = LazyLock::new(|| {
         runtime.block_on(async {
             let card = AgentCard::new("Practice", "Practises").input_modes(["text/plain", "*/*"]);
             let mut push = PushSettings::default();
-            push.reach.loopback = true;
-            let bound = Server::new(card, practice())
+            push.egress.loopback = true;
+            let bound = Server::new(card, demo_agent())
                 .push(push)
                 .bind("127.0.0.1:0")
                 .await

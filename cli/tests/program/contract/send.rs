@@ -2,12 +2,12 @@
 
 use serde_json::json;
 
-use super::peer::{self, Peer, events, held, result, status, task};
-use super::run::{DEMO, at, verb};
+use super::run::{DEMO, run_at, verb};
+use super::scripted_agent::{self, ScriptedAgent, events, held, result, status, task};
 
 #[test]
 fn send_001_out_001_a_message_starts_an_interaction_and_ids_and_state_are_told() {
-    let said = at(&DEMO, &["send", "hi"]);
+    let said = run_at(&DEMO, &["send", "hi"]);
     assert_eq!(said.code, Some(0), "{said:?}");
     let (task, context) = (said.field("Task"), said.field("Context"));
     let artifact = said.field("Artifact");
@@ -22,7 +22,7 @@ fn send_001_out_001_a_message_starts_an_interaction_and_ids_and_state_are_told()
 
 #[test]
 fn send_002_out_006_it_waits_unless_told_not_to() {
-    let said = at(&DEMO, &["send", "-o", "json", "slow 1"]);
+    let said = run_at(&DEMO, &["send", "-o", "json", "slow 1"]);
     assert_eq!(
         said.json()["task"]["status"]["state"],
         "TASK_STATE_COMPLETED"
@@ -33,7 +33,7 @@ fn send_002_out_006_it_waits_unless_told_not_to() {
         "--no-wait",
         "--async=true",
     ] {
-        let said = at(&DEMO, &["send", flag, "-o", "json", "slow 60"]);
+        let said = run_at(&DEMO, &["send", flag, "-o", "json", "slow 60"]);
         assert_eq!(said.code, Some(0));
         let task = &said.json()["task"];
         assert!(
@@ -52,7 +52,7 @@ fn send_002_out_006_it_waits_unless_told_not_to() {
 #[test]
 fn send_003_out_003_a_stream_is_followed_and_its_last_line_settles() {
     for binding in ["jsonrpc", "http+json", "grpc"] {
-        let said = at(
+        let said = run_at(
             &DEMO,
             &[
                 "send",
@@ -83,14 +83,14 @@ fn send_003_out_003_a_stream_is_followed_and_its_last_line_settles() {
 
 #[test]
 fn send_003_a_plain_message_is_the_only_line() {
-    let said = at(&DEMO, &["send", "-o", "json", "--stream", "reply"]);
+    let said = run_at(&DEMO, &["send", "-o", "json", "--stream", "reply"]);
     let lines = said.lines();
     assert_eq!((said.code, lines.len()), (Some(0), 1));
     assert_eq!(
         lines[0]["message"]["parts"][0]["text"],
         "a plain message, and no task"
     );
-    let said = at(&DEMO, &["send", "reply"]);
+    let said = run_at(&DEMO, &["send", "reply"]);
     assert!(
         said.out
             .contains("Message: agent\nText:\n  a plain message, and no task\n\n"),
@@ -102,13 +102,13 @@ fn send_003_a_plain_message_is_the_only_line() {
 
 #[test]
 fn send_003_an_agent_that_does_not_stream_is_looked_at_instead() {
-    let answers = |asked: &peer::Asked, _| match asked.method().as_str() {
+    let answers = |asked: &scripted_agent::RecordedRequest, _| match asked.method().as_str() {
         "SendMessage" => result(&json!({"task": task("TASK_STATE_WORKING")})),
         "GetTask" => result(&task("TASK_STATE_COMPLETED")),
         other => panic!("{other}"),
     };
-    let peer = Peer::new(peer::plain, answers);
-    let said = at(
+    let peer = ScriptedAgent::new(scripted_agent::plain, answers);
+    let said = run_at(
         &peer.url,
         &[
             "send",
@@ -129,28 +129,28 @@ fn send_003_an_agent_that_does_not_stream_is_looked_at_instead() {
     assert_eq!(states, ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"]);
     assert!(said.err.contains("does not stream"), "{}", said.err);
     assert_eq!(
-        peer.posted()[0]["params"]["configuration"]["returnImmediately"],
+        peer.posted_bodies()[0]["params"]["configuration"]["returnImmediately"],
         true
     );
 }
 
 #[test]
 fn task_poll_004_a_stream_that_breaks_is_followed_to_the_end_all_the_same() {
-    let answers = |asked: &peer::Asked, _| match asked.method().as_str() {
+    let answers = |asked: &scripted_agent::RecordedRequest, _| match asked.method().as_str() {
         "SendStreamingMessage" => events(&[json!({"task": task("TASK_STATE_WORKING")})]),
-        "SubscribeToTask" => peer::error(-32004, "there is nothing to subscribe to"),
+        "SubscribeToTask" => scripted_agent::error(-32004, "there is nothing to subscribe to"),
         "GetTask" => result(&task("TASK_STATE_COMPLETED")),
         other => panic!("{other}"),
     };
-    let peer = Peer::new(peer::streaming, answers);
-    let said = at(&peer.url, &["send", "hi"]);
+    let peer = ScriptedAgent::new(scripted_agent::streaming, answers);
+    let said = run_at(&peer.url, &["send", "hi"]);
     assert_eq!(
         (said.code, said.field("State")),
         (Some(0), "TASK_STATE_COMPLETED"),
         "{said:?}"
     );
     let sent = peer
-        .posted()
+        .posted_bodies()
         .iter()
         .filter(|body| body["method"] == "SendStreamingMessage")
         .count();
@@ -160,14 +160,17 @@ fn task_poll_004_a_stream_that_breaks_is_followed_to_the_end_all_the_same() {
 #[test]
 fn task_poll_003_it_stops_at_once_although_the_stream_stays_open() {
     for state in ["TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"] {
-        let answers = move |asked: &peer::Asked, _: usize| match asked.method().as_str() {
+        let answers = move |asked: &scripted_agent::RecordedRequest, _: usize| match asked
+            .method()
+            .as_str()
+        {
             "SendStreamingMessage" => {
                 held(&[json!({"task": task("TASK_STATE_WORKING")}), status(state)])
             }
             _ => result(&task(state)),
         };
-        let peer = Peer::new(peer::streaming, answers);
-        let said = at(&peer.url, &["send", "hi"]);
+        let peer = ScriptedAgent::new(scripted_agent::streaming, answers);
+        let said = run_at(&peer.url, &["send", "hi"]);
         assert_eq!((said.code, said.field("State")), (Some(0), state));
         assert!(
             said.field("Resume").contains("--task-id t-1 '<message>'"),
@@ -183,13 +186,14 @@ fn task_poll_003_it_stops_at_once_although_the_stream_stays_open() {
 
 #[test]
 fn task_poll_003_an_unspecified_state_settles_nothing_and_is_shown_as_it_came() {
-    let answers = |asked: &peer::Asked, number| match (asked.method().as_str(), number) {
-        ("SendMessage", _) => result(&json!({"task": task("TASK_STATE_UNSPECIFIED")})),
-        ("GetTask", 0..4) => result(&task("TASK_STATE_UNSPECIFIED")),
-        _ => result(&task("TASK_STATE_COMPLETED")),
-    };
-    let peer = Peer::new(peer::plain, answers);
-    let said = at(
+    let answers =
+        |asked: &scripted_agent::RecordedRequest, number| match (asked.method().as_str(), number) {
+            ("SendMessage", _) => result(&json!({"task": task("TASK_STATE_UNSPECIFIED")})),
+            ("GetTask", 0..4) => result(&task("TASK_STATE_UNSPECIFIED")),
+            _ => result(&task("TASK_STATE_COMPLETED")),
+        };
+    let peer = ScriptedAgent::new(scripted_agent::plain, answers);
+    let said = run_at(
         &peer.url,
         &[
             "send",
@@ -214,9 +218,9 @@ fn task_poll_003_an_unspecified_state_settles_nothing_and_is_shown_as_it_came() 
 
 #[test]
 fn send_004_artifacts_are_shown_and_no_part_is_lost() {
-    let said = at(&DEMO, &["send", "file"]);
+    let said = run_at(&DEMO, &["send", "file"]);
     assert_eq!(said.field("File"), "tides.csv (text/csv, 43 bytes)");
-    let said = at(&DEMO, &["send", "data"]);
+    let said = run_at(&DEMO, &["send", "data"]);
     assert!(said.out.contains("Data:\n  {\n"), "{}", said.out);
 }
 
@@ -247,7 +251,7 @@ fn send_005_a_media_type_belongs_to_the_part_flag_before_it() {
         &["--text", "a", "--media-type", "a/b", "--media-type", "c/d"],
         &["--text", "a", "plain", "--media-type", "a/b"],
     ] {
-        let said = at(&DEMO, &[&["send", "-o", "json"], wrong].concat());
+        let said = run_at(&DEMO, &[&["send", "-o", "json"], wrong].concat());
         assert_eq!(said.json()["error"]["code"], "A2ACLI_ERR_USAGE");
         assert_eq!(said.code, Some(2));
     }
@@ -305,8 +309,8 @@ fn send_006_parts_keep_the_order_in_which_they_were_typed() {
 
 #[test]
 fn send_001_metadata_goes_into_the_request_and_must_be_an_object() {
-    let peer = Peer::new(peer::plain, peer::done());
-    let said = at(
+    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::done());
+    let said = run_at(
         &peer.url,
         &[
             "send",
@@ -318,13 +322,13 @@ fn send_001_metadata_goes_into_the_request_and_must_be_an_object() {
         ],
     );
     assert_eq!(said.code, Some(0), "{said:?}");
-    let params = &peer.posted()[0]["params"];
+    let params = &peer.posted_bodies()[0]["params"];
     assert_eq!(
         (&params["metadata"], &params["message"]["messageId"]),
         (&json!({"k": 1}), &json!("m-7"))
     );
     assert_eq!(
-        at(&peer.url, &["send", "--metadata", "[1]", "hi"]).code,
+        run_at(&peer.url, &["send", "--metadata", "[1]", "hi"]).code,
         Some(2)
     );
 }

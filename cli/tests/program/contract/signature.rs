@@ -7,15 +7,15 @@ use rcgen::KeyPair;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::peer::{self, Peer};
-use super::run::{Said, verb};
+use super::run::{VerbOutput, verb};
+use super::scripted_agent::{self, ScriptedAgent};
 
 /// A card in a file, signed; and the keys it was signed with.
-struct Signed {
+struct SignedCard {
     folder: TempDir,
 }
 
-impl Signed {
+impl SignedCard {
     fn new(url: &str) -> Self {
         Self::with(url, json!({}))
     }
@@ -24,7 +24,11 @@ impl Signed {
     fn with(url: &str, more: Value) -> Self {
         let folder = TempDir::new().unwrap();
         let path = |name: &str| folder.path().join(name).display().to_string();
-        fs::write(path("plain.json"), peer::card(url, more).to_string()).unwrap();
+        fs::write(
+            path("plain.json"),
+            scripted_agent::card(url, more).to_string(),
+        )
+        .unwrap();
         fs::write(
             path("key.pem"),
             KeyPair::generate().unwrap().serialize_pem(),
@@ -56,15 +60,15 @@ impl Signed {
         self.folder.path().join(name).display().to_string()
     }
 
-    fn run(&self, words: &[&str], card: &str, more: &[&str]) -> Said {
+    fn run(&self, words: &[&str], card: &str, more: &[&str]) -> VerbOutput {
         verb(&[words, &["-a", &self.path(card)], more].concat()).run()
     }
 }
 
 #[test]
 fn card_get_004_s43_a_signature_is_verified_unverifiable_or_absent() {
-    let peer = Peer::new(peer::plain, peer::done());
-    let signed = Signed::new(&peer.url);
+    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::done());
+    let signed = SignedCard::new(&peer.url);
     let keys = signed.path("keys.json");
     let get = |card: &str, more: &[&str]| signed.run(&["card", "get"], card, more);
     assert_eq!(
@@ -123,8 +127,8 @@ fn card_get_004_s43_a_signature_is_verified_unverifiable_or_absent() {
 
 #[test]
 fn card_get_004_s43_no_other_card_is_used_where_a_signature_is_required() {
-    let peer = Peer::new(peer::plain, peer::done());
-    let signed = Signed::new(&peer.url);
+    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::done());
+    let signed = SignedCard::new(&peer.url);
     let keys = signed.path("keys.json");
     let send = |card: &str| {
         signed.run(
@@ -134,7 +138,7 @@ fn card_get_004_s43_no_other_card_is_used_where_a_signature_is_required() {
         )
     };
     assert_eq!(send("signed.json").code, Some(0));
-    let calls = peer.asked().len();
+    let calls = peer.requests().len();
     for card in ["plain.json", "forged.json"] {
         let said = send(card);
         assert_eq!(
@@ -142,17 +146,17 @@ fn card_get_004_s43_no_other_card_is_used_where_a_signature_is_required() {
             (Some(1), &json!("A2ACLI_ERR_CARD_INVALID"))
         );
     }
-    assert_eq!(peer.asked().len(), calls, "nobody was called");
+    assert_eq!(peer.requests().len(), calls, "nobody was called");
 }
 
 #[test]
 fn card_get_003_card_get_004_s43_an_extended_card_is_checked_like_a_public_one() {
     let shown = Arc::new(Mutex::new(Value::Null));
     let answer = shown.clone();
-    let peer = Peer::new(peer::plain, move |_, _| {
-        peer::result(&answer.lock().unwrap())
+    let peer = ScriptedAgent::new(scripted_agent::plain, move |_, _| {
+        scripted_agent::result(&answer.lock().unwrap())
     });
-    let signed = Signed::with(
+    let signed = SignedCard::with(
         &peer.url,
         json!({
             "capabilities": {"extendedAgentCard": true},
@@ -202,7 +206,7 @@ fn card_get_003_card_get_004_s43_an_extended_card_is_checked_like_a_public_one()
         extended("plain.json", "signed.json", &[]).field("Signature"),
         "absent"
     );
-    let calls = || peer.asked().len();
+    let calls = || peer.requests().len();
     for (card, public, asked) in [
         ("forged.json", "signed.json", 1),
         ("plain.json", "signed.json", 1),

@@ -2,14 +2,14 @@
 
 use serde_json::json;
 
-use super::peer::{self, Peer, events, result, status, task};
-use super::run::{DEMO, at};
+use super::run::{DEMO, run_at};
+use super::scripted_agent::{self, ScriptedAgent, events, result, status, task};
 
 #[test]
 fn task_subscribe_001_a_task_is_followed_to_its_end() {
-    let begun = at(&DEMO, &["send", "--async", "slow 1"]);
+    let begun = run_at(&DEMO, &["send", "--async", "slow 1"]);
     let id = begun.field("Task");
-    let said = at(&DEMO, &["task", "subscribe", id, "-o", "json", "--stream"]);
+    let said = run_at(&DEMO, &["task", "subscribe", id, "-o", "json", "--stream"]);
     assert_eq!(said.code, Some(0), "{said:?}");
     let lines = said.lines();
     assert_eq!(
@@ -21,7 +21,7 @@ fn task_subscribe_001_a_task_is_followed_to_its_end() {
         lines.last().unwrap()["statusUpdate"]["status"]["state"],
         "TASK_STATE_COMPLETED"
     );
-    let again = at(&DEMO, &["task", "subscribe", id, "-o", "json"]);
+    let again = run_at(&DEMO, &["task", "subscribe", id, "-o", "json"]);
     let error = &again.json()["error"];
     assert_eq!(
         (again.code, &error["code"]),
@@ -35,8 +35,8 @@ fn task_subscribe_001_a_task_is_followed_to_its_end() {
 
 #[test]
 fn task_subscribe_001_out_002_without_a_stream_there_is_one_document() {
-    let begun = at(&DEMO, &["send", "--async", "slow 1"]);
-    let said = at(
+    let begun = run_at(&DEMO, &["send", "--async", "slow 1"]);
+    let said = run_at(
         &DEMO,
         &["task", "subscribe", begun.field("Task"), "-o", "json"],
     );
@@ -50,16 +50,17 @@ fn task_subscribe_001_out_002_without_a_stream_there_is_one_document() {
 
 #[test]
 fn task_subscribe_002_a_cut_is_not_an_end_and_what_is_told_again_is_not_printed_again() {
-    let answers = |asked: &peer::Asked, number| match (asked.method().as_str(), number) {
-        ("SubscribeToTask", 1) => events(&[json!({"task": task("TASK_STATE_WORKING")})]),
-        ("SubscribeToTask", _) => events(&[
-            json!({"task": task("TASK_STATE_WORKING")}),
-            status("TASK_STATE_COMPLETED"),
-        ]),
-        (other, _) => panic!("{other}: no extra get"),
-    };
-    let peer = Peer::new(peer::streaming, answers);
-    let said = at(
+    let answers =
+        |asked: &scripted_agent::RecordedRequest, number| match (asked.method().as_str(), number) {
+            ("SubscribeToTask", 1) => events(&[json!({"task": task("TASK_STATE_WORKING")})]),
+            ("SubscribeToTask", _) => events(&[
+                json!({"task": task("TASK_STATE_WORKING")}),
+                status("TASK_STATE_COMPLETED"),
+            ]),
+            (other, _) => panic!("{other}: no extra get"),
+        };
+    let peer = ScriptedAgent::new(scripted_agent::streaming, answers);
+    let said = run_at(
         &peer.url,
         &["task", "subscribe", "t-1", "-o", "json", "--stream"],
     );
@@ -75,13 +76,14 @@ fn task_subscribe_002_a_cut_is_not_an_end_and_what_is_told_again_is_not_printed_
 
 #[test]
 fn task_subscribe_002_a_task_that_ended_meanwhile_is_looked_at_once() {
-    let answers = |asked: &peer::Asked, number| match (asked.method().as_str(), number) {
-        ("SubscribeToTask", 1) => events(&[json!({"task": task("TASK_STATE_WORKING")})]),
-        ("SubscribeToTask", _) => peer::error(-32004, "it has ended"),
-        _ => result(&task("TASK_STATE_FAILED")),
-    };
-    let peer = Peer::new(peer::streaming, answers);
-    let said = at(
+    let answers =
+        |asked: &scripted_agent::RecordedRequest, number| match (asked.method().as_str(), number) {
+            ("SubscribeToTask", 1) => events(&[json!({"task": task("TASK_STATE_WORKING")})]),
+            ("SubscribeToTask", _) => scripted_agent::error(-32004, "it has ended"),
+            _ => result(&task("TASK_STATE_FAILED")),
+        };
+    let peer = ScriptedAgent::new(scripted_agent::streaming, answers);
+    let said = run_at(
         &peer.url,
         &["task", "subscribe", "t-1", "-o", "json", "--stream"],
     );
@@ -95,12 +97,12 @@ fn task_subscribe_002_a_task_that_ended_meanwhile_is_looked_at_once() {
 
 #[test]
 fn task_subscribe_001_an_agent_that_does_not_stream_is_looked_at() {
-    let answers = |_: &peer::Asked, number| match number {
+    let answers = |_: &scripted_agent::RecordedRequest, number| match number {
         0..3 => result(&task("TASK_STATE_WORKING")),
         _ => result(&task("TASK_STATE_COMPLETED")),
     };
-    let peer = Peer::new(peer::plain, answers);
-    let said = at(
+    let peer = ScriptedAgent::new(scripted_agent::plain, answers);
+    let said = run_at(
         &peer.url,
         &[
             "task",
@@ -127,17 +129,17 @@ fn task_subscribe_001_an_agent_that_does_not_stream_is_looked_at() {
 
 #[test]
 fn r52_task_subscribe_002_a_watcher_whose_network_was_away_comes_back_and_the_exit_is_honest() {
-    let answers = |_: &peer::Asked, number| match number {
+    let answers = |_: &scripted_agent::RecordedRequest, number| match number {
         1 => events(&[json!({"task": task("TASK_STATE_WORKING")})]),
         // Nobody answers, then somebody who is not ready.
         2 => Vec::new(),
-        3 => peer::json_reply(503, &json!({})),
+        3 => scripted_agent::json_reply(503, &json!({})),
         _ => events(&[
             json!({"task": task("TASK_STATE_WORKING")}),
             status("TASK_STATE_COMPLETED"),
         ]),
     };
-    let peer = Peer::new(peer::streaming, answers);
+    let peer = ScriptedAgent::new(scripted_agent::streaming, answers);
     let follow = [
         "task",
         "subscribe",
@@ -148,7 +150,7 @@ fn r52_task_subscribe_002_a_watcher_whose_network_was_away_comes_back_and_the_ex
         "--poll-interval",
         "100ms",
     ];
-    let said = at(&peer.url, &follow);
+    let said = run_at(&peer.url, &follow);
     assert_eq!(said.code, Some(0), "{said:?}");
     assert_eq!(
         said.lines(),
@@ -157,12 +159,12 @@ fn r52_task_subscribe_002_a_watcher_whose_network_was_away_comes_back_and_the_ex
             status("TASK_STATE_COMPLETED")
         ]
     );
-    let gone = |_: &peer::Asked, number| match number {
+    let gone = |_: &scripted_agent::RecordedRequest, number| match number {
         1 => events(&[json!({"task": task("TASK_STATE_WORKING")})]),
         _ => Vec::new(),
     };
-    let peer = Peer::new(peer::streaming, gone);
-    let said = at(&peer.url, &follow);
+    let peer = ScriptedAgent::new(scripted_agent::streaming, gone);
+    let said = run_at(&peer.url, &follow);
     assert_eq!(said.code, Some(3), "{said:?}");
     let error = said.lines().last().unwrap()["error"].clone();
     assert!(

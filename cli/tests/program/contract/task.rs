@@ -5,20 +5,20 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::peer::{self, Peer, result, task};
-use super::run::{DEMO, at, verb};
+use super::run::{DEMO, run_at, verb};
+use super::scripted_agent::{self, ScriptedAgent, result, task};
 
 fn begun(text: &str) -> String {
-    at(&DEMO, &["send", "--async", text])
+    run_at(&DEMO, &["send", "--async", text])
         .field("Task")
         .to_owned()
 }
 
 #[test]
 fn task_get_001_state_artifacts_and_history_by_id() {
-    let sent = at(&DEMO, &["send", "hello"]);
+    let sent = run_at(&DEMO, &["send", "hello"]);
     let id = sent.field("Task");
-    let said = at(&DEMO, &["task", "get", id, "--history", "1"]);
+    let said = run_at(&DEMO, &["task", "get", id, "--history", "1"]);
     assert_eq!(said.code, Some(0));
     let (context, artifact) = (sent.field("Context"), sent.field("Artifact"));
     let url = &**DEMO;
@@ -30,9 +30,9 @@ fn task_get_001_state_artifacts_and_history_by_id() {
              Resume: attache send -a {url} --context-id {context} '<message>'\n"
         )
     );
-    let json = at(&DEMO, &["task", "get", id, "--history", "0", "-o", "json"]).json();
+    let json = run_at(&DEMO, &["task", "get", id, "--history", "0", "-o", "json"]).json();
     assert_eq!((&json["id"], json.get("history")), (&json!(id), None));
-    let unknown = at(&DEMO, &["task", "get", "nope", "-o", "json"]);
+    let unknown = run_at(&DEMO, &["task", "get", "nope", "-o", "json"]);
     assert_eq!(
         (unknown.code, &unknown.json()["error"]["code"]),
         (Some(1), &json!("TaskNotFoundError"))
@@ -43,15 +43,15 @@ fn task_get_001_state_artifacts_and_history_by_id() {
 fn task_cancel_001_canceling_twice_is_canceling_once() {
     let id = begun("slow 60");
     for _ in 0..2 {
-        let said = at(&DEMO, &["task", "cancel", &id]);
+        let said = run_at(&DEMO, &["task", "cancel", &id]);
         assert_eq!(
             (said.code, said.field("State")),
             (Some(0), "TASK_STATE_CANCELED"),
             "{said:?}"
         );
     }
-    let ended = at(&DEMO, &["send", "hi"]);
-    let said = at(
+    let ended = run_at(&DEMO, &["send", "hi"]);
+    let said = run_at(
         &DEMO,
         &["task", "cancel", ended.field("Task"), "-o", "json"],
     );
@@ -73,10 +73,10 @@ fn task_cancel_001_canceling_twice_is_canceling_once() {
 fn task_poll_001_one_look_or_until_it_is_settled() {
     let id = begun("slow 2");
     assert_eq!(
-        at(&DEMO, &["task", "get", &id]).field("State"),
+        run_at(&DEMO, &["task", "get", &id]).field("State"),
         "TASK_STATE_WORKING"
     );
-    let said = at(
+    let said = run_at(
         &DEMO,
         &["task", "get", "--wait", "--poll-interval", "200ms", &id],
     );
@@ -88,14 +88,14 @@ fn task_poll_001_one_look_or_until_it_is_settled() {
 
 #[test]
 fn task_poll_002_the_interval_is_kept_and_passing_failures_are_waited_out() {
-    let answers = |_: &peer::Asked, number| match number {
-        2 | 3 => peer::json_reply(503, &json!({})),
+    let answers = |_: &scripted_agent::RecordedRequest, number| match number {
+        2 | 3 => scripted_agent::json_reply(503, &json!({})),
         0..6 => result(&task("TASK_STATE_WORKING")),
         _ => result(&task("TASK_STATE_COMPLETED")),
     };
-    let peer = Peer::new(peer::plain, answers);
+    let peer = ScriptedAgent::new(scripted_agent::plain, answers);
     let start = Instant::now();
-    let said = at(
+    let said = run_at(
         &peer.url,
         &["task", "get", "--wait", "--poll-interval", "200ms", "t-1"],
     );
@@ -108,8 +108,10 @@ fn task_poll_002_the_interval_is_kept_and_passing_failures_are_waited_out() {
         start.elapsed() >= Duration::from_millis(1000),
         "no busy loop"
     );
-    let peer = Peer::new(peer::plain, |_, _| peer::json_reply(503, &json!({})));
-    let said = at(
+    let peer = ScriptedAgent::new(scripted_agent::plain, |_, _| {
+        scripted_agent::json_reply(503, &json!({}))
+    });
+    let said = run_at(
         &peer.url,
         &[
             "task",
@@ -133,7 +135,7 @@ fn task_poll_002_the_interval_is_kept_and_passing_failures_are_waited_out() {
 #[test]
 fn task_poll_002_exit_001_when_time_is_up_the_hint_goes_on() {
     for args in [&["send", "slow 60"][..], &["send", "--stream", "slow 60"]] {
-        let said = at(
+        let said = run_at(
             &DEMO,
             &[args, &["--timeout", "300ms", "-o", "json"]].concat(),
         );
@@ -155,12 +157,12 @@ fn task_poll_002_exit_001_when_time_is_up_the_hint_goes_on() {
 
 #[test]
 fn task_list_001_pages_and_filters() {
-    let first = at(&DEMO, &["send", "one"]);
+    let first = run_at(&DEMO, &["send", "one"]);
     let context = first.field("Context").to_owned();
     for text in ["two", "ask"] {
-        at(&DEMO, &["send", "--context-id", &context, text]);
+        run_at(&DEMO, &["send", "--context-id", &context, text]);
     }
-    let page = at(
+    let page = run_at(
         &DEMO,
         &["task", "list", "--context-id", &context, "--page-size", "2"],
     );
@@ -176,7 +178,7 @@ fn task_list_001_pages_and_filters() {
         .field("Next page")
         .strip_prefix("--page-token ")
         .unwrap();
-    let rest = at(
+    let rest = run_at(
         &DEMO,
         &[
             "task",
@@ -193,7 +195,7 @@ fn task_list_001_pages_and_filters() {
         (rest.fields("Task"), rest.fields("Next page").len()),
         (vec![first.field("Task")], 0)
     );
-    let asked = at(
+    let asked = run_at(
         &DEMO,
         &[
             "task",
@@ -208,7 +210,7 @@ fn task_list_001_pages_and_filters() {
     );
     assert_eq!(asked.json()["tasks"].as_array().unwrap().len(), 1);
     assert_eq!(asked.json()["nextPageToken"], "");
-    let lines = at(
+    let lines = run_at(
         &DEMO,
         &[
             "task",
@@ -233,14 +235,14 @@ fn task_list_001_pages_and_filters() {
         "{lines:?}"
     );
     assert_eq!(
-        at(&DEMO, &["task", "list", "--status", "done"]).code,
+        run_at(&DEMO, &["task", "list", "--status", "done"]).code,
         Some(2)
     );
 }
 
 #[test]
 fn download_001_artifacts_become_files_only_when_asked() {
-    let sent = at(&DEMO, &["send", "file"]);
+    let sent = run_at(&DEMO, &["send", "file"]);
     let run = verb(&[
         "task",
         "download",
@@ -255,7 +257,7 @@ fn download_001_artifacts_become_files_only_when_asked() {
     let csv = fs::read_to_string(folder.path().join("got/tides.csv")).unwrap();
     assert_eq!(csv.len(), 43);
     assert_eq!(said.fields("Saved"), ["got/tides.csv", "got/received.txt"]);
-    let json = at(
+    let json = run_at(
         &DEMO,
         &["task", "download", sent.field("Task"), "-o", "json"],
     )
@@ -271,7 +273,7 @@ fn s56_download_001_a_name_with_a_path_stays_in_the_folder() {
     let part = json!({"raw": "aGk=", "filename": "../../../evil.txt", "mediaType": "text/plain"});
     let hostile = json!({"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"},
         "artifacts": [{"artifactId": "..", "parts": [part, part, {"url": "file:///etc/passwd"}]}]});
-    let peer = Peer::new(peer::plain, peer::always(hostile));
+    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::always(hostile));
     let (said, folder) = verb(&[
         "task",
         "download",
@@ -294,17 +296,19 @@ fn s56_download_001_a_name_with_a_path_stays_in_the_folder() {
 
 #[test]
 fn download_001_s29_urls_are_fetched_when_asked_and_only_where_they_may_be() {
-    let files = Peer::new(peer::plain, |asked, _| match asked.line.as_str() {
-        "GET /a/tides.csv?x=1" => {
-            b"HTTP/1.1 200 X\r\nConnection: close\r\nContent-Length: 3\r\n\r\n1,2".to_vec()
+    let files = ScriptedAgent::new(scripted_agent::plain, |asked, _| {
+        match asked.line.as_str() {
+            "GET /a/tides.csv?x=1" => {
+                b"HTTP/1.1 200 X\r\nConnection: close\r\nContent-Length: 3\r\n\r\n1,2".to_vec()
+            }
+            _ => scripted_agent::json_reply(404, &json!({})),
         }
-        _ => peer::json_reply(404, &json!({})),
     });
     let url = |path: &str| json!({"url": format!("{}/{path}", files.url)});
     let task = json!({"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"},
         "artifacts": [{"artifactId": "a", "parts": [url("a/tides.csv?x=1"), url("gone"), {"url": "http://10.0.0.1/x"}]}]});
-    let files_asked = || files.asked().len();
-    let peer = Peer::new(peer::plain, peer::always(task));
+    let files_asked = || files.requests().len();
+    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::always(task));
     let download = |more: &[&str]| {
         verb(
             &[
@@ -340,19 +344,19 @@ fn download_001_s29_urls_are_fetched_when_asked_and_only_where_they_may_be() {
     );
     assert!(
         files
-            .asked()
+            .requests()
             .iter()
             .all(|asked| !asked.head.contains("hunter22")),
         "{:?}",
-        files.asked()
+        files.requests()
     );
 }
 
 #[test]
 fn push_001_webhooks_are_created_shown_listed_and_deleted() {
-    let sent = at(&DEMO, &["send", "ask"]);
+    let sent = run_at(&DEMO, &["send", "ask"]);
     let task = sent.field("Task");
-    let config = |args: &[&str]| at(&DEMO, &[&["task", "push-config"], args, &[task]].concat());
+    let config = |args: &[&str]| run_at(&DEMO, &[&["task", "push-config"], args, &[task]].concat());
     let create = [
         "create",
         "--url",
@@ -398,7 +402,7 @@ fn push_001_webhooks_are_created_shown_listed_and_deleted() {
 
 #[test]
 fn ver_003_a_capability_is_looked_up_before_it_is_asked_for() {
-    let peer = Peer::new(peer::plain, peer::done());
+    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::done());
     for (args, code) in [
         (
             &["task", "push-config", "list", "t-1"][..],
@@ -406,7 +410,7 @@ fn ver_003_a_capability_is_looked_up_before_it_is_asked_for() {
         ),
         (&["card", "get", "--extended"], "UnsupportedOperationError"),
     ] {
-        let said = at(&peer.url, &[args, &["-o", "json"]].concat());
+        let said = run_at(&peer.url, &[args, &["-o", "json"]].concat());
         let error = &said.json()["error"];
         assert_eq!(
             (said.code, &error["code"], &error["a2aCode"]),
@@ -414,11 +418,11 @@ fn ver_003_a_capability_is_looked_up_before_it_is_asked_for() {
         );
     }
     assert!(
-        peer.asked()
+        peer.requests()
             .iter()
             .all(|asked| asked.line.contains("well-known")),
         "{:?}",
-        peer.asked()
+        peer.requests()
     );
 }
 
@@ -432,7 +436,7 @@ fn the_exit_code_tells_the_outcome_where_that_is_asked_for() {
         ("auth", 14),
     ] {
         let id = begun(text);
-        let said = at(
+        let said = run_at(
             &DEMO,
             &[
                 "task",
@@ -449,10 +453,10 @@ fn the_exit_code_tells_the_outcome_where_that_is_asked_for() {
 
 #[test]
 fn auth_011_credentials_that_are_given_elsewhere_are_waited_for() {
-    let said = at(&DEMO, &["send", "auth elsewhere 1"]);
+    let said = run_at(&DEMO, &["send", "auth elsewhere 1"]);
     assert_eq!(said.field("State"), "TASK_STATE_AUTH_REQUIRED");
     assert!(said.err.contains("attache task wait -a "), "{}", said.err);
-    let said = at(
+    let said = run_at(
         &DEMO,
         &["task", "wait", "--through", "auth", said.field("Task")],
     );

@@ -2,15 +2,18 @@
 
 use serde_json::{Value, json};
 
-use super::peer::{self, Peer};
-use super::run::{DEMO, at, verb};
+use super::run::{DEMO, run_at, verb};
+use super::scripted_agent::{self, ScriptedAgent};
 
-fn offering(interfaces: fn(&str) -> Value) -> Peer {
-    Peer::new(
-        move |url| peer::card(url, json!({"supportedInterfaces": interfaces(url)})),
+fn offering(interfaces: fn(&str) -> Value) -> ScriptedAgent {
+    ScriptedAgent::new(
+        move |url| scripted_agent::card(url, json!({"supportedInterfaces": interfaces(url)})),
         |asked, _| match asked.line.contains("/rest") {
-            true => peer::json_reply(200, &json!({"task": peer::task("TASK_STATE_COMPLETED")})),
-            false => peer::done()(asked, 0),
+            true => scripted_agent::json_reply(
+                200,
+                &json!({"task": scripted_agent::task("TASK_STATE_COMPLETED")}),
+            ),
+            false => scripted_agent::done()(asked, 0),
         },
     )
 }
@@ -28,17 +31,17 @@ fn tx_001_default_001_transport_server_preference_order() {
             interface(format!("{url}/rpc"), "JSONRPC", "1.0"),
         ])
     });
-    assert_eq!(at(&peer.url, &["send", "--async", "hi"]).code, Some(0));
-    assert_eq!(peer.asked()[1].line, "POST /rest/message:send");
+    assert_eq!(run_at(&peer.url, &["send", "--async", "hi"]).code, Some(0));
+    assert_eq!(peer.requests()[1].line, "POST /rest/message:send");
     assert_eq!(
-        at(
+        run_at(
             &peer.url,
             &["send", "--async", "--transport", "json-rpc", "hi"]
         )
         .code,
         Some(0)
     );
-    assert_eq!(peer.asked()[3].line, "POST /rpc");
+    assert_eq!(peer.requests()[3].line, "POST /rpc");
 }
 
 #[test]
@@ -49,8 +52,8 @@ fn tx_002_the_order_of_the_user_comes_first_and_what_is_not_there_is_skipped() {
             interface(format!("{url}/rest"), "HTTP+JSON", "1.0")
         ])
     });
-    let last = || peer.asked().last().unwrap().line.clone();
-    at(
+    let last = || peer.requests().last().unwrap().line.clone();
+    run_at(
         &peer.url,
         &[
             "send",
@@ -63,14 +66,14 @@ fn tx_002_the_order_of_the_user_comes_first_and_what_is_not_there_is_skipped() {
         ],
     );
     assert_eq!(last(), "POST /rest/message:send");
-    at(&peer.url, &["send", "--async", "--transport", "grpc", "hi"]);
+    run_at(&peer.url, &["send", "--async", "--transport", "grpc", "hi"]);
     assert_eq!(last(), "POST /rpc");
     verb(&["send", "-a", &peer.url, "--async", "hi"])
         .env("A2ACLI_TRANSPORT", "grpc,http+json")
         .run();
     assert_eq!(last(), "POST /rest/message:send");
     assert_eq!(
-        at(&peer.url, &["send", "--transport", "pigeon", "hi"]).code,
+        run_at(&peer.url, &["send", "--transport", "pigeon", "hi"]).code,
         Some(2)
     );
 }
@@ -82,19 +85,19 @@ fn tx_003_the_tenant_of_the_interface_is_in_every_request_or_absent() {
         one["tenant"] = json!("Ten/Ant ü");
         json!([one])
     });
-    at(&peer.url, &["send", "hi"]);
-    at(&peer.url, &["task", "get", "t-1"]);
+    run_at(&peer.url, &["send", "hi"]);
+    run_at(&peer.url, &["task", "get", "t-1"]);
     assert!(
-        peer.posted()
+        peer.posted_bodies()
             .iter()
             .all(|body| body["params"]["tenant"] == "Ten/Ant ü"),
         "{:?}",
-        peer.posted()
+        peer.posted_bodies()
     );
-    let peer = Peer::new(peer::plain, peer::done());
-    at(&peer.url, &["send", "hi"]);
+    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::done());
+    run_at(&peer.url, &["send", "hi"]);
     assert!(
-        peer.posted()
+        peer.posted_bodies()
             .iter()
             .all(|body| body["params"].get("tenant").is_none())
     );
@@ -103,7 +106,7 @@ fn tx_003_the_tenant_of_the_interface_is_in_every_request_or_absent() {
 #[test]
 fn tx_004_tx_005_every_binding_gives_the_same() {
     let shown = |binding: &str| {
-        let said = at(&DEMO, &["send", "--transport", binding, "data"]);
+        let said = run_at(&DEMO, &["send", "--transport", binding, "data"]);
         assert_eq!(said.code, Some(0), "{said:?}");
         let ids = ["Task", "Context", "Artifact", "Resume"];
         said.out
@@ -125,8 +128,8 @@ fn ver_001_default_001_protocol_version_highest_mutual() {
             interface(format!("{url}/b"), "JSONRPC", "1.10"),
         ])
     });
-    assert_eq!(at(&peer.url, &["send", "hi"]).code, Some(0));
-    let asked = peer.asked();
+    assert_eq!(run_at(&peer.url, &["send", "hi"]).code, Some(0));
+    let asked = peer.requests();
     assert!(
         asked[0].head.contains("a2a-version: 1.0\r\n"),
         "the card too: {asked:?}"
@@ -137,9 +140,9 @@ fn ver_001_default_001_protocol_version_highest_mutual() {
             .all(|it| it.line == "POST /b" && it.head.contains("a2a-version: 1.10\r\n")),
         "{asked:?}"
     );
-    at(&peer.url, &["send", "--a2a-version", "1.7", "hi"]);
+    run_at(&peer.url, &["send", "--a2a-version", "1.7", "hi"]);
     assert!(
-        peer.asked()
+        peer.requests()
             .last()
             .unwrap()
             .head
@@ -151,12 +154,12 @@ fn ver_001_default_001_protocol_version_highest_mutual() {
 fn ver_001_an_agent_of_before_1_0_is_spoken_to_only_when_that_is_said() {
     let old = |url: &str| {
         let interfaces = json!([interface(url.to_owned(), "JSONRPC", "0.3")]);
-        peer::card(url, json!({"supportedInterfaces": interfaces}))
+        scripted_agent::card(url, json!({"supportedInterfaces": interfaces}))
     };
     let old_task =
         json!({"kind": "task", "id": "t-1", "contextId": "c-1", "status": {"state": "completed"}});
-    let peer = Peer::new(old, move |_, _| peer::result(&old_task));
-    let said = at(&peer.url, &["send", "-o", "json", "hi"]);
+    let peer = ScriptedAgent::new(old, move |_, _| scripted_agent::result(&old_task));
+    let said = run_at(&peer.url, &["send", "-o", "json", "hi"]);
     let error = &said.json()["error"];
     assert_eq!(
         (said.code, &error["code"], &error["a2aCode"]),
@@ -169,9 +172,9 @@ fn ver_001_an_agent_of_before_1_0_is_spoken_to_only_when_that_is_said() {
             .ends_with("--a2a-version 0.3"),
         "{error}"
     );
-    assert_eq!(peer.asked().len(), 1, "nothing was tried");
+    assert_eq!(peer.requests().len(), 1, "nothing was tried");
     for version in ["0.3", "auto"] {
-        let said = at(
+        let said = run_at(
             &peer.url,
             &["send", "-o", "json", "--a2a-version", version, "hi"],
         );
@@ -182,7 +185,7 @@ fn ver_001_an_agent_of_before_1_0_is_spoken_to_only_when_that_is_said() {
         );
         assert!(said.err.contains("speaking A2A 0.3"), "{}", said.err);
         assert!(
-            peer.asked()
+            peer.requests()
                 .last()
                 .unwrap()
                 .head
@@ -190,30 +193,32 @@ fn ver_001_an_agent_of_before_1_0_is_spoken_to_only_when_that_is_said() {
         );
     }
     assert_eq!(
-        at(&peer.url, &["send", "--a2a-version", "2.0", "hi"]).code,
+        run_at(&peer.url, &["send", "--a2a-version", "2.0", "hi"]).code,
         Some(1)
     );
 }
 
 #[test]
 fn ver_001_a_refused_version_is_shown_and_not_worked_around() {
-    let peer = Peer::new(peer::plain, |_, _| peer::error(-32009, "not that one"));
-    let said = at(&peer.url, &["send", "-o", "json", "hi"]);
+    let peer = ScriptedAgent::new(scripted_agent::plain, |_, _| {
+        scripted_agent::error(-32009, "not that one")
+    });
+    let said = run_at(&peer.url, &["send", "-o", "json", "hi"]);
     assert_eq!(
         (said.code, &said.json()["error"]["code"]),
         (Some(1), &json!("VersionNotSupportedError"))
     );
-    assert_eq!(peer.posted().len(), 1);
+    assert_eq!(peer.posted_bodies().len(), 1);
 }
 
 #[test]
 fn ver_002_a_required_extension_is_named_or_the_call_is_not_made() {
     let card = |url: &str| {
         let extensions = json!([{"uri": "https://x.example/ext", "required": true}]);
-        peer::card(url, json!({"capabilities": {"extensions": extensions}}))
+        scripted_agent::card(url, json!({"capabilities": {"extensions": extensions}}))
     };
-    let peer = Peer::new(card, peer::done());
-    let said = at(&peer.url, &["send", "-o", "json", "hi"]);
+    let peer = ScriptedAgent::new(card, scripted_agent::done());
+    let said = run_at(&peer.url, &["send", "-o", "json", "hi"]);
     let error = &said.json()["error"];
     assert_eq!(
         (said.code, &error["code"]),
@@ -226,9 +231,9 @@ fn ver_002_a_required_extension_is_named_or_the_call_is_not_made() {
             .contains("--extension https://x.example/ext"),
         "{error}"
     );
-    assert_eq!(peer.posted().len(), 0);
+    assert_eq!(peer.posted_bodies().len(), 0);
     assert_eq!(
-        at(
+        run_at(
             &peer.url,
             &["send", "--extension", "https://x.example/ext", "hi"]
         )
@@ -236,7 +241,7 @@ fn ver_002_a_required_extension_is_named_or_the_call_is_not_made() {
         Some(0)
     );
     assert!(
-        peer.asked()
+        peer.requests()
             .last()
             .unwrap()
             .head
@@ -249,7 +254,7 @@ fn demo_server_001_a_practice_agent_is_part_of_the_program() {
     let demo = crate::harness::serve(&["demo-server", "--store", "memory"]);
     let url = demo.line("Listening on ");
     assert_eq!(
-        at(&url, &["send", "hi"]).field("State"),
+        run_at(&url, &["send", "hi"]).field("State"),
         "TASK_STATE_COMPLETED"
     );
 }
@@ -263,9 +268,12 @@ fn s28_tx_001_a_card_that_leads_inside_is_not_followed() {
         "http://[fe80::1]/",
         "http://0x7f.1/",
     ] {
-        let peer = Peer::new(move |_| peer::card(place, json!({})), peer::done());
+        let peer = ScriptedAgent::new(
+            move |_| scripted_agent::card(place, json!({})),
+            scripted_agent::done(),
+        );
         for args in [&["send", "hi"][..], &["task", "get", "t-1"]] {
-            let said = at(&peer.url, &[args, &["-o", "json"]].concat());
+            let said = run_at(&peer.url, &[args, &["-o", "json"]].concat());
             let error = &said.json()["error"];
             assert_eq!(
                 (said.code, &error["code"]),
@@ -282,6 +290,10 @@ fn s28_tx_001_a_card_that_leads_inside_is_not_followed() {
                 "{place}: {error}"
             );
         }
-        assert_eq!(peer.asked().len(), 2, "the card alone was read, each time");
+        assert_eq!(
+            peer.requests().len(),
+            2,
+            "the card alone was read, each time"
+        );
     }
 }

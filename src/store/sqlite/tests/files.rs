@@ -1,7 +1,7 @@
 //! One file, over time: kept, locked, copied, brought up to date.
 
 use super::*;
-use crate::store::Standing;
+use crate::store::DeliveryState;
 use crate::store::sqlite::schema::{MIGRATIONS, migrate};
 
 #[tokio::test]
@@ -10,16 +10,16 @@ async fn everything_is_there_after_a_new_start() {
     let path = folder.path().join("a.db");
     let store = open(&path);
     let head = fill(&store).await;
-    let before = all_of(&store, &head).await;
+    let before = read_everything(&store, &head).await;
     drop(store);
     let store = open(&path);
-    assert_eq!(all_of(&store, &head).await, before);
+    assert_eq!(read_everything(&store, &head).await, before);
     let again = NewTask {
         id: "other".into(),
         ..full_task()
     };
     assert!(
-        matches!(store.create(&again).await.unwrap(), Opened::Again(found) if found.head.id == head.id)
+        matches!(store.create(&again).await.unwrap(), CreateResult::Replayed(found) if found.head.id == head.id)
     );
 }
 
@@ -32,18 +32,19 @@ async fn the_writer_syncs_as_it_was_told() {
             ..Options::default()
         };
         let store = Sqlite::open(folder.path().join(format!("{number}.db")), options).unwrap();
-        let read = |work: &mut write::Work<'_>| {
+        let read = |transaction: &mut write::Transaction<'_>| {
             let pragma = |name| {
-                work.connection
+                transaction
+                    .connection
                     .pragma_query_value(None, name, |row| row.get::<_, i64>(0))
             };
-            let mode = work
+            let mode = transaction
                 .connection
                 .pragma_query_value(None, "journal_mode", |row| row.get::<_, String>(0))?;
             Ok(Ok((pragma("synchronous")?, mode)))
         };
         assert_eq!(
-            store.writer.ask(read).await.unwrap(),
+            store.writer.run(read).await.unwrap(),
             (number, "wal".to_owned())
         );
     }
@@ -118,7 +119,10 @@ async fn others_may_copy_a_file_in_use() {
         .unwrap();
     create(&store, "later").await.unwrap();
     let copy = open(&copy);
-    assert_eq!(all_of(&copy, &head).await.0, all_of(&store, &head).await.0);
+    assert_eq!(
+        read_everything(&copy, &head).await.0,
+        read_everything(&store, &head).await.0
+    );
     assert_eq!(copy.find(&scope(), &"later".into()).await.unwrap(), None);
 }
 
@@ -136,9 +140,9 @@ async fn others_may_change_the_schema_of_a_file_in_use() {
     let page = store
         .list(
             &head.scope,
-            &Query {
+            &TaskQuery {
                 limit: 9,
-                ..Query::default()
+                ..TaskQuery::default()
             },
         )
         .await
@@ -229,17 +233,19 @@ async fn r27_a_file_of_any_version_is_read_as_it_was_written() {
         let new = open(&fresh.path().join("a.db"));
         let head = fill(&new).await;
         // A cache of the first form; what is kept now is read like any other.
-        assert_eq!(old.kept(&head).await.unwrap(), None);
-        old.keep(&head, Seq(2), &folded(&head)).await.unwrap();
+        assert_eq!(old.load_snapshot(&head).await.unwrap(), None);
+        old.save_snapshot(&head, Seq(2), &snapshot(&head))
+            .await
+            .unwrap();
         assert_eq!(
-            all_of(&old, &head).await,
-            all_of(&new, &head).await,
+            read_everything(&old, &head).await,
+            read_everything(&new, &head).await,
             "{version}"
         );
-        let context = Query {
+        let context = TaskQuery {
             context_id: Some("c".into()),
             limit: 9,
-            ..Query::default()
+            ..TaskQuery::default()
         };
         assert_eq!(old.list(&scope(), &context).await.unwrap().total, 2);
         let again = NewTask {
@@ -247,17 +253,21 @@ async fn r27_a_file_of_any_version_is_read_as_it_was_written() {
             ..full_task()
         };
         assert!(
-            matches!(old.create(&again).await.unwrap(), Opened::Again(found) if found.head.id == head.id)
+            matches!(old.create(&again).await.unwrap(), CreateResult::Replayed(found) if found.head.id == head.id)
         );
         // Turns are recorded with keys since the third version.
         let seen = old
-            .seen(&scope(), &full_task().batch.key.unwrap())
+            .find_by_key(&scope(), &full_task().batch.key.unwrap())
             .await
             .unwrap()
             .unwrap();
         assert_eq!(seen.turn, if version < 3 { 0 } else { 7 });
         // Deliveries since the fourth; a webhook of before begins where its task was.
-        let push = old.push(&head, &"hook".into()).await.unwrap().unwrap();
+        let push = old
+            .find_webhook(&head, &"hook".into())
+            .await
+            .unwrap()
+            .unwrap();
         let (generation, position, attempts) = if version < 4 {
             (0, Seq(2), 0)
         } else {
@@ -269,8 +279,8 @@ async fn r27_a_file_of_any_version_is_read_as_it_was_written() {
             "{version}"
         );
         assert_eq!(
-            (push.delivery.attempts, push.delivery.standing),
-            (attempts, Standing::Open),
+            (push.delivery.attempts, push.delivery.state),
+            (attempts, DeliveryState::Active),
             "{version}"
         );
         assert!(matches!(
@@ -343,12 +353,12 @@ async fn a_store_whose_key_is_gone_says_so_and_makes_no_other() {
     std::fs::remove_file(&key).unwrap();
     let error = Sqlite::open(&file, Options::default()).unwrap_err();
     assert!(
-        matches!(error, OpenError::NoKey { .. }) && !key.exists(),
+        matches!(error, OpenError::MissingKey { .. }) && !key.exists(),
         "{error}"
     );
     std::fs::write(&key, [7; 32]).unwrap();
     let error = Sqlite::open(&file, Options::default()).unwrap_err();
-    assert!(matches!(error, OpenError::Key { .. }), "{error}");
+    assert!(matches!(error, OpenError::WrongKey { .. }), "{error}");
     std::fs::write(&key, kept).unwrap();
     open(&file);
 }
@@ -366,12 +376,12 @@ fn full_task() -> NewTask {
         id: Some("hook".into()),
         ..PushConfig::new("https://example.org/hook")
     };
-    task.config = Some(Box::new(Registered {
+    task.config = Some(Box::new(PushRegistration {
         config,
         version: Version::V1,
     }));
     (task.batch.key, task.batch.turn) = (
-        Some(Key {
+        Some(IdempotencyKey {
             text: "key".into(),
             body: [7; 32],
         }),
@@ -382,58 +392,61 @@ fn full_task() -> NewTask {
 
 /// One task with everything a store keeps.
 async fn fill(store: &Sqlite) -> Head {
-    let Opened::New(head) = store.create(&full_task()).await.unwrap() else {
+    let CreateResult::Created(head) = store.create(&full_task()).await.unwrap() else {
         panic!("it is new")
     };
     store
         .append(&head, Seq(1), &batch("b", TaskState::InputRequired, 2_000))
         .await
         .unwrap();
-    store.keep(&head, Seq(2), &folded(&head)).await.unwrap();
+    store
+        .save_snapshot(&head, Seq(2), &snapshot(&head))
+        .await
+        .unwrap();
     let mut ended = new_task("ended");
     ended.batch = batch("c", TaskState::Completed, 1_500);
     store.create(&ended).await.unwrap();
     head
 }
 
-fn folded(head: &Head) -> Folded {
+fn snapshot(head: &Head) -> Snapshot {
     let task = Task::submitted(head.id.clone(), head.context_id.clone(), time(1_000));
-    Folded {
+    Snapshot {
         task: Arc::new(task),
         turns_ended: 1,
-        ..Folded::default()
+        ..Snapshot::default()
     }
 }
 
-type All = (
+type Everything = (
     Vec<Entry>,
-    Page,
+    TaskPage,
     Option<Head>,
-    Option<(Seq, Folded)>,
-    Vec<Registered>,
+    Option<(Seq, Snapshot)>,
+    Vec<PushRegistration>,
     u64,
     Vec<Head>,
     Vec<Head>,
 );
 
-async fn all_of(store: &Sqlite, head: &Head) -> All {
+async fn read_everything(store: &Sqlite, head: &Head) -> Everything {
     (
         store.read(head, Seq(0), 99).await.unwrap(),
         store
             .list(
                 &head.scope,
-                &Query {
+                &TaskQuery {
                     limit: 9,
-                    ..Query::default()
+                    ..TaskQuery::default()
                 },
             )
             .await
             .unwrap(),
         store.find(&head.scope, &"alias".into()).await.unwrap(),
-        store.kept(head).await.unwrap(),
-        store.configs(head).await.unwrap(),
+        store.load_snapshot(head).await.unwrap(),
+        store.list_configs(head).await.unwrap(),
         store.count_ended().await.unwrap(),
-        store.unfinished(None, 9).await.unwrap(),
-        store.ended(time(9_000), 9).await.unwrap(),
+        store.list_unfinished(None, 9).await.unwrap(),
+        store.list_ended(time(9_000), 9).await.unwrap(),
     )
 }

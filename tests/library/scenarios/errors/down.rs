@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use attache::model::{Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
 use attache::store::{
-    Batch, Error, Folded, Head, Key, NewTask, Opened, Page, Push, Query, Registered, Result, Seen,
-    Store, Which,
+    Batch, CreateResult, Error, Head, IdempotencyKey, IdempotencyRecord, NewTask, PushRegistration,
+    Result, Snapshot, Store, TaskPage, TaskQuery, Webhook, WebhookFilter,
 };
 
 pub(super) struct Down;
@@ -15,7 +15,7 @@ fn down<T>() -> Result<T> {
 
 #[async_trait]
 impl Store for Down {
-    async fn create(&self, _: &NewTask) -> Result<Opened> {
+    async fn create(&self, _: &NewTask) -> Result<CreateResult> {
         down()
     }
     async fn append(&self, _: &Head, _: Seq, _: &Batch) -> Result<Seq> {
@@ -27,47 +27,56 @@ impl Store for Down {
     async fn find(&self, _: &Scope, _: &TaskId) -> Result<Option<Head>> {
         down()
     }
-    async fn list(&self, _: &Scope, _: &Query) -> Result<Page> {
+    async fn list(&self, _: &Scope, _: &TaskQuery) -> Result<TaskPage> {
         down()
     }
-    async fn unfinished(&self, _: Option<&TaskId>, _: usize) -> Result<Vec<Head>> {
+    async fn list_unfinished(&self, _: Option<&TaskId>, _: usize) -> Result<Vec<Head>> {
         Ok(Vec::new())
     }
-    async fn ended(&self, _: Timestamp, _: usize) -> Result<Vec<Head>> {
+    async fn list_ended(&self, _: Timestamp, _: usize) -> Result<Vec<Head>> {
         down()
     }
     async fn count_ended(&self) -> Result<u64> {
         down()
     }
-    async fn seen(&self, _: &Scope, _: &Key) -> Result<Option<Seen>> {
+    async fn find_by_key(
+        &self,
+        _: &Scope,
+        _: &IdempotencyKey,
+    ) -> Result<Option<IdempotencyRecord>> {
         down()
     }
 
-    async fn keep(&self, _: &Head, _: Seq, _: &Folded) -> Result<()> {
+    async fn save_snapshot(&self, _: &Head, _: Seq, _: &Snapshot) -> Result<()> {
         down()
     }
-    async fn kept(&self, _: &Head) -> Result<Option<(Seq, Folded)>> {
+    async fn load_snapshot(&self, _: &Head) -> Result<Option<(Seq, Snapshot)>> {
         down()
     }
     async fn remove(&self, _: &[Head]) -> Result<()> {
         down()
     }
-    async fn put_config(&self, _: &Head, _: &Registered) -> Result<()> {
+    async fn put_config(&self, _: &Head, _: &PushRegistration) -> Result<()> {
         down()
     }
-    async fn configs(&self, _: &Head) -> Result<Vec<Registered>> {
+    async fn list_configs(&self, _: &Head) -> Result<Vec<PushRegistration>> {
         down()
     }
     async fn delete_config(&self, _: &Head, _: &PushConfigId) -> Result<()> {
         down()
     }
-    async fn pushes(&self, _: Which, _: Option<u64>, _: usize) -> Result<Vec<Push>> {
+    async fn list_webhooks(
+        &self,
+        _: WebhookFilter,
+        _: Option<u64>,
+        _: usize,
+    ) -> Result<Vec<Webhook>> {
         down()
     }
-    async fn push(&self, _: &Head, _: &PushConfigId) -> Result<Option<Push>> {
+    async fn find_webhook(&self, _: &Head, _: &PushConfigId) -> Result<Option<Webhook>> {
         down()
     }
-    async fn record_delivery(&self, _: &Push) -> Result<bool> {
+    async fn record_delivery(&self, _: &Webhook) -> Result<bool> {
         down()
     }
 }

@@ -1,0 +1,248 @@
+//! Plays the steps of a rule.
+
+use std::time::Duration;
+
+use attache::model::{Artifact, Content, Json, Message, Part};
+use attache::{Failure, Outcome, Question, Turn};
+use serde_json::json;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::rules::{
+    DataStep, EchoStep, FileStep, OneOrMany, PartKind, ScriptRule, ScriptStep, StreamStep,
+    ToolStep, WaitStep, WriteStep,
+};
+use super::template::Template;
+use super::template_context::TemplateContext;
+use super::{POSITION_KEY, ScriptPosition};
+
+/// A turn, and what its caller said.
+pub(super) struct ScriptPlayer<'a> {
+    pub(super) turn: &'a Turn,
+    pub(super) context: TemplateContext<'a>,
+}
+
+impl ScriptPlayer<'_> {
+    /// Plays a rule from a place on, to the first step that ends the turn.
+    pub(super) async fn play(
+        &self,
+        rule: &ScriptRule,
+        from: ScriptPosition,
+    ) -> Result<Outcome, Failure> {
+        for (at, step) in rule.steps.iter().enumerate().skip(from.step) {
+            let next = ScriptPosition {
+                step: at + 1,
+                ..from
+            };
+            if let Some(outcome) = self.step(step, next).await? {
+                return Ok(outcome);
+            }
+        }
+        Ok(Outcome::Completed)
+    }
+
+    async fn step(
+        &self,
+        step: &ScriptStep,
+        next: ScriptPosition,
+    ) -> Result<Option<Outcome>, Failure> {
+        match step {
+            ScriptStep::Say(text) => self.turn.say(self.fill(text)).await,
+            ScriptStep::Write(write) => self.write(write).await,
+            ScriptStep::Stream(stream) => self.stream(stream).await,
+            ScriptStep::Echo(echo) => self.echo(echo).await,
+            ScriptStep::File(file) => self.file(file).await,
+            ScriptStep::Data(DataStep { name, value }) => {
+                self.turn
+                    .add_artifact(Artifact::new(name, Part::data(value.clone())))
+                    .await;
+            }
+            ScriptStep::Wait(wait) => self.wait(wait).await,
+            ScriptStep::AuthElsewhere(text) => self.turn.require_auth(self.fill(text)).await,
+            ScriptStep::Ask(text) => {
+                let message = with_position(Message::agent(self.fill(text)), next);
+                return Ok(Some(Outcome::InputRequired(Question {
+                    message,
+                    request: None,
+                })));
+            }
+            ScriptStep::Tool(tool) => {
+                return Ok(Some(Outcome::InputRequired(self.tool(tool, next))));
+            }
+            ScriptStep::Auth(text) => {
+                return Ok(Some(Outcome::AuthRequired(with_position(
+                    Message::agent(self.fill(text)),
+                    next,
+                ))));
+            }
+            ScriptStep::Complete(text) => {
+                return Ok(Some(Outcome::CompletedWith(Message::agent(
+                    self.fill(text),
+                ))));
+            }
+            ScriptStep::Reject(text) => return Ok(Some(Outcome::rejected(self.fill(text)))),
+            ScriptStep::Fail(text) => return Ok(Some(Outcome::failed(self.fill(text)))),
+            ScriptStep::Error(text) => return Err(ScriptedError(self.fill(text)).into()),
+            ScriptStep::Panic(text) => panic!("{}", self.fill(text)),
+        }
+        Ok(None)
+    }
+
+    fn fill(&self, text: &Template) -> String {
+        text.fill(&self.context)
+    }
+
+    async fn write(&self, WriteStep { name, text }: &WriteStep) {
+        match text {
+            OneOrMany::One(text) => self.turn.write(name, self.fill(text)).await,
+            OneOrMany::Many(pieces) => {
+                let mut writer = self.turn.writer(name);
+                for piece in pieces {
+                    writer.write(self.fill(piece)).await;
+                }
+                writer.finish().await;
+            }
+        }
+    }
+
+    async fn stream(&self, stream: &StreamStep) {
+        let (chunks, bytes) = (
+            stream.chunks.count(&self.context),
+            stream.bytes.count(&self.context),
+        );
+        let begun = Instant::now();
+        let mut writer = self.turn.writer(&stream.name);
+        for count in 1..=chunks {
+            let text = stream.text.fill(&self.context.with_progress(count, chunks));
+            writer.write(repeat_to_size(&text, bytes)).await;
+            sleep_until(begun + elapsed_share(stream.seconds, count, chunks)).await;
+        }
+        writer.finish().await;
+    }
+
+    async fn echo(&self, EchoStep { name, only }: &EchoStep) {
+        let wanted = |part: &&Part| only.is_none_or(|kind| kind == kind_of(part));
+        let parts: Vec<_> = self
+            .context
+            .message()
+            .parts
+            .iter()
+            .filter(wanted)
+            .cloned()
+            .collect();
+        if !parts.is_empty() {
+            self.turn
+                .add_artifact(Artifact {
+                    name: Some(name.clone()),
+                    parts,
+                    ..Artifact::default()
+                })
+                .await;
+        }
+    }
+
+    async fn file(&self, file: &FileStep) {
+        let part = match (&file.base64, &file.url, &file.text) {
+            (Some(bytes), ..) => Part::from(Content::Raw(bytes.clone())),
+            (_, Some(url), _) => Part::url(url.as_str()),
+            (.., text) => Part::file(
+                text.as_ref()
+                    .map(|text| self.fill(text))
+                    .unwrap_or_default(),
+                "",
+            ),
+        };
+        let part = part
+            .with_media_type(&file.media_type)
+            .with_filename(&file.name);
+        self.turn
+            .add_artifact(Artifact::new(&file.name, part))
+            .await;
+    }
+
+    async fn wait(&self, wait: &WaitStep) {
+        let total = seconds(wait.seconds.value(&self.context));
+        let every = wait.every.map_or(total, seconds);
+        let begun = Instant::now();
+        loop {
+            let left = total.saturating_sub(begun.elapsed());
+            sleep(left.min(every)).await;
+            if begun.elapsed() >= total {
+                return;
+            }
+            if let Some(text) = &wait.say {
+                let context = self
+                    .context
+                    .with_progress(begun.elapsed().as_secs(), total.as_secs());
+                self.turn.say(text.fill(&context)).await;
+            }
+        }
+    }
+
+    /// A question that a tool of the client can answer: as a part, and as the request that goes with it.
+    fn tool(&self, tool: &ToolStep, next: ScriptPosition) -> Question {
+        let prompt = self.fill(&tool.prompt);
+        let message = Message::agent(prompt.as_str());
+        // The answer names the request; an id that is new anyway will do.
+        let id = message.message_id.to_string();
+        let used = json!({"toolUseId": id, "name": tool.name, "input": tool.input});
+        let kind = [("kind", Json::from("tool-use"))].into_iter().collect();
+        let message = with_position(message.part(Part::data(used).with_metadata(kind)), next);
+        let request = json!({"kind": "input-request", "prompt": prompt, "sensitive": tool.sensitive, "requestId": id});
+        Question {
+            message,
+            request: Some(request.into()),
+        }
+    }
+}
+
+/// A fault that a script asked for.
+#[derive(Debug)]
+struct ScriptedError(String);
+
+impl std::fmt::Display for ScriptedError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ScriptedError {}
+
+/// A message that remembers where the script goes on.
+fn with_position(mut message: Message, next: ScriptPosition) -> Message {
+    let position = json!({"rule": next.rule, "step": next.step});
+    message
+        .metadata
+        .get_or_insert_default()
+        .insert(POSITION_KEY, position);
+    message
+}
+
+fn kind_of(part: &Part) -> PartKind {
+    match part.content {
+        Content::Text(_) => PartKind::Text,
+        Content::Raw(_) | Content::Url(_) => PartKind::File,
+        Content::Data(_) => PartKind::Data,
+    }
+}
+
+/// The text again and again until it has so many bytes, or the most of them that hold whole characters.
+fn repeat_to_size(text: &str, bytes: usize) -> String {
+    let text = if text.is_empty() { "." } else { text };
+    let mut sized = text.repeat(bytes.div_ceil(text.len()));
+    sized.truncate(sized.floor_char_boundary(bytes));
+    sized
+}
+
+/// How much of the time has passed when `count` of `all` are done.
+fn elapsed_share(all_seconds: f64, count: usize, all: usize) -> Duration {
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "the numbers of chunks are small"
+    )]
+    seconds(all_seconds * count as f64 / all as f64)
+}
+
+/// A time that was checked when the script was read; what is no time at all counts as none.
+fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or_default()
+}

@@ -1,0 +1,176 @@
+//! Logins that are kept: tokens by the host of a card and the scheme they are for, in a file that only its owner reads.
+
+mod credentials;
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use attache::Token;
+use attache::model::{Secret, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{CliError, CliResult};
+use crate::settings::Settings;
+pub(crate) use credentials::{CLIENT_SECRET, StoredToken, client_secret};
+
+/// One login.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Login {
+    pub(crate) host: String,
+    pub(crate) scheme: String,
+    pub(crate) scopes: Vec<String>,
+    pub(crate) client_id: String,
+    pub(crate) token_url: String,
+    pub(crate) access_token: Secret,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) refresh_token: Option<Secret>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) expires_at: Option<Timestamp>,
+}
+
+impl Login {
+    /// Takes what an authorization server gave out just now.
+    pub(crate) fn renew(&mut self, token: &Token) {
+        self.access_token = token.access.clone();
+        self.refresh_token = token.refresh.clone();
+        let lasts = token.expires_in.map(Duration::from_secs);
+        self.expires_at = lasts.and_then(|lasts| {
+            Timestamp::from_millis(
+                now().saturating_add(i64::try_from(lasts.as_millis()).unwrap_or(i64::MAX)),
+            )
+        });
+    }
+
+    /// The token, with the time that is left of it.
+    fn token(&self) -> Token {
+        let left = self
+            .expires_at
+            .map(|then| then.as_millis().saturating_sub(now()).max(0) / 1000);
+        Token {
+            access: self.access_token.clone(),
+            refresh: self.refresh_token.clone(),
+            expires_in: left.and_then(|left| u64::try_from(left).ok()),
+        }
+    }
+}
+
+/// Milliseconds since 1970.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "other processes read the file, so the clock on the wall counts"
+)]
+fn now() -> i64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// The file of logins.
+#[derive(Debug, Clone)]
+pub(crate) struct TokenStore {
+    file: PathBuf,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct TokenFile {
+    logins: Vec<Login>,
+}
+
+impl TokenStore {
+    pub(crate) fn from_settings(settings: &Settings) -> Option<Self> {
+        Some(Self {
+            file: settings.config_dir.as_ref()?.join("attache-tokens.json"),
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.file
+    }
+
+    /// All of them.
+    pub(crate) fn read(&self) -> CliResult<Vec<Login>> {
+        let text = match std::fs::read(&self.file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(self.unusable(&error)),
+        };
+        serde_json::from_slice(&text)
+            .map(|content: TokenFile| content.logins)
+            .map_err(|error| self.unusable(&error))
+    }
+
+    pub(crate) fn find(&self, host: &str, scheme: &str) -> CliResult<Option<Login>> {
+        Ok(self
+            .read()?
+            .into_iter()
+            .find(|one| one.host == host && one.scheme == scheme))
+    }
+
+    /// Keeps a login, in place of what there was for the same.
+    pub(crate) fn save(&self, login: Login) -> CliResult {
+        let _lock = self.lock()?;
+        self.save_locked(login)
+    }
+
+    /// Forgets those that this is true of; gives them.
+    pub(crate) fn remove(&self, which: impl Fn(&Login) -> bool) -> CliResult<Vec<Login>> {
+        let _lock = self.lock()?;
+        let (gone, logins) = self.read()?.into_iter().partition(|one| which(one));
+        self.write(&TokenFile { logins })?;
+        Ok(gone)
+    }
+
+    /// The same, for who has the lock.
+    fn save_locked(&self, login: Login) -> CliResult {
+        let mut logins = self.read()?;
+        logins.retain(|one| (&one.host, &one.scheme) != (&login.host, &login.scheme));
+        logins.push(login);
+        self.write(&TokenFile { logins })
+    }
+
+    /// Waits until nobody else changes the file; until it is dropped nobody does.
+    fn lock(&self) -> CliResult<File> {
+        let lock = || {
+            std::fs::create_dir_all(self.file.parent().unwrap_or(Path::new(".")))?;
+            let file = private()
+                .truncate(false)
+                .open(self.file.with_extension("lock"))?;
+            file.lock().map(|()| file)
+        };
+        lock().map_err(|error| self.unusable(&error))
+    }
+
+    /// Whoever reads at the same time sees the old file or the new one.
+    fn write(&self, content: &TokenFile) -> CliResult {
+        let fresh = self.file.with_extension("new");
+        let write = || {
+            let text = serde_json::to_vec_pretty(content).map_err(io::Error::other)?;
+            let _ = std::fs::remove_file(&fresh);
+            let mut file = private().create_new(true).open(&fresh)?;
+            file.write_all(&text)?;
+            file.sync_all()?;
+            std::fs::rename(&fresh, &self.file)
+        };
+        write().map_err(|error| self.unusable(&error))
+    }
+
+    fn unusable(&self, error: &dyn std::fmt::Display) -> CliError {
+        CliError::internal(format!(
+            "the file of logins, {}: {error}",
+            self.file.display()
+        ))
+    }
+}
+
+/// How files are opened that nobody else may read.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}

@@ -1,0 +1,358 @@
+//! What operators ask of a running server: over its socket, and with a key of theirs over HTTP.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+use std::time::Instant;
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::harness::{DEADLINE, attache, call, run_expecting_error, send, serve_in};
+
+/// Runs the program on a folder; gives what it prints.
+fn said(folder: &Path, args: &[&str]) -> String {
+    let output = attache(args)
+        .arg("--data-dir")
+        .arg(folder)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// A webhook that answers with these, one after the other; gives its url, and the ids of what it gets.
+fn webhook(answers: &'static [&'static str]) -> (String, Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!(
+        "http://{}/hook?secret=canary",
+        listener.local_addr().unwrap()
+    );
+    let (tell, ids) = sync_channel(64);
+    thread::spawn(move || {
+        for answer in answers {
+            let (stream, _) = listener.accept().unwrap();
+            let mut reader = BufReader::new(stream);
+            let (mut length, mut id) = (0, String::new());
+            loop {
+                let mut line = String::new();
+                reader.read_line(&mut line).unwrap();
+                let (name, value) = line.trim().split_once(':').unwrap_or((line.trim(), ""));
+                match name.to_ascii_lowercase().as_str() {
+                    "" => break,
+                    "content-length" => length = value.trim().parse().unwrap(),
+                    "a2a-event-id" => value.trim().clone_into(&mut id),
+                    _ => {}
+                }
+            }
+            reader.read_exact(&mut vec![0; length]).unwrap();
+            let head = "Content-Length: 0\r\nConnection: close\r\n\r\n";
+            write!(reader.get_mut(), "HTTP/1.1 {answer}\r\n{head}").unwrap();
+            tell.send(id).unwrap();
+        }
+    });
+    (url, ids)
+}
+
+#[test]
+fn r29_a_webhook_that_was_given_up_is_listed_and_called_again() {
+    let server = serve_in(
+        &["serve", "--echo", "--local-webhooks"],
+        TempDir::new().unwrap(),
+    );
+    let url = server.line("Listening on ");
+    let folder = server.folder.path();
+    assert_eq!(said(folder, &["push", "deliveries"]), "");
+    let (hook, ids) = webhook(&["410 Gone", "200 OK", "200 OK", "200 OK", "200 OK", "200 OK"]);
+    let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]});
+    let config = json!({"taskPushNotificationConfig": {"url": hook, "token": "canary-token"}});
+    let answer = call(
+        &url,
+        "SendMessage",
+        &json!({"message": message, "configuration": config}),
+    );
+    let task = answer["result"]["task"]["id"].as_str().unwrap();
+    let first = ids.recv_timeout(DEADLINE).unwrap();
+    let begun = Instant::now();
+    let listed = loop {
+        let listed = said(folder, &["push", "deliveries"]);
+        if !listed.is_empty() {
+            break listed;
+        }
+        assert!(begun.elapsed() < DEADLINE, "it is given up");
+    };
+    assert!(listed.contains(task) && listed.contains("410"), "{listed}");
+    // S38: where it posts may be a secret, beyond the host.
+    assert!(!listed.contains("canary"), "{listed}");
+    let number = listed.split_whitespace().next().unwrap().to_owned();
+    let letters = said(folder, &["push", "deliveries", &number]);
+    assert!(
+        letters.lines().next().unwrap().contains(&first),
+        "{letters}"
+    );
+    said(folder, &["push", "retry", "--all"]);
+    assert_eq!(
+        ids.recv_timeout(DEADLINE).unwrap(),
+        first,
+        "from where it was left, under the same id"
+    );
+    for letter in letters.lines().skip(1) {
+        assert!(
+            letter.contains(&ids.recv_timeout(DEADLINE).unwrap()),
+            "{letters}"
+        );
+    }
+    assert_eq!(said(folder, &["push", "deliveries"]), "");
+    let nobody = ["push", "retry", "7", "--data-dir", folder.to_str().unwrap()];
+    assert!(
+        run_expecting_error(&nobody)
+            .1
+            .contains("no webhook of this number")
+    );
+}
+
+#[test]
+fn operators_are_told_when_no_server_runs() {
+    let folder = TempDir::new().unwrap();
+    let (code, said) = run_expecting_error(&[
+        "push",
+        "deliveries",
+        "--data-dir",
+        folder.path().to_str().unwrap(),
+    ]);
+    assert!(code == Some(1) && said.contains("no server runs"), "{said}");
+}
+
+/// Asks at the address for operators; gives the whole answer.
+fn answer(address: &str, path: &str, header: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: localhost\r\n{header}\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// The same; gives the status.
+fn status(address: &str, path: &str, header: &str) -> u16 {
+    answer(address, path, header)
+        .split(' ')
+        .nth(1)
+        .unwrap()
+        .parse()
+        .unwrap()
+}
+
+#[test]
+fn s14_keys_of_callers_and_of_operators_open_different_doors() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().to_str().unwrap().to_owned();
+    let serve = [
+        "serve",
+        "--echo",
+        "--store",
+        "memory",
+        "--admin-listen",
+        "127.0.0.1:0",
+    ];
+    let (_, refusal) = run_expecting_error(&[&serve[..], &["--data-dir", &path]].concat());
+    assert!(refusal.contains("--admin <NAME>"), "{refusal}");
+    let caller = format!(
+        "Authorization: Bearer {}",
+        said(folder.path(), &["keys", "add", "ann"])
+    );
+    let operator = said(folder.path(), &["keys", "add", "root", "--admin"]);
+    let operator = format!("Authorization: Bearer {operator}");
+    let open = [
+        "serve",
+        "--echo",
+        "--store",
+        "memory",
+        "--admin-listen",
+        "0.0.0.0:0",
+        "--data-dir",
+        &path,
+    ];
+    assert!(run_expecting_error(&open).1.contains("in the clear"));
+    let server = serve_in(&serve, folder);
+    let url = server.line("Listening on ");
+    server.line("Card: ");
+    server.line("Tasks: ");
+    let address = server.line("Operators: ");
+    for (path, header, answer) in [
+        ("/healthz", "X: x", 200),
+        ("/push/deliveries", "X: x", 401),
+        ("/push/deliveries", &caller, 401),
+        ("/healthz", &caller, 401),
+        ("/push/deliveries", &operator, 200),
+        ("/nothing", &operator, 404),
+        ("/reload", &operator, 405),
+        ("/push/undelivered?number=x", &operator, 400),
+    ] {
+        assert_eq!(status(&address, path, header), answer, "{path} {header}");
+    }
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {}}).to_string();
+    let headers = |key| ["Content-Type: application/json", "A2A-Version: 1.0", key];
+    assert_eq!(
+        send(&url, "POST", &headers(&operator), &body)["error"]["code"],
+        -31401
+    );
+    assert_eq!(
+        send(&url, "POST", &headers(&caller), &body)["result"]["totalSize"],
+        0
+    );
+    assert!(said(server.folder.path(), &["keys", "list"]).contains("root  admin"));
+    said(server.folder.path(), &["keys", "revoke", "root"]);
+    assert_eq!(status(&address, "/push/deliveries", &operator), 401);
+}
+
+/// An address is kept in histories and logs, and told to where it leads: no door takes a key from one.
+#[test]
+fn s80_no_key_in_an_address_opens_a_door() {
+    let folder = TempDir::new().unwrap();
+    let caller = said(folder.path(), &["keys", "add", "ann"]);
+    let operator = said(folder.path(), &["keys", "add", "root", "--admin"]);
+    let server = serve_in(
+        &[
+            "serve",
+            "--echo",
+            "--store",
+            "memory",
+            "--admin-listen",
+            "127.0.0.1:0",
+        ],
+        folder,
+    );
+    let url = server.line("Listening on ");
+    let door = url
+        .strip_prefix("http://")
+        .unwrap()
+        .trim_end_matches('/')
+        .to_owned();
+    server.line("Card: ");
+    server.line("Tasks: ");
+    let admin = server.line("Operators: ");
+    for (door, path, key) in [
+        (&admin, "/push/deliveries", &operator),
+        (&door, "/tasks", &caller),
+    ] {
+        for name in [
+            "key",
+            "api_key",
+            "apikey",
+            "token",
+            "access_token",
+            "X-API-Key",
+            "authorization",
+        ] {
+            let path = format!("{path}?{name}={key}");
+            assert_eq!(status(door, &path, "A2A-Version: 1.0"), 401, "{path}");
+        }
+        let header = format!("A2A-Version: 1.0\r\nAuthorization: Bearer {key}");
+        let shown = answer(door, path, &header);
+        assert!(shown.starts_with("HTTP/1.1 200"), "{shown}");
+        assert!(
+            !shown.contains(key.as_str()) && !shown.to_lowercase().contains("set-cookie"),
+            "{shown}"
+        );
+    }
+    let shown = answer(
+        &admin,
+        "/push/deliveries",
+        &format!("Authorization: Bearer {operator}"),
+    )
+    .to_lowercase();
+    for header in [
+        "referrer-policy: no-referrer\r\n",
+        "cache-control: no-store\r\n",
+    ] {
+        assert!(shown.contains(header), "{shown}");
+    }
+}
+
+#[test]
+fn s82_the_socket_of_the_operator_is_for_its_owner_alone() {
+    let server = serve_in(&["serve", "--echo"], TempDir::new().unwrap());
+    server.line("Listening on ");
+    for (path, mode) in [("admin", 0o700), ("admin/socket", 0o600)] {
+        let found = std::fs::metadata(server.folder.path().join(path))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(found & 0o777, mode, "{path}");
+    }
+}
+
+/// Signs with this key, at this url if there is one.
+fn signing(folder: &Path, mode: u32, more: &str) -> String {
+    let key = folder.join("card.pem");
+    let made = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/jws/tests/p256.pem");
+    std::fs::copy(made, &key).unwrap();
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(mode)).unwrap();
+    let file = folder.join("agents.toml");
+    let text = format!(
+        "[server]\ncard_signing_key = \"card.pem\"\n{more}\n[store]\nkind = \"memory\"\n[agents.echo]\ntype = \"echo\""
+    );
+    std::fs::write(&file, text).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn s33_cards_are_signed_where_the_operator_says_where_they_are() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data").to_str().unwrap().to_owned();
+    let refused = |mode, more| {
+        let file = signing(folder.path(), mode, more);
+        run_expecting_error(&[
+            "serve",
+            &file,
+            "--listen",
+            "127.0.0.1:0",
+            "--data-dir",
+            &data,
+        ])
+        .1
+    };
+    assert!(refused(0o600, "").contains("public_url"));
+    let public = "public_url = \"https://agents.example.com\"";
+    assert!(refused(0o644, public).contains("chmod 600"), "S82");
+    let file = signing(folder.path(), 0o600, public);
+    let server = serve_in(&["serve", &file], folder);
+    let url = server.line("Listening on ");
+    let read = |path: &str| {
+        send(
+            &format!("{url}{path}"),
+            "GET",
+            &["X-Forwarded-Host: evil.example"],
+            "",
+        )
+    };
+    let keys = read(".well-known/jwks.json");
+    let keys = attache::jws::KeySet::parse(keys.to_string().as_bytes()).unwrap();
+    for path in [
+        ".well-known/agent-card.json",
+        "agents/echo/.well-known/agent-card.json",
+    ] {
+        let shown = read(path);
+        let card: attache::AgentCard = serde_json::from_value(shown.clone()).unwrap();
+        let verdict = attache::jws::verify_card(&card, Some(shown.to_string().as_bytes()), &keys);
+        assert!(
+            matches!(verdict, attache::jws::CardVerification::Verified { .. }),
+            "{verdict:?}"
+        );
+        let mut other = card;
+        other.description.push('!');
+        let verdict = attache::jws::verify_card(&other, None, &keys);
+        assert!(
+            matches!(verdict, attache::jws::CardVerification::Unverifiable { .. }),
+            "S43: {verdict:?}"
+        );
+    }
+}

@@ -1,0 +1,328 @@
+//! Tokens that an issuer has signed.
+
+mod issuer_keys;
+
+use std::fmt;
+
+use async_trait::async_trait;
+use jsonwebtoken::{Validation, decode, decode_header};
+use serde::{Deserialize, Serialize};
+
+use super::{AuthError, Authenticator, Identity, RequestCredentials, SchemeInfo};
+use crate::model::{
+    Error, HttpAuthSecurityScheme, OpenIdConnectSecurityScheme, Result, SecurityScheme,
+};
+use issuer_keys::{IssuerKeys, KeySource};
+
+/// How much clocks may differ, in seconds.
+const LEEWAY_SECONDS: u64 = 60;
+/// The largest token that is looked at, in bytes.
+const MAX_TOKEN_BYTES: usize = 16 << 10;
+/// The longest id of a key that is looked for.
+const MAX_KID_BYTES: usize = 256;
+
+/// How tokens may be signed. An issuer's secret is no key that we should know, so there is no HMAC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the names are those of RFC 7518 and RFC 8037")]
+pub enum Algorithm {
+    Rs256,
+    Rs384,
+    Rs512,
+    Ps256,
+    Ps384,
+    Ps512,
+    Es256,
+    Es384,
+    #[serde(rename = "EdDSA")]
+    EdDsa,
+}
+
+impl From<Algorithm> for jsonwebtoken::Algorithm {
+    fn from(algorithm: Algorithm) -> Self {
+        match algorithm {
+            Algorithm::Rs256 => Self::RS256,
+            Algorithm::Rs384 => Self::RS384,
+            Algorithm::Rs512 => Self::RS512,
+            Algorithm::Ps256 => Self::PS256,
+            Algorithm::Ps384 => Self::PS384,
+            Algorithm::Ps512 => Self::PS512,
+            Algorithm::Es256 => Self::ES256,
+            Algorithm::Es384 => Self::ES384,
+            Algorithm::EdDsa => Self::EdDSA,
+        }
+    }
+}
+
+/// Bearer tokens of one issuer: JSON Web Tokens (RFC 7519) with the claims `iss`, `sub`, `aud` and `exp`.
+///
+/// A caller is `jwt:{iss}|{sub}`; its scopes are those of `scope` or `scp`.
+pub struct Jwt {
+    issuer: String,
+    audiences: Vec<AcceptedAudience>,
+    algorithms: Vec<jsonwebtoken::Algorithm>,
+    tenant_claim: Option<String>,
+    uses_discovery: bool,
+    keys: IssuerKeys,
+}
+
+/// For whom a token is.
+struct AcceptedAudience {
+    name: String,
+    /// `None`: every agent.
+    agent: Option<String>,
+}
+
+impl Jwt {
+    /// Tokens of this issuer, for this audience. Its keys are found by OpenID Connect discovery, at
+    /// `{issuer}/.well-known/openid-configuration`, fetched when they are needed and again when they change.
+    ///
+    /// # Errors
+    /// Invalid: the issuer is no URL that can be asked.
+    pub fn discover(issuer: &str, audience: &str) -> Result<Self> {
+        let url = format!(
+            "{}/.well-known/openid-configuration",
+            issuer.trim_end_matches('/')
+        );
+        let source = KeySource::Discovery {
+            url: parse_url(&url)?,
+            issuer: issuer.to_owned(),
+        };
+        Ok(Self {
+            uses_discovery: true,
+            ..Self::new(issuer, audience, source)
+        })
+    }
+
+    /// Tokens of this issuer, for this audience, signed with a key of the set at this URL.
+    ///
+    /// # Errors
+    /// Invalid: there is no such URL.
+    pub fn key_set(issuer: &str, audience: &str, url: &str) -> Result<Self> {
+        Ok(Self::new(issuer, audience, KeySource::Url(parse_url(url)?)))
+    }
+
+    fn new(issuer: &str, audience: &str, source: KeySource) -> Self {
+        Self {
+            issuer: issuer.to_owned(),
+            audiences: vec![AcceptedAudience {
+                name: audience.to_owned(),
+                agent: None,
+            }],
+            algorithms: [
+                Algorithm::Rs256,
+                Algorithm::Ps256,
+                Algorithm::Es256,
+                Algorithm::EdDsa,
+            ]
+            .map(Into::into)
+            .to_vec(),
+            tenant_claim: None,
+            uses_discovery: false,
+            keys: IssuerKeys::new(source),
+        }
+    }
+
+    /// Takes tokens that are signed in these ways, and no others; by default RS256, PS256, ES256 and EdDSA.
+    #[must_use]
+    pub fn algorithms(mut self, algorithms: impl IntoIterator<Item = Algorithm>) -> Self {
+        self.algorithms = algorithms.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Takes tokens for this audience too: they are good for this agent alone.
+    #[must_use]
+    pub fn agent_audience(mut self, agent: &str, audience: &str) -> Self {
+        self.audiences.push(AcceptedAudience {
+            name: audience.to_owned(),
+            agent: Some(agent.to_owned()),
+        });
+        self
+    }
+
+    /// Says which claim has the tenants of a caller: a text, or a list of them. By default nobody has one.
+    #[must_use]
+    pub fn tenant_claim(mut self, claim: &str) -> Self {
+        self.tenant_claim = Some(claim.to_owned());
+        self
+    }
+
+    /// Asks the issuer at most so often for keys that it did not have before; by default every 5 seconds.
+    #[must_use]
+    pub fn min_fetch_interval(mut self, interval: std::time::Duration) -> Self {
+        self.keys.min_fetch_interval = interval;
+        self
+    }
+
+    async fn verify(&self, token: &str) -> std::result::Result<Identity, AuthError> {
+        if token.len() > MAX_TOKEN_BYTES {
+            return Err(AuthError::InvalidCredential);
+        }
+        let header = decode_header(token).map_err(invalid_token)?;
+        // Before any key is looked for, and whatever the key says.
+        if !self.algorithms.contains(&header.alg)
+            || header
+                .kid
+                .as_ref()
+                .is_some_and(|kid| kid.len() > MAX_KID_BYTES)
+        {
+            return Err(AuthError::InvalidCredential);
+        }
+        let key = self
+            .keys
+            .find(header.kid.as_deref(), header.alg)
+            .await?
+            .ok_or(AuthError::InvalidCredential)?;
+        let mut validation = Validation::new(header.alg);
+        validation.leeway = LEEWAY_SECONDS;
+        validation.validate_nbf = true;
+        validation.set_issuer(&[&self.issuer]);
+        validation.set_audience(
+            &self
+                .audiences
+                .iter()
+                .map(|audience| &audience.name)
+                .collect::<Vec<_>>(),
+        );
+        validation.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
+        let claims = decode::<JwtClaims>(token, &key, &validation)
+            .map_err(invalid_token)?
+            .claims;
+        self.identity_from_claims(&claims)
+            .ok_or(AuthError::InvalidCredential)
+    }
+
+    fn identity_from_claims(&self, claims: &JwtClaims) -> Option<Identity> {
+        if claims.sub.is_empty() {
+            return None;
+        }
+        let mut identity = Identity::named(&format!("jwt:{}|{}", self.issuer, claims.sub));
+        let audiences = claims.aud.texts();
+        let mut matched = self
+            .audiences
+            .iter()
+            .filter(|own| audiences.contains(&own.name.as_str()));
+        if matched.clone().all(|own| own.agent.is_some()) {
+            identity = identity.agents(matched.by_ref().filter_map(|own| own.agent.clone()));
+        }
+        for scopes in [&claims.scope, &claims.scp] {
+            identity = identity.scopes(
+                scopes
+                    .texts()
+                    .iter()
+                    .flat_map(|text| text.split_whitespace()),
+            );
+        }
+        let tenants = self
+            .tenant_claim
+            .as_ref()
+            .and_then(|claim| claims.others.get(claim));
+        let tenants =
+            tenants.and_then(|value| serde_json::from_value::<StringOrList>(value.clone()).ok());
+        // A star is a word of ours and not the issuer's.
+        let tenants = tenants.unwrap_or_default();
+        Some(identity.tenants(tenants.texts().into_iter().filter(|tenant| *tenant != "*")))
+    }
+}
+
+/// The log may know what kind of wrong it is; the caller may not.
+fn invalid_token(error: jsonwebtoken::errors::Error) -> AuthError {
+    tracing::debug!(kind = ?std::mem::discriminant(error.kind()), "token refused");
+    AuthError::InvalidCredential
+}
+
+fn parse_url(url: &str) -> Result<http::Uri> {
+    let uri = url
+        .parse()
+        .map_err(|_| Error::invalid("url", "must be an absolute URL"))?;
+    crate::egress::check_url(&uri)?;
+    Ok(uri)
+}
+
+#[derive(Deserialize)]
+struct JwtClaims {
+    sub: String,
+    aud: StringOrList,
+    #[serde(default)]
+    scope: StringOrList,
+    #[serde(default)]
+    scp: StringOrList,
+    #[serde(flatten)]
+    others: serde_json::Map<String, serde_json::Value>,
+}
+
+/// A text, or a list of them.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum StringOrList {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl Default for StringOrList {
+    fn default() -> Self {
+        Self::Many(Vec::new())
+    }
+}
+
+impl StringOrList {
+    fn texts(&self) -> Vec<&str> {
+        match self {
+            Self::One(text) => vec![text],
+            Self::Many(texts) => texts.iter().map(String::as_str).collect(),
+        }
+    }
+}
+
+impl fmt::Debug for Jwt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Jwt")
+            .field("issuer", &self.issuer)
+            .finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Authenticator for Jwt {
+    async fn authenticate(
+        &self,
+        credentials: &RequestCredentials<'_>,
+    ) -> std::result::Result<Option<Identity>, AuthError> {
+        match credentials.authorization("Bearer")? {
+            Some(token) => self.verify(token).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// What their tokens would give them is not known here: nobody shows one.
+    fn find_identity(&self, name: &str) -> Option<Identity> {
+        let subject = name
+            .strip_prefix("jwt:")?
+            .strip_prefix(&self.issuer)?
+            .strip_prefix('|')?;
+        (!subject.is_empty()).then(|| Identity::named(name))
+    }
+
+    fn schemes(&self) -> Vec<SchemeInfo> {
+        let scheme = match self.uses_discovery {
+            true => SecurityScheme::OpenIdConnect(OpenIdConnectSecurityScheme {
+                open_id_connect_url: self.keys.source().to_owned(),
+                ..OpenIdConnectSecurityScheme::default()
+            }),
+            false => SecurityScheme::HttpAuth(HttpAuthSecurityScheme {
+                scheme: "Bearer".to_owned(),
+                bearer_format: Some("JWT".to_owned()),
+                ..HttpAuthSecurityScheme::default()
+            }),
+        };
+        let name = if self.uses_discovery { "oidc" } else { "jwt" };
+        vec![SchemeInfo {
+            name: name.to_owned(),
+            scheme,
+            challenge: "Bearer realm=\"attache\"".to_owned(),
+            has_scopes: true,
+        }]
+    }
+}

@@ -1,0 +1,181 @@
+//! Where an agent is reached, as its card says.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use http::uri::Authority;
+use http::{HeaderMap, Uri};
+
+use crate::model::{Error, Result};
+
+/// Where an agent is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct BaseUrl {
+    /// Scheme and authority.
+    origin: String,
+    /// Begins and ends with a slash.
+    path: String,
+}
+
+impl BaseUrl {
+    /// The root of what listens on an address; "every address of this machine" is none that a client can use.
+    pub(super) fn from_address(address: SocketAddr, tls: bool) -> Self {
+        let host = match address.ip() {
+            ip if !ip.is_unspecified() => ip,
+            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        };
+        let scheme = if tls { "https" } else { "http" };
+        Self {
+            origin: format!("{scheme}://{}", SocketAddr::new(host, address.port())),
+            path: "/".to_owned(),
+        }
+    }
+
+    /// What the operator says.
+    ///
+    /// # Errors
+    /// It is not an absolute http or https URL.
+    pub(super) fn parse(url: &str) -> Result<Self> {
+        let invalid = || {
+            Error::invalid(
+                "public_url",
+                "must be an absolute http or https URL without a query",
+            )
+        };
+        let uri: Uri = url.parse().map_err(|_| invalid())?;
+        let (Some(scheme @ ("http" | "https")), Some(authority), None) =
+            (uri.scheme_str(), uri.authority(), uri.query())
+        else {
+            return Err(invalid());
+        };
+        let path = uri.path();
+        let slash = if path.ends_with('/') { "" } else { "/" };
+        Ok(Self {
+            origin: format!("{scheme}://{authority}"),
+            path: format!("{path}{slash}"),
+        })
+    }
+
+    /// What a proxy says that a client asked for; `None` if it says nothing that can be used.
+    pub(super) fn from_forwarded(headers: &HeaderMap) -> Option<Self> {
+        let text = |name: &str| {
+            headers
+                .get(name)?
+                .to_str()
+                .ok()?
+                .split(',')
+                .next()
+                .map(str::trim)
+        };
+        let (host, proto) = (
+            text("x-forwarded-host")?,
+            text("x-forwarded-proto").unwrap_or("https"),
+        );
+        let prefix = text("x-forwarded-prefix")
+            .unwrap_or_default()
+            .trim_matches('/');
+        Self::parse(&format!("{proto}://{host}/{prefix}")).ok()
+    }
+
+    /// A place below this one.
+    pub(super) fn join(&self, path: &str) -> Self {
+        match path {
+            "" => self.clone(),
+            path => Self {
+                origin: self.origin.clone(),
+                path: format!("{}{path}/", self.path),
+            },
+        }
+    }
+
+    /// Host and port, as clients of gRPC want them.
+    pub(super) fn authority(&self) -> String {
+        let (scheme, authority) = self.origin.split_once("://").unwrap_or_default();
+        let named = authority
+            .parse()
+            .is_ok_and(|authority: Authority| authority.port().is_some());
+        match (named, scheme) {
+            (true, _) => authority.to_owned(),
+            (false, "https") => format!("{authority}:443"),
+            (false, _) => format!("{authority}:80"),
+        }
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("{}{}", self.origin, self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unspecified_address_becomes_loopback() {
+        for (address, url) in [
+            ("127.0.0.1:8080", "http://127.0.0.1:8080/"),
+            ("0.0.0.0:8080", "http://127.0.0.1:8080/"),
+            ("[::]:8080", "http://[::1]:8080/"),
+        ] {
+            assert_eq!(
+                BaseUrl::from_address(address.parse().unwrap(), false).url(),
+                url
+            );
+        }
+    }
+
+    #[test]
+    fn public_url_with_path_and_without_port() {
+        let base = BaseUrl::parse("https://agents.example.com/x").unwrap();
+        assert_eq!(base.url(), "https://agents.example.com/x/");
+        assert_eq!(
+            base.join("agents/echo").url(),
+            "https://agents.example.com/x/agents/echo/"
+        );
+        for (url, authority) in [
+            ("https://agents.example.com/x", "agents.example.com:443"),
+            ("http://agents.example.com", "agents.example.com:80"),
+            (
+                "https://agents.example.com:8443/",
+                "agents.example.com:8443",
+            ),
+            ("http://[::1]", "[::1]:80"),
+            ("http://[::1]:8080", "[::1]:8080"),
+        ] {
+            assert_eq!(BaseUrl::parse(url).unwrap().authority(), authority);
+        }
+        for wrong in ["", "agents.example.com", "/x", "ftp://x/", "https://x/?y"] {
+            assert!(BaseUrl::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn base_url_from_forwarded_headers() {
+        let forwarded = |headers: &[(&'static str, &str)]| {
+            let headers = headers
+                .iter()
+                .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+            BaseUrl::from_forwarded(&headers.collect()).map(|base| base.url())
+        };
+        let host = ("x-forwarded-host", "agents.example.com, inner");
+        assert_eq!(
+            forwarded(&[host]).as_deref(),
+            Some("https://agents.example.com/")
+        );
+        let all = [
+            host,
+            ("x-forwarded-proto", "http"),
+            ("x-forwarded-prefix", "/a/b/"),
+        ];
+        assert_eq!(
+            forwarded(&all).as_deref(),
+            Some("http://agents.example.com/a/b/")
+        );
+        assert_eq!(forwarded(&[]), None);
+        assert_eq!(forwarded(&[("x-forwarded-host", "x y")]), None);
+        assert_eq!(
+            forwarded(&[host, ("x-forwarded-proto", "javascript")]),
+            None
+        );
+    }
+}

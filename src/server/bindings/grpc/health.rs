@@ -1,0 +1,149 @@
+//! `grpc.health.v1.Health`: whether the server takes calls.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, Incoming};
+use prost::Message;
+use tokio_util::sync::WaitForCancellationFutureOwned;
+
+use super::frame;
+use super::stream_body::server_stopping;
+use crate::model::{Error, ErrorKind, Result, Version};
+use crate::server::reply::{BodyError, Reply};
+use crate::server::routes::Routes;
+use crate::wire::grpc::to_status;
+
+/// The server as a whole, and the services by their names.
+const SERVICES: [&str; 3] = ["", "lf.a2a.v1.A2AService", "a2a.v1.A2AService"];
+
+#[derive(Clone, Copy)]
+pub(super) enum HealthRpc {
+    /// Answers once.
+    Check,
+    /// Answers whenever it changes.
+    Watch,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct HealthCheckRequest {
+    #[prost(string, tag = "1")]
+    service: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct HealthCheckResponse {
+    #[prost(enumeration = "Health", tag = "1")]
+    status: i32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, prost::Enumeration)]
+#[repr(i32)]
+enum Health {
+    Unknown = 0,
+    Serving = 1,
+    NotServing = 2,
+    ServiceUnknown = 3,
+}
+
+impl Health {
+    /// As `/readyz` has it.
+    async fn current(service: &str, routes: &Routes) -> Self {
+        if !SERVICES.contains(&service) {
+            return Self::ServiceUnknown;
+        }
+        match routes.unready_reason().await {
+            Some(_) => Self::NotServing,
+            None => Self::Serving,
+        }
+    }
+
+    fn to_frame(self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let message = HealthCheckResponse {
+            status: self.into(),
+        }
+        .encode_to_vec();
+        frame::write(&mut out, |out| out.extend_from_slice(&message));
+        out
+    }
+}
+
+/// The rpc behind a path.
+pub(super) fn parse_rpc(path: &str) -> Option<HealthRpc> {
+    match path {
+        "/grpc.health.v1.Health/Check" => Some(HealthRpc::Check),
+        "/grpc.health.v1.Health/Watch" => Some(HealthRpc::Watch),
+        _ => None,
+    }
+}
+
+pub(super) async fn handle(routes: &Routes, rpc: HealthRpc, body: Incoming) -> Result<Reply> {
+    let message = frame::read(body, routes).await?;
+    let request = HealthCheckRequest::decode(message).map_err(|fault| {
+        Error::new(ErrorKind::Parse)
+            .with_message("Invalid protobuf message")
+            .with_source(fault)
+    })?;
+    let health = Health::current(&request.service, routes).await;
+    match (rpc, health) {
+        // A watcher waits for a service to appear; whoever checks wants to know.
+        (HealthRpc::Check, Health::ServiceUnknown) => Ok(frame::status_reply(
+            &tonic::Status::not_found("there is no such service"),
+        )),
+        (HealthRpc::Check, _) => Ok(frame::unary_reply(health.to_frame())),
+        (HealthRpc::Watch, _) => Ok(frame::stream_reply(Box::new(HealthWatch {
+            state: WatchState::Send(health),
+            shutting_down: Box::pin(routes.shutting_down.clone().cancelled_owned()),
+        }))),
+    }
+}
+
+/// What a watcher is told: how it is now, then that the server stops.
+struct HealthWatch {
+    state: WatchState,
+    shutting_down: Pin<Box<WaitForCancellationFutureOwned>>,
+}
+
+enum WatchState {
+    Send(Health),
+    Wait(Health),
+    SendTrailers,
+    Done,
+}
+
+impl Body for HealthWatch {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        loop {
+            match self.state {
+                WatchState::Send(health) => {
+                    self.state = match health {
+                        Health::NotServing => WatchState::SendTrailers,
+                        other => WatchState::Wait(other),
+                    };
+                    return Poll::Ready(Some(Ok(Frame::data(health.to_frame().into()))));
+                }
+                WatchState::Wait(health) => {
+                    ready!(self.shutting_down.as_mut().poll(context));
+                    self.state = match health {
+                        Health::Serving => WatchState::Send(Health::NotServing),
+                        _ => WatchState::SendTrailers,
+                    };
+                }
+                WatchState::SendTrailers => {
+                    self.state = WatchState::Done;
+                    let status = to_status(&server_stopping(), Version::V1);
+                    return Poll::Ready(Some(Ok(Frame::trailers(frame::trailers(&status)))));
+                }
+                WatchState::Done => return Poll::Ready(None),
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Server reflection: the protobuf files, for tools that have none. Only where the operator asks for it.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::LazyLock;
+
+use http::Request;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use tonic::codegen::Service as TowerService;
+use tonic_reflection::server::{Builder, Error};
+
+use crate::server::reply::{Reply, ReplyBody};
+
+type ReflectionFuture = Pin<Box<dyn Future<Output = Reply> + Send>>;
+type ReflectionService = Box<dyn Fn(Request<Incoming>) -> ReflectionFuture + Send + Sync>;
+
+/// A request names a file or a symbol.
+const MAX_REQUEST_BYTES: usize = 16 << 10;
+
+/// The same files for everybody, so they are read once.
+static SERVICES: LazyLock<Result<[(&str, ReflectionService); 2], Error>> = LazyLock::new(|| {
+    let v1 = builder()
+        .build_v1()?
+        .max_decoding_message_size(MAX_REQUEST_BYTES);
+    let v1alpha = builder()
+        .build_v1alpha()?
+        .max_decoding_message_size(MAX_REQUEST_BYTES);
+    Ok([
+        ("/grpc.reflection.v1.", boxed_service(v1)),
+        ("/grpc.reflection.v1alpha.", boxed_service(v1alpha)),
+    ])
+});
+
+fn builder() -> Builder<'static> {
+    Builder::configure()
+        .register_encoded_file_descriptor_set(attache_proto::v1::FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(attache_proto::v03::FILE_DESCRIPTOR_SET)
+}
+
+/// The service behind a path; tools of today look for the first, older ones for the second.
+pub(super) fn service(path: &str) -> Option<&'static ReflectionService> {
+    let services = SERVICES.as_ref().ok()?;
+    services
+        .iter()
+        .find(|(prefix, _)| path.starts_with(prefix))
+        .map(|(_, service)| service)
+}
+
+fn boxed_service<S>(service: S) -> ReflectionService
+where
+    S: TowerService<
+            Request<Incoming>,
+            Response = http::Response<tonic::body::Body>,
+            Error = Infallible,
+        >,
+    S: Clone + Send + Sync + 'static,
+    S::Future: Send,
+{
+    Box::new(move |request| {
+        let mut service = service.clone();
+        Box::pin(async move {
+            let Ok(answer) = service.call(request).await;
+            answer.map(|body| ReplyBody::Stream(Box::new(body.map_err(Into::into))))
+        })
+    })
+}

@@ -1,0 +1,168 @@
+//! An answer in pieces: what happens to a task, as a client of chat completions is told.
+
+use super::{failure_message, failure_status, stream_interrupted, with_task};
+use crate::model::{Error, Message, StreamResponse, Task, TaskStatus};
+use crate::server::encodings::with_stream_response;
+use crate::server::reply::log_failure;
+use crate::server::sse_body::EventEncoder;
+use crate::service::{StreamItem, TaskEventStream};
+use crate::wire::openai::{
+    CompletionUsage, CompletionWriter, artifact_text, parts_text, write_error, write_failure,
+};
+use crate::wire::sse;
+
+/// Writes pieces of one answer.
+pub(super) struct CompletionEncoder {
+    writer: CompletionWriter,
+    includes_usage: bool,
+    usage: Option<CompletionUsage>,
+    /// Whether something was said.
+    has_started: bool,
+    /// The result that the last piece was of.
+    last_artifact: Option<String>,
+    /// Whether all is said.
+    has_ended: bool,
+    /// Whether the end of it was written.
+    is_closed: bool,
+}
+
+impl CompletionEncoder {
+    pub(super) fn new(writer: CompletionWriter, includes_usage: bool) -> Self {
+        Self {
+            writer,
+            includes_usage,
+            usage: None,
+            has_started: false,
+            last_artifact: None,
+            has_ended: false,
+            is_closed: false,
+        }
+    }
+
+    fn write_response(&mut self, out: &mut Vec<u8>, response: &StreamResponse, closes: bool) {
+        match response {
+            StreamResponse::Task(task) => {
+                self.writer = with_task(self.writer.clone(), task);
+                // What a task that goes on has made so far was told to whoever asked for it.
+                if task.status.state.is_terminal() {
+                    for artifact in &task.artifacts {
+                        self.write_artifact(
+                            out,
+                            artifact.artifact_id.as_str(),
+                            &artifact_text(artifact),
+                        );
+                    }
+                    self.write_status(out, &task.status, true);
+                }
+            }
+            StreamResponse::Message(message) => self.write_message(out, message),
+            StreamResponse::StatusUpdate(event) => {
+                self.usage = CompletionUsage::from_metadata(event.metadata.as_ref()).or(self.usage);
+                self.write_status(out, &event.status, closes);
+            }
+            StreamResponse::ArtifactUpdate(event) => {
+                self.write_artifact(
+                    out,
+                    event.artifact.artifact_id.as_str(),
+                    &artifact_text(&event.artifact),
+                );
+            }
+        }
+    }
+
+    fn write_message(&mut self, out: &mut Vec<u8>, message: &Message) {
+        self.writer.context = message.context_id.as_ref().map(ToString::to_string);
+        self.write_text(out, &parts_text(&message.parts));
+        self.has_ended = true;
+    }
+
+    /// A piece of a result; another result stands apart from the one before.
+    fn write_artifact(&mut self, out: &mut Vec<u8>, id: &str, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        if self.last_artifact.as_deref().is_some_and(|last| last != id) {
+            self.write_text(out, "\n\n");
+        }
+        self.last_artifact = Some(id.to_owned());
+        self.write_text(out, text);
+    }
+
+    /// How the work goes is not part of the answer; how it ended is.
+    fn write_status(&mut self, out: &mut Vec<u8>, status: &TaskStatus, closes: bool) {
+        if !closes {
+            return;
+        }
+        self.has_ended = true;
+        if let Some((_, code)) = failure_status(status.state) {
+            let task = Task {
+                status: status.clone(),
+                ..Task::default()
+            };
+            write_sse_event(out, |out| {
+                write_failure(out, &failure_message(&task), ("server_error", None, code))
+            });
+            self.is_closed = true;
+            return;
+        }
+        let text = status
+            .message
+            .as_ref()
+            .map(|message| parts_text(&message.parts))
+            .unwrap_or_default();
+        if !text.is_empty() {
+            let separator = if self.has_started { "\n\n" } else { "" };
+            self.write_text(out, &format!("{separator}{text}"));
+        }
+    }
+
+    fn write_text(&mut self, out: &mut Vec<u8>, text: &str) {
+        let first = !std::mem::replace(&mut self.has_started, true);
+        write_sse_event(out, |out| self.writer.write_chunk(out, first, text));
+    }
+}
+
+impl EventEncoder for CompletionEncoder {
+    fn write(&mut self, out: &mut Vec<u8>, stream: &TaskEventStream, item: &StreamItem) {
+        match item {
+            StreamItem::Full(response, _) => self.write_response(out, response, false),
+            StreamItem::Update { entry, closes } => {
+                with_stream_response(entry, stream.ids(), |response| {
+                    self.write_response(out, response, *closes)
+                });
+            }
+        }
+    }
+
+    fn encode_failure(&mut self, error: Error) -> Vec<u8> {
+        let mut out = Vec::new();
+        write_sse_event(&mut out, |out| write_error(out, &log_failure(error)));
+        self.is_closed = true;
+        out
+    }
+
+    fn finish(&mut self) -> Option<Vec<u8>> {
+        if std::mem::replace(&mut self.is_closed, true) {
+            return None;
+        }
+        if !self.has_ended {
+            return Some(self.encode_failure(stream_interrupted()));
+        }
+        let mut out = Vec::new();
+        if !self.has_started {
+            self.write_text(&mut out, "");
+        }
+        write_sse_event(&mut out, |out| self.writer.write_finish(out));
+        if let Some(usage) = self.usage.filter(|_| self.includes_usage) {
+            write_sse_event(&mut out, |out| self.writer.write_usage(out, usage));
+        }
+        write_sse_event(&mut out, |out| out.extend_from_slice(b"[DONE]"));
+        Some(out)
+    }
+}
+
+fn write_sse_event(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    sse::begin_event(out, None);
+    write(out);
+    sse::end_event(out);
+}

@@ -1,0 +1,55 @@
+//! Webhooks.
+
+use super::PLAIN_FORMAT;
+use super::bytes::{CodecError, DecodeResult, LogDecoder, LogEncoder};
+use crate::model::{AuthenticationInfo, PushConfig, Secret, Version};
+use crate::store::PushRegistration;
+
+/// A webhook.
+pub(in crate::store) fn encode_registration(registration: &PushRegistration) -> Vec<u8> {
+    let PushRegistration { config, version } = registration;
+    let mut out = LogEncoder::with_prefix(&[], PLAIN_FORMAT, 0);
+    out.text(version.as_str());
+    out.optional_text(config.tenant.as_deref());
+    out.optional_text(config.id.as_ref().map(AsRef::as_ref));
+    out.optional_text(config.task_id.as_ref().map(AsRef::as_ref));
+    out.text(&config.url);
+    out.optional_text(config.token.as_ref().map(Secret::expose));
+    out.optional(config.authentication.as_ref(), |out, info| {
+        out.text(&info.scheme);
+        out.optional_text(info.credentials.as_ref().map(Secret::expose));
+    });
+    out.list(&config.other_schemes, |out, scheme| out.text(scheme));
+    out.list(&config.headers, |out, (name, value)| {
+        out.text(name);
+        out.text(value.expose());
+    });
+    out.into_bytes()
+}
+
+/// The reverse of [`encode_registration`].
+pub(in crate::store) fn decode_registration(bytes: &[u8]) -> DecodeResult<PushRegistration> {
+    let mut from = LogDecoder::new(bytes, PLAIN_FORMAT)?;
+    let name = from.text()?;
+    let version = Version::ALL
+        .into_iter()
+        .find(|version| version.as_str() == name);
+    let version = version.ok_or(CodecError("an unknown version of the protocol"))?;
+    let config = PushConfig {
+        tenant: from.optional_text()?.map(str::to_owned),
+        id: from.optional_text()?.map(Into::into),
+        task_id: from.optional_text()?.map(Into::into),
+        url: from.text()?.to_owned(),
+        token: from.optional_text()?.map(Secret::from),
+        authentication: from.optional(|from| {
+            let scheme = from.text()?.to_owned();
+            Ok(AuthenticationInfo {
+                scheme,
+                credentials: from.optional_text()?.map(Secret::from),
+            })
+        })?,
+        other_schemes: from.list(|from| from.text().map(str::to_owned))?,
+        headers: from.list(|from| Ok((from.text()?.to_owned(), from.text()?.into())))?,
+    };
+    from.finish(PushRegistration { config, version })
+}

@@ -1,0 +1,69 @@
+//! Logs, folded.
+
+use std::sync::Arc;
+
+use super::bytes::{CodecError, DecodeResult, LogDecoder, LogEncoder};
+use super::message::{
+    decode_artifact, decode_message, decode_optional_object, encode_artifact, encode_message,
+    encode_optional_object,
+};
+use super::{decode_status, decode_trace, encode_status, encode_trace};
+use crate::model::{Message, Task};
+use crate::store::Snapshot;
+
+/// Folds have a format of their own; of those before, which had less, nothing is read any more.
+pub(super) const SNAPSHOT_FORMAT: u8 = 3;
+
+/// A log, folded. A cache: what is of another format is folded anew, so there is no need to read it.
+pub(in crate::store) fn encode_snapshot(snapshot: &Snapshot) -> Vec<u8> {
+    let mut out = LogEncoder::with_prefix(&[], SNAPSHOT_FORMAT, 0);
+    encode_task(&mut out, &snapshot.task);
+    out.list(&snapshot.unanswered, |out, message| {
+        encode_message(out, message)
+    });
+    out.list(&snapshot.traces, |out, (turn, trace)| {
+        out.number(*turn);
+        encode_trace(out, trace);
+    });
+    out.number(snapshot.turns_ended);
+    out.number(snapshot.attempts.into());
+    out.into_bytes()
+}
+
+/// The reverse of [`encode_snapshot`].
+pub(in crate::store) fn decode_snapshot(bytes: &[u8]) -> DecodeResult<Snapshot> {
+    let mut from = LogDecoder::new(bytes, SNAPSHOT_FORMAT)?;
+    let snapshot = Snapshot {
+        task: Arc::new(decode_task(&mut from)?),
+        unanswered: decode_messages(&mut from)?,
+        traces: from.list(|from| Ok((from.number()?, decode_trace(from)?)))?,
+        turns_ended: from.number()?,
+        attempts: u32::try_from(from.number()?)
+            .map_err(|_| CodecError("a number beyond 32 bits"))?,
+    };
+    from.finish(snapshot)
+}
+
+fn encode_task(out: &mut LogEncoder, task: &Task) {
+    out.text(task.id.as_str());
+    out.text(task.context_id.as_str());
+    encode_status(out, &task.status);
+    out.list(&task.artifacts, encode_artifact);
+    out.list(&task.history, |out, message| encode_message(out, message));
+    encode_optional_object(out, task.metadata.as_ref());
+}
+
+pub(super) fn decode_task(from: &mut LogDecoder<'_>) -> DecodeResult<Task> {
+    Ok(Task {
+        id: from.text()?.into(),
+        context_id: from.text()?.into(),
+        status: decode_status(from)?,
+        artifacts: from.list(decode_artifact)?,
+        history: decode_messages(from)?,
+        metadata: decode_optional_object(from)?,
+    })
+}
+
+fn decode_messages(from: &mut LogDecoder<'_>) -> DecodeResult<Vec<Arc<Message>>> {
+    from.list(|from| decode_message(from).map(Arc::new))
+}

@@ -1,0 +1,371 @@
+//! Logs in memory: gone with the process.
+//!
+//! Most tasks that are here have ended, and nobody asks for most of these: they are kept in the form in which they would be
+//! written down, which takes a quarter of the room and is read when somebody does. A message that is heavy alone stays as it is.
+
+mod hash_index;
+mod packed_log;
+mod scope_table;
+mod stored_webhook;
+mod tables;
+mod time_index;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+
+use self::packed_log::{BatchForm, PackedLog};
+use self::stored_webhook::StoredWebhook;
+use self::tables::Tables;
+use super::{
+    Batch, CreateResult, Error, Head, IdempotencyKey, IdempotencyRecord, NewTask, PushRegistration,
+    Result, Snapshot, Store, TaskCounts, TaskPage, TaskQuery, Webhook, WebhookFilter,
+};
+use crate::model::{Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
+
+/// Keeps logs in memory. They are gone when the process ends.
+#[derive(Debug, Default)]
+pub struct Memory {
+    tables: Mutex<Tables>,
+    is_ephemeral: bool,
+}
+
+impl Memory {
+    /// A store without a task.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A store that keeps a task only while its turn runs: the answer is a message, and no task can be asked for.
+    #[must_use]
+    pub fn ephemeral() -> Self {
+        Self {
+            is_ephemeral: true,
+            ..Self::default()
+        }
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        // Nothing under the lock leaves a log half changed, so a panic elsewhere spoils nothing.
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Store for Memory {
+    fn has_external_writers(&self) -> bool {
+        false
+    }
+
+    fn is_durable(&self) -> bool {
+        false
+    }
+
+    fn keeps_tasks(&self) -> bool {
+        !self.is_ephemeral
+    }
+
+    async fn create(&self, task: &NewTask) -> Result<CreateResult> {
+        let first = BatchForm::new(&task.batch)?;
+        self.tables().create(task, first)
+    }
+
+    async fn append(&self, task: &Head, at: Seq, batch: &Batch) -> Result<Seq> {
+        let form = BatchForm::new(batch)?;
+        self.tables().append(task, at, batch, form)
+    }
+
+    async fn read(&self, task: &Head, after: Seq, limit: usize) -> Result<Vec<Entry>> {
+        let copied = self
+            .tables()
+            .find_log(task)
+            .map(|log| log.copy(after, limit))
+            .unwrap_or_default();
+        copied
+            .entries(after, limit)
+            .map_err(|corrupt| Error::Failed(Box::new(corrupt)))
+    }
+
+    async fn find(&self, scope: &Scope, task: &TaskId) -> Result<Option<Head>> {
+        Ok(self.tables().find(scope, task))
+    }
+
+    fn position(&self, scope: &Scope, task: &TaskId) -> Option<Seq> {
+        self.tables().position(scope, task)
+    }
+
+    async fn find_by_key(
+        &self,
+        scope: &Scope,
+        key: &IdempotencyKey,
+    ) -> Result<Option<IdempotencyRecord>> {
+        self.tables().find_key(scope, Some(key))
+    }
+
+    async fn list(&self, scope: &Scope, query: &TaskQuery) -> Result<TaskPage> {
+        Ok(self.tables().list(scope, query))
+    }
+
+    async fn list_unfinished(&self, after: Option<&TaskId>, limit: usize) -> Result<Vec<Head>> {
+        Ok(self.tables().list_unfinished(after, limit))
+    }
+
+    async fn list_runnable(&self, after: Option<&TaskId>, limit: usize) -> Result<Vec<Head>> {
+        Ok(self.tables().list_runnable(after, limit))
+    }
+
+    async fn list_parked(&self, scope: &Scope, limit: usize) -> Result<Vec<Head>> {
+        Ok(self.tables().list_parked(scope, limit))
+    }
+
+    async fn latest_time(&self) -> Result<Option<Timestamp>> {
+        Ok(self.tables().latest_time())
+    }
+
+    async fn list_ended(&self, before: Timestamp, limit: usize) -> Result<Vec<Head>> {
+        Ok(self.tables().list_ended(before, limit))
+    }
+
+    async fn count_ended(&self) -> Result<u64> {
+        Ok(self.tables().count_ended())
+    }
+
+    async fn count_tasks(&self, agent: &str, tenant: &str) -> Result<Option<TaskCounts>> {
+        Ok(Some(self.tables().count_tasks(agent, tenant)))
+    }
+
+    async fn save_snapshot(&self, task: &Head, at: Seq, snapshot: &Snapshot) -> Result<()> {
+        if let Some(rare) = self.tables().find_log_mut(task).map(PackedLog::rare_mut)
+            && rare.snapshot.as_ref().is_none_or(|(saved, _)| *saved <= at)
+        {
+            rare.snapshot = Some((at, snapshot.clone()));
+        }
+        Ok(())
+    }
+
+    async fn load_snapshot(&self, task: &Head) -> Result<Option<(Seq, Snapshot)>> {
+        let tables = self.tables();
+        Ok(tables
+            .find_log(task)
+            .and_then(PackedLog::rare)
+            .and_then(|rare| rare.snapshot.clone()))
+    }
+
+    async fn remove(&self, tasks: &[Head]) -> Result<()> {
+        let mut tables = self.tables();
+        tasks.iter().for_each(|head| tables.remove(head));
+        Ok(())
+    }
+
+    async fn put_config(&self, task: &Head, config: &PushRegistration) -> Result<()> {
+        self.tables().put_config(task, config);
+        Ok(())
+    }
+
+    async fn list_configs(&self, task: &Head) -> Result<Vec<PushRegistration>> {
+        let tables = self.tables();
+        let hooks = tables.find_log(task).into_iter().flat_map(PackedLog::hooks);
+        Ok(hooks.map(|hook| hook.registration.clone()).collect())
+    }
+
+    async fn delete_config(&self, task: &Head, id: &PushConfigId) -> Result<()> {
+        self.tables().delete_config(task, id);
+        Ok(())
+    }
+
+    async fn list_webhooks(
+        &self,
+        filter: WebhookFilter,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<Webhook>> {
+        Ok(self.tables().list_webhooks(filter, after, limit))
+    }
+
+    async fn find_webhook(&self, task: &Head, id: &PushConfigId) -> Result<Option<Webhook>> {
+        let tables = self.tables();
+        let Some(log) = tables.find_log(task) else {
+            return Ok(None);
+        };
+        let hook = log.hooks().iter().find(|hook| hook.id() == Some(id));
+        Ok(hook.map(|hook| hook.to_webhook(log.head(task.scope.clone()))))
+    }
+
+    async fn record_delivery(&self, webhook: &Webhook) -> Result<bool> {
+        let mut tables = self.tables();
+        let rare = tables
+            .find_log_mut(&webhook.task)
+            .and_then(PackedLog::existing_rare_mut);
+        let same = |hook: &&mut StoredWebhook| hook.number == webhook.number;
+        Ok(rare
+            .and_then(|rare| rare.hooks.iter_mut().find(same))
+            .is_some_and(|hook| hook.record(webhook)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::model::{Caller, ContextId, Event, Message, TaskState};
+    use crate::store::conformance;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn memory_keeps_the_contract() {
+        conformance(async || Memory::new()).await;
+    }
+
+    fn batch(number: u64) -> Batch {
+        // Every now and then one that is larger than a page, and one with a message that is kept as it is.
+        let text = "x".repeat(if number % 90 == 50 { 20_000 } else { 150 });
+        let mut events = vec![
+            Event::Ignored {
+                reason: format!("{number} {text}")
+            };
+            2
+        ];
+        if number % 90 == 70 {
+            events[1] = Event::Message(Arc::new(Message::user("y".repeat(100_000))));
+        }
+        let (time, state) = (Timestamp::default(), TaskState::Working);
+        Batch {
+            time,
+            events,
+            state,
+            status_time: time,
+            parked: false,
+            key: None,
+            turn: 0,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_log_of_many_pages_is_read_from_anywhere() {
+        let scope = Scope {
+            agent: "a".into(),
+            tenant: "".into(),
+            owner: Caller::anonymous(),
+        };
+        let (id, context_id) = (TaskId::from("t"), ContextId::from("c"));
+        let created = Event::Created {
+            id: id.clone(),
+            context_id: context_id.clone(),
+            metadata: None,
+        };
+        let first = Batch {
+            events: vec![created],
+            ..batch(0)
+        };
+        let mut all: Vec<Entry> = first.entries(Seq(0)).collect();
+        let store = Memory::new();
+        let task = NewTask {
+            id,
+            scope,
+            context_id,
+            alias: None,
+            config: None,
+            batch: first,
+        };
+        let CreateResult::Created(head) = store.create(&task).await.unwrap() else {
+            panic!("it is new")
+        };
+        for number in 0..400 {
+            let (at, batch) = (Seq(all.len() as u64), batch(number));
+            store.append(&head, at, &batch).await.unwrap();
+            all.extend(batch.entries(at));
+        }
+        for after in (0..all.len() + 3).step_by(7) {
+            for limit in [0, 1, 2, 100, usize::MAX] {
+                let read = store.read(&head, Seq(after as u64), limit).await.unwrap();
+                let expected: Vec<_> = all.iter().skip(after).take(limit).cloned().collect();
+                assert!(read == expected, "{limit} after {after}");
+            }
+        }
+        let found = store.find(&head.scope, &head.id).await.unwrap().unwrap();
+        assert_eq!(
+            found,
+            Head {
+                position: Seq(801),
+                state: TaskState::Working,
+                ..head
+            }
+        );
+    }
+
+    /// A task that this message opens.
+    async fn opened_by(store: &Memory, message: &Arc<Message>) -> Head {
+        let scope = Scope {
+            agent: "a".into(),
+            tenant: "".into(),
+            owner: Caller::anonymous(),
+        };
+        let (id, context_id) = (TaskId::random(), ContextId::from("c"));
+        let created = Event::Created {
+            id: id.clone(),
+            context_id: context_id.clone(),
+            metadata: None,
+        };
+        let batch = Batch {
+            events: vec![created, Event::Message(message.clone())],
+            ..batch(0)
+        };
+        let task = NewTask {
+            id,
+            scope,
+            context_id,
+            alias: None,
+            config: None,
+            batch,
+        };
+        let CreateResult::Created(head) = store.create(&task).await.unwrap() else {
+            panic!("it is new")
+        };
+        head
+    }
+
+    #[tokio::test]
+    async fn s62_a_message_of_many_small_pieces_is_packed() {
+        let ids = vec![TaskId::from("a"); 10_000];
+        let message = Arc::new(Message {
+            reference_task_ids: ids,
+            ..Message::user("hi")
+        });
+        opened_by(&Memory::new(), &message).await;
+        assert_eq!(
+            Arc::strong_count(&message),
+            1,
+            "what is kept is a copy, and smaller"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_heavy_message_is_shared_and_its_task_is_found_by_its_names() {
+        let message = Arc::new(Message::user("y".repeat(100_000)));
+        let store = Memory::new();
+        let head = opened_by(&store, &message).await;
+        assert_eq!(
+            Arc::strong_count(&message),
+            2,
+            "one is here and one is kept"
+        );
+        assert_eq!(
+            store.find(&head.scope, &head.id).await.unwrap(),
+            Some(head.clone())
+        );
+        let query = TaskQuery {
+            context_id: Some(ContextId::from("c")),
+            limit: 9,
+            ..TaskQuery::default()
+        };
+        assert_eq!(
+            store.list(&head.scope, &query).await.unwrap().tasks,
+            std::slice::from_ref(&head)
+        );
+        let read = store.read(&head, Seq(1), 9).await.unwrap();
+        assert!(
+            matches!(&read[..], [Entry { event: Event::Message(read), .. }] if *read == message)
+        );
+    }
+}

@@ -1,0 +1,383 @@
+//! The log of one task, packed: an ended task is one piece of memory, and a few words that say where it stands. Only a heavy
+//! message is left as it came.
+
+use std::sync::Arc;
+
+use super::stored_webhook::StoredWebhook;
+use crate::model::{ContextId, Entry, Event, Scope, Seq, TaskId, TaskState, Timestamp};
+use crate::store::codec::{self, CodecError};
+use crate::store::{Batch, Error, Head, NewTask, Result, Snapshot, TaskQuery};
+
+/// A long log is cut into pages of about so many bytes, so that adding to it moves little and reading from its middle
+/// skips little.
+const PAGE_BYTES: usize = 16 << 10;
+
+/// Bytes that say how long a batch is.
+const LENGTH_BYTES: usize = size_of::<u32>();
+
+/// A message that is heavier is not copied into a page, where it is of few pieces and few events are with it: many are smaller
+/// packed.
+const SHARED_MESSAGE_BYTES: usize = 64 << 10;
+const MAX_SHARED_PIECES: usize = 16;
+
+/// A task.
+#[derive(Debug)]
+pub(super) struct PackedLog {
+    /// Whose it is.
+    pub(super) scope: u32,
+    state: TaskState,
+    parked: bool,
+    status_time: Timestamp,
+    pub(super) position: Seq,
+    /// Its batches, each behind its length; those on older pages are before them.
+    batches: Vec<u8>,
+    /// What most tasks do not have.
+    rare: Option<Box<RareFields>>,
+}
+
+/// What most tasks do not have.
+#[derive(Debug, Default)]
+pub(super) struct RareFields {
+    pages: Vec<LogPage>,
+    /// What the task is called, where the first entry does not say so.
+    ids: Option<(TaskId, ContextId)>,
+    pub(super) hooks: Vec<StoredWebhook>,
+    pub(super) snapshot: Option<(Seq, Snapshot)>,
+    pub(super) keys: Vec<String>,
+    pub(super) alias: Option<TaskId>,
+}
+
+/// A part of a long log that is full.
+#[derive(Debug)]
+struct LogPage {
+    /// The last entry on it.
+    end: Seq,
+    form: BatchForm,
+}
+
+/// The form in which a part of a log is kept.
+#[derive(Debug, Clone)]
+pub(super) enum BatchForm {
+    /// Batches, each behind its length.
+    Packed(Vec<u8>),
+    /// A batch as it came, with a heavy message that is shared with whoever else has it.
+    Whole(Timestamp, Arc<[Event]>),
+}
+
+/// Where a task is listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ListingKey {
+    pub(super) time: Timestamp,
+    pub(super) has_ended: bool,
+    pub(super) has_work: bool,
+}
+
+impl BatchForm {
+    /// One batch.
+    pub(super) fn new(batch: &Batch) -> Result<Self> {
+        if batch.events.len() <= MAX_SHARED_PIECES && batch.events.iter().any(is_kept_shared) {
+            return Ok(Self::Whole(batch.time, batch.events.as_slice().into()));
+        }
+        let mut bytes = codec::encode_compact_events(&[0; LENGTH_BYTES], batch.time, &batch.events);
+        let length = u32::try_from(bytes.len() - LENGTH_BYTES)
+            .map_err(|error| Error::Failed(Box::new(error)))?;
+        bytes[..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
+        Ok(Self::Packed(bytes))
+    }
+}
+
+fn is_kept_shared(event: &Event) -> bool {
+    let Event::Message(message) = event else {
+        return false;
+    };
+    let pieces = message.parts.len() + message.reference_task_ids.len() + message.extensions.len();
+    pieces <= MAX_SHARED_PIECES && event.memory_size() > SHARED_MESSAGE_BYTES
+}
+
+impl PackedLog {
+    /// A task with its first batch.
+    pub(super) fn new(scope: u32, task: &NewTask, first: BatchForm) -> Self {
+        let NewTask {
+            id,
+            context_id,
+            batch,
+            ..
+        } = task;
+        let mut log = Self {
+            scope,
+            state: batch.state,
+            parked: batch.parked,
+            status_time: batch.status_time,
+            position: Seq(0),
+            batches: Vec::new(),
+            rare: None,
+        };
+        let is_named = matches!(first, BatchForm::Packed(_))
+            && matches!(batch.events.first(), Some(Event::Created { id: its, context_id: of, .. })
+                if its == id && of == context_id);
+        if !is_named {
+            log.rare_mut().ids = Some((id.clone(), context_id.clone()));
+        }
+        log.add(batch, first);
+        log
+    }
+
+    /// Takes in a batch behind the last.
+    pub(super) fn add(&mut self, batch: &Batch, form: BatchForm) {
+        let end = Seq(self.position.0 + batch.events.len() as u64);
+        match form {
+            BatchForm::Packed(bytes) => {
+                if self.batches.len() >= PAGE_BYTES {
+                    self.seal_page();
+                }
+                self.put(bytes, batch.state.is_terminal());
+            }
+            BatchForm::Whole(..) => {
+                self.seal_page();
+                self.rare_mut().pages.push(LogPage { end, form });
+            }
+        }
+        self.position = end;
+        (self.state, self.status_time, self.parked) =
+            (batch.state, batch.status_time, batch.parked);
+    }
+
+    fn seal_page(&mut self) {
+        if !self.batches.is_empty() {
+            let mut batches = std::mem::take(&mut self.batches);
+            batches.shrink_to_fit();
+            let page = LogPage {
+                end: self.position,
+                form: BatchForm::Packed(batches),
+            };
+            self.rare_mut().pages.push(page);
+        }
+    }
+
+    fn put(&mut self, bytes: Vec<u8>, last: bool) {
+        if self.batches.is_empty() && bytes.len() >= PAGE_BYTES {
+            // A large one is not there twice, not even for a moment.
+            self.batches = bytes;
+            return self.batches.shrink_to_fit();
+        }
+        if last || self.batches.is_empty() {
+            self.batches.reserve_exact(bytes.len());
+        }
+        self.batches.extend_from_slice(&bytes);
+        if last {
+            self.batches.shrink_to_fit();
+        }
+    }
+
+    pub(super) fn listed(&self) -> ListingKey {
+        let has_ended = self.state.is_terminal();
+        ListingKey {
+            time: self.status_time,
+            has_ended,
+            has_work: !has_ended && !self.parked,
+        }
+    }
+
+    pub(super) fn is_parked(&self) -> bool {
+        self.parked
+    }
+
+    pub(super) fn rare_mut(&mut self) -> &mut RareFields {
+        self.rare.get_or_insert_default()
+    }
+
+    pub(super) fn rare(&self) -> Option<&RareFields> {
+        self.rare.as_deref()
+    }
+
+    pub(super) fn existing_rare_mut(&mut self) -> Option<&mut RareFields> {
+        self.rare.as_deref_mut()
+    }
+
+    pub(super) fn into_rare(self) -> Option<Box<RareFields>> {
+        self.rare
+    }
+
+    pub(super) fn hooks(&self) -> &[StoredWebhook] {
+        self.rare().map_or(&[], |rare| &rare.hooks)
+    }
+
+    pub(super) fn id(&self) -> &str {
+        match self.stored_ids() {
+            Some((id, _)) => id.as_str(),
+            None => self
+                .first()
+                .and_then(codec::decode_created_id)
+                .unwrap_or_default(),
+        }
+    }
+
+    /// The ids of the task and of its conversation.
+    fn ids(&self) -> (&str, &str) {
+        match self.stored_ids() {
+            Some((id, context_id)) => (id.as_str(), context_id.as_str()),
+            None => self
+                .first()
+                .and_then(codec::decode_created_ids)
+                .unwrap_or_default(),
+        }
+    }
+
+    fn stored_ids(&self) -> Option<&(TaskId, ContextId)> {
+        self.rare().and_then(|rare| rare.ids.as_ref())
+    }
+
+    /// The first batch, where that is packed.
+    fn first(&self) -> Option<&[u8]> {
+        match self.rare().and_then(|rare| rare.pages.first()) {
+            None => bodies(&self.batches).next(),
+            Some(LogPage {
+                form: BatchForm::Packed(batches),
+                ..
+            }) => bodies(batches).next(),
+            Some(LogPage {
+                form: BatchForm::Whole(..),
+                ..
+            }) => None,
+        }
+    }
+
+    /// Whether it passes the filters of a list.
+    pub(super) fn matches(&self, query: &TaskQuery) -> bool {
+        query.state.is_none_or(|state| state == self.state)
+            && query.since.is_none_or(|since| self.status_time >= since)
+            && query
+                .context_id
+                .as_ref()
+                .is_none_or(|context_id| context_id.as_str() == self.ids().1)
+    }
+
+    pub(super) fn head(&self, scope: Scope) -> Head {
+        self.head_with_id(self.id().into(), scope)
+    }
+
+    /// The head of a task whose id is at hand.
+    pub(super) fn head_with_id(&self, id: TaskId, scope: Scope) -> Head {
+        let context_id = self.ids().1.into();
+        Head {
+            id,
+            scope,
+            context_id,
+            position: self.position,
+            state: self.state,
+            status_time: self.status_time,
+        }
+    }
+
+    /// A copy of the pages that have the `limit` entries after `after`.
+    pub(super) fn copy(&self, after: Seq, limit: usize) -> CopiedPages {
+        let full = self.rare().map_or(&[][..], |rare| &rare.pages);
+        let from = full.partition_point(|page| page.end <= after);
+        let mut at = if from == 0 {
+            Seq(0)
+        } else {
+            full[from - 1].end
+        };
+        let until = Seq(after.0.saturating_add(limit as u64));
+        let mut copied = CopiedPages {
+            at,
+            pages: Vec::new(),
+        };
+        for page in &full[from..] {
+            if at >= until {
+                return copied;
+            }
+            copied.pages.push(page.form.clone());
+            at = page.end;
+        }
+        if at < until && after < self.position && at < self.position {
+            copied.pages.push(BatchForm::Packed(self.batches.clone()));
+        }
+        copied
+    }
+}
+
+/// Batches of a log, to be read without holding anybody up.
+#[derive(Debug, Default)]
+pub(super) struct CopiedPages {
+    /// The entry before the first of them.
+    at: Seq,
+    pages: Vec<BatchForm>,
+}
+
+impl CopiedPages {
+    /// The entries after `after`, oldest first, at most `limit` of them.
+    pub(super) fn entries(&self, after: Seq, limit: usize) -> Result<Vec<Entry>, CodecError> {
+        let mut found = EntryCollector {
+            at: self.at,
+            after,
+            limit,
+            entries: Vec::new(),
+        };
+        for page in &self.pages {
+            match page {
+                BatchForm::Packed(batches) => {
+                    for body in bodies(batches) {
+                        if found.should_decode(codec::count_events(body)?) {
+                            let (time, events) = codec::decode_events(body)?;
+                            found.take(time, events);
+                        }
+                    }
+                }
+                BatchForm::Whole(time, events) => {
+                    if found.should_decode(events.len() as u64) {
+                        found.take(*time, events.iter().cloned());
+                    }
+                }
+            }
+        }
+        Ok(found.entries)
+    }
+}
+
+/// Entries, as far as they were found.
+struct EntryCollector {
+    /// The entry before what comes next.
+    at: Seq,
+    after: Seq,
+    limit: usize,
+    entries: Vec<Entry>,
+}
+
+impl EntryCollector {
+    /// Whether any of so many is wanted; else they are left out.
+    fn should_decode(&mut self, count: u64) -> bool {
+        let end = Seq(self.at.0 + count);
+        let wanted = end > self.after && self.entries.len() < self.limit;
+        if !wanted {
+            self.at = end;
+        }
+        wanted
+    }
+
+    fn take(&mut self, time: Timestamp, events: impl IntoIterator<Item = Event>) {
+        let (after, room) = (self.after, self.limit - self.entries.len());
+        let mut at = self.at;
+        let entries = events.into_iter().map(|event| {
+            at = Seq(at.0 + 1);
+            Entry {
+                seq: at,
+                time,
+                event,
+            }
+        });
+        self.entries
+            .extend(entries.filter(|entry| entry.seq > after).take(room));
+        self.at = at;
+    }
+}
+
+/// The batches on a page, one by one.
+fn bodies(mut batches: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (length, rest) = batches.split_first_chunk::<LENGTH_BYTES>()?;
+        let (body, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        batches = rest;
+        Some(body)
+    })
+}

@@ -1,0 +1,158 @@
+//! Webhooks carry other people's secrets: in the file they are encrypted, under a key that lies in another.
+//!
+//! A copy of the database alone gives none of them away.
+
+use std::fmt;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use rusqlite::{Connection, OptionalExtension, params};
+use sha2::{Digest, Sha256};
+
+use super::error::OpenError;
+use super::open::private_file_options;
+use crate::store::codec::CodecError;
+
+/// The name of the file with the key, in the folder of the database.
+const KEY_FILE: &str = "attache.key";
+const KEY_BYTES: usize = 32;
+/// What is sealed here cannot be passed off as anything else that the key may come to seal.
+const ASSOCIATED_DATA: &[u8] = b"attache webhook 1";
+
+/// Seals webhooks, and opens them again.
+pub(super) struct SecretBox {
+    key: LessSafeKey,
+    fingerprint: [u8; 16],
+}
+
+impl fmt::Debug for SecretBox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Seal(***)")
+    }
+}
+
+impl SecretBox {
+    /// The key beside a database; a fresh one where there is none yet. What was not sealed so far is now.
+    pub(super) fn open(path: &Path, connection: &mut Connection) -> Result<Self, OpenError> {
+        let file = path.with_file_name(KEY_FILE);
+        let sealed = connection.query_row(
+            "SELECT count(*) FROM config WHERE sealed AND EXISTS (SELECT 1 FROM vault)",
+            (),
+            is_positive,
+        );
+        if sealed.map_err(|error| OpenError::sqlite(path, error))? && !file.exists() {
+            return Err(OpenError::MissingKey {
+                file: path.to_owned(),
+                key: file,
+            });
+        }
+        let secret_box = load_or_create_key(&file)
+            .and_then(Self::new)
+            .map_err(|error| OpenError::io(&file, error))?;
+        match secret_box.adopt_database(connection) {
+            Ok(true) => Ok(secret_box),
+            Ok(false) => Err(OpenError::WrongKey {
+                file: path.to_owned(),
+                key: file,
+            }),
+            Err(error) => Err(OpenError::sqlite(path, error)),
+        }
+    }
+
+    fn new(key: [u8; KEY_BYTES]) -> io::Result<Self> {
+        let unusable = |_| io::Error::other("the key cannot be used");
+        let digest = Sha256::digest(key);
+        let mut fingerprint = [0; 16];
+        fingerprint.copy_from_slice(&digest[..16]);
+        Ok(Self {
+            key: LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &key).map_err(unusable)?),
+            fingerprint,
+        })
+    }
+
+    /// Whether the webhooks in the file are ours to open.
+    fn adopt_database(&self, connection: &mut Connection) -> rusqlite::Result<bool> {
+        let transaction = connection.transaction()?;
+        let known = transaction.query_row("SELECT fingerprint FROM vault", (), |row| {
+            row.get::<_, Vec<u8>>(0)
+        });
+        match known.optional()? {
+            Some(known) if known == self.fingerprint => {}
+            Some(_)
+                if transaction.query_row(
+                    "SELECT count(*) FROM config WHERE sealed",
+                    (),
+                    is_positive,
+                )? =>
+            {
+                return Ok(false);
+            }
+            Some(_) | None => {
+                transaction.execute("DELETE FROM vault", ())?;
+                transaction.execute("INSERT INTO vault VALUES (?1)", [self.fingerprint])?;
+            }
+        }
+        self.encrypt_plaintext_rows(&transaction)?;
+        transaction.commit()?;
+        Ok(true)
+    }
+
+    fn encrypt_plaintext_rows(&self, connection: &Connection) -> rusqlite::Result<()> {
+        let mut open = connection.prepare("SELECT number, body FROM config WHERE sealed = 0")?;
+        let open = open.query_map((), |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?))
+        })?;
+        for (number, body) in open.collect::<rusqlite::Result<Vec<_>>>()? {
+            let sql = "UPDATE config SET body = ?2, sealed = 1 WHERE number = ?1";
+            connection.execute(sql, params![number, self.encrypt(body)])?;
+        }
+        Ok(())
+    }
+
+    /// Encrypts: a fresh nonce, then what it became.
+    pub(super) fn encrypt(&self, mut body: Vec<u8>) -> Vec<u8> {
+        let mut nonce = [0; NONCE_LEN];
+        getrandom::fill(&mut nonce).expect("the system has randomness");
+        let sealed = Nonce::assume_unique_for_key(nonce);
+        self.key
+            .seal_in_place_append_tag(sealed, Aad::from(ASSOCIATED_DATA), &mut body)
+            .expect("a webhook is shorter than 64 GiB");
+        [&nonce[..], &body].concat()
+    }
+
+    /// The reverse of `encrypt`.
+    pub(super) fn decrypt(&self, sealed: &[u8]) -> Result<Vec<u8>, CodecError> {
+        const WRONG: CodecError = CodecError("a webhook that was not sealed with this key");
+        let (nonce, body) = sealed.split_at_checked(NONCE_LEN).ok_or(WRONG)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| WRONG)?;
+        let mut body = body.to_vec();
+        let open = self
+            .key
+            .open_in_place(nonce, Aad::from(ASSOCIATED_DATA), &mut body)
+            .map_err(|_| WRONG)?;
+        Ok(open.to_vec())
+    }
+}
+
+fn is_positive(row: &rusqlite::Row<'_>) -> rusqlite::Result<bool> {
+    Ok(row.get::<_, i64>(0)? > 0)
+}
+
+fn load_or_create_key(file: &PathBuf) -> io::Result<[u8; KEY_BYTES]> {
+    match fs::read(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        read => {
+            let wrong = |_| io::Error::new(io::ErrorKind::InvalidData, "it is no key of 32 bytes");
+            return read?.try_into().map_err(wrong);
+        }
+    }
+    let mut key = [0; KEY_BYTES];
+    // From the system itself: the library that encrypts takes a twentieth of a second to begin with its own.
+    getrandom::fill(&mut key).map_err(io::Error::other)?;
+    let mut made = private_file_options().create_new(true).open(file)?;
+    made.write_all(&key)?;
+    made.sync_all()?;
+    Ok(key)
+}

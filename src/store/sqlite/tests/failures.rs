@@ -1,0 +1,419 @@
+//! Disks, files and folders that do not do what they should.
+
+use std::fs;
+
+use rusqlite::OpenFlags;
+
+use super::*;
+
+/// Changes a setting of the writer's own connection.
+async fn set_pragma(store: &Sqlite, pragma: &'static str, value: i64) {
+    let ask = move |transaction: &mut write::Transaction<'_>| {
+        transaction
+            .connection
+            .pragma_update_and_check(None, pragma, value, |_| Ok(()))?;
+        Ok(Ok(()))
+    };
+    store.writer.run(ask).await.unwrap();
+}
+
+#[tokio::test]
+async fn r26_a_full_disk_refuses_writes_and_nothing_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().canonicalize().unwrap().join("a.db");
+    let store = open(&path);
+    let head = create(&store, "t").await.unwrap();
+    set_pragma(&store, "max_page_count", 1).await;
+    let large = batch(&"x".repeat(100_000), TaskState::Completed, 2_000);
+    assert_eq!(store.check_health().await, Ok(()), "nothing has failed yet");
+    for _ in 0..3 {
+        let error = error_message(store.append(&head, Seq(1), &large).await);
+        assert!(
+            error.starts_with(&format!("no room left for {}", path.display())),
+            "{error}"
+        );
+        assert_eq!(
+            store.find(&head.scope, &head.id).await.unwrap(),
+            Some(head.clone())
+        );
+        assert_eq!(store.read(&head, Seq(0), 9).await.unwrap().len(), 1);
+        assert_eq!(store.writer.health_problem(), Some(HealthProblem::Full));
+    }
+    set_pragma(&store, "max_page_count", 1 << 30).await;
+    assert_eq!(store.append(&head, Seq(1), &large).await.unwrap(), Seq(2));
+    drop(store);
+    assert_intact(&path);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn s72_a_disk_that_fills_is_told_before_it_is_full() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let store = Sqlite::open(
+        &path,
+        Options {
+            min_free_bytes: u64::MAX,
+            ..Options::default()
+        },
+    )
+    .unwrap();
+    assert_eq!(store.check_health().await, Err(HealthProblem::AlmostFull));
+    create(&store, "t").await.unwrap();
+    drop(store);
+    let store = Sqlite::open(
+        &path,
+        Options {
+            min_free_bytes: 0,
+            ..Options::default()
+        },
+    )
+    .unwrap();
+    assert_eq!(store.check_health().await, Ok(()));
+}
+
+#[tokio::test]
+async fn a_copy_is_made_while_the_store_is_written_and_is_a_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, copy) = (folder.path().join("a.db"), folder.path().join("copy.db"));
+    let store = Arc::new(open(&path));
+    let head = create(&store, "before").await.unwrap();
+    let writing = Arc::clone(&store);
+    let mut writer = JoinSet::new();
+    writer.spawn(async move {
+        for number in 0..200 {
+            create(&writing, &format!("t{number}")).await.unwrap();
+        }
+    });
+    let (from, to) = (path.clone(), copy.clone());
+    tokio::task::spawn_blocking(move || Sqlite::back_up(from, to))
+        .await
+        .unwrap()
+        .unwrap();
+    let again = Sqlite::back_up(&path, &copy).unwrap_err().to_string();
+    assert!(again.contains("there already"), "{again}");
+    writer.join_all().await;
+    let report = Sqlite::inspect(&path).unwrap();
+    assert_eq!(
+        (report.tasks, &report.faults),
+        (201, &Vec::new()),
+        "{report:?}"
+    );
+    assert!(
+        Sqlite::vacuum(&path)
+            .unwrap_err()
+            .to_string()
+            .contains("in use")
+    );
+    drop(store);
+    Sqlite::vacuum(&path).unwrap();
+    assert_eq!(Sqlite::inspect(&path).unwrap().tasks, 201);
+    let copied = open(&copy);
+    assert_eq!(
+        copied.find(&head.scope, &head.id).await.unwrap(),
+        Some(head)
+    );
+    drop(copied);
+    assert_intact(&copy);
+}
+
+#[tokio::test]
+async fn r26_a_file_that_cannot_be_written_can_still_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let head = create(&open(&path), "t").await.unwrap();
+    let options = Options::default();
+    let mut database = open::open(&path, &options).unwrap();
+    database.connection =
+        Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+    let store = Sqlite::from_database(database, &options).unwrap();
+    let error = error_message(create(&store, "u").await);
+    assert!(
+        error.ends_with("cannot be written: make the file and its folder writable"),
+        "{error}"
+    );
+    assert_eq!(store.check_health().await, Err(HealthProblem::ReadOnly));
+    assert_eq!(store.find(&head.scope, &head.id).await.unwrap(), Some(head));
+    drop(store);
+    create(&open(&path), "u").await.unwrap();
+}
+
+#[tokio::test]
+async fn r26_one_bad_command_fails_alone_and_its_neighbours_are_committed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let store = Arc::new(open(&path));
+    let blocker = block_writer(&store).await;
+    let mut callers = JoinSet::new();
+    for number in 0..10 {
+        let store = Arc::clone(&store);
+        callers.spawn(async move {
+            // A scope of its own each: numbers that were given out in vain are not used.
+            let scope = Scope {
+                tenant: Arc::from(format!("{number}")),
+                ..scope()
+            };
+            store
+                .create(&NewTask {
+                    scope,
+                    ..new_task(&format!("t{number}"))
+                })
+                .await
+        });
+    }
+    let mut bad = JoinSet::new();
+    for panics in [false, true] {
+        let store = Arc::clone(&store);
+        bad.spawn(async move {
+            let ask = move |transaction: &mut write::Transaction<'_>| -> writer::CommandResult<()> {
+                transaction.connection.execute("DELETE FROM task", ())?;
+                assert!(!panics, "as told");
+                transaction
+                    .connection
+                    .execute("INSERT INTO nowhere VALUES (1)", ())?;
+                Ok(Ok(()))
+            };
+            error_message(store.writer.run(ask).await)
+        });
+    }
+    tokio::task::yield_now().await;
+    drop(blocker);
+    let mut errors = bad.join_all().await;
+    errors.sort();
+    assert!(errors[0].starts_with("SQLite failed on "), "{errors:?}");
+    assert_eq!(
+        errors[1],
+        "the writer panicked; what was asked for is not there"
+    );
+    assert!(
+        callers
+            .join_all()
+            .await
+            .iter()
+            .all(|result| matches!(result, Ok(CreateResult::Created(_))))
+    );
+    assert_eq!(
+        store.check_health().await,
+        Ok(()),
+        "nothing is wrong with the file"
+    );
+    assert_eq!(store.list_unfinished(None, 99).await.unwrap().len(), 10);
+    for number in 0..10 {
+        let scope = Scope {
+            tenant: Arc::from(format!("{number}")),
+            ..scope()
+        };
+        let page = store
+            .list(
+                &scope,
+                &TaskQuery {
+                    limit: 9,
+                    ..TaskQuery::default()
+                },
+            )
+            .await
+            .unwrap();
+        assert_eq!((page.tasks.len(), page.total), (1, 1));
+    }
+    drop(store);
+    assert_intact(&path);
+}
+
+#[tokio::test]
+async fn r26_a_store_that_was_asked_for_its_health_finds_out_that_it_is_well_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let options = Options {
+        busy_timeout: std::time::Duration::ZERO,
+        ..Options::default()
+    };
+    let store = Sqlite::open(&path, options).unwrap();
+    let tool = Connection::open(&path).unwrap();
+    tool.execute_batch("BEGIN IMMEDIATE").unwrap();
+    assert!(error_message(create(&store, "t").await).starts_with("another program has locked"));
+    assert_eq!(store.check_health().await, Err(HealthProblem::Locked));
+    tool.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(
+        store.check_health().await,
+        Ok(()),
+        "nobody else has to write for it to know"
+    );
+    create(&store, "t").await.unwrap();
+}
+
+#[tokio::test]
+async fn r26_a_damaged_row_fails_its_own_task_in_clear_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().canonicalize().unwrap().join("a.db");
+    let store = open(&path);
+    let (bad, good) = (
+        create(&store, "bad").await.unwrap(),
+        create(&store, "good").await.unwrap(),
+    );
+    store
+        .save_snapshot(&bad, Seq(1), &Snapshot::default())
+        .await
+        .unwrap();
+    let tool = Connection::open(&path).unwrap();
+    tool.execute(
+        "UPDATE batch SET body = x'01ff' WHERE task = (SELECT number FROM task WHERE id = 'bad')",
+        (),
+    )
+    .unwrap();
+    tool.execute("UPDATE snapshot SET body = x'ff'", ())
+        .unwrap();
+    let error = error_message(store.read(&bad, Seq(0), 9).await);
+    let expected = "is damaged: stop, keep a copy of it for repair, and put a backup in its place";
+    assert_eq!(error, format!("{} {expected}", path.display()));
+    assert_eq!(
+        store.load_snapshot(&bad).await.unwrap(),
+        None,
+        "a cache that cannot be read is as good as lost"
+    );
+    // What the first version kept: a task alone.
+    tool.execute(
+        "UPDATE snapshot SET body = x'0103742d3103632d31010001000000'",
+        (),
+    )
+    .unwrap();
+    assert_eq!(
+        store.load_snapshot(&bad).await.unwrap(),
+        None,
+        "a cache of an older form is as good as lost"
+    );
+    assert_eq!(store.read(&good, Seq(0), 9).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn r26_a_file_that_is_no_database_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    drop(open(&path));
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[..100].fill(b'x');
+    for content in [b"hello".to_vec(), vec![0xff; 10_000], bytes] {
+        fs::write(&path, &content).unwrap();
+        let error = Sqlite::open(&path, Options::default())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.ends_with("is no SQLite database, or its beginning is damaged"),
+            "{error}"
+        );
+        assert_eq!(fs::read(&path).unwrap(), content);
+    }
+}
+
+#[tokio::test]
+async fn r26_a_file_damaged_in_the_middle_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let store = open(&path);
+    for number in 0..200 {
+        create(&store, &format!("t{number}")).await.unwrap();
+    }
+    drop(store);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[4_096..].fill(0x5a);
+    fs::write(&path, &bytes).unwrap();
+    let error = Sqlite::open(&path, Options::default())
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("is damaged: stop, keep a copy"), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), bytes);
+}
+
+#[tokio::test]
+async fn r26_damage_to_a_table_says_so_when_it_is_met() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let head = create(&open(&path), "t").await.unwrap();
+    let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'batch'";
+    let root: i64 = Connection::open(&path)
+        .unwrap()
+        .query_row(root, (), |row| row.get(0))
+        .unwrap();
+    let root = usize::try_from(root).unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[(root - 1) * 4_096..root * 4_096].fill(0x5a);
+    fs::write(&path, &bytes).unwrap();
+    let store = open(&path);
+    for error in [
+        error_message(store.read(&head, Seq(0), 9).await),
+        error_message(create(&store, "new").await),
+    ] {
+        assert!(error.contains("is damaged: stop, keep a copy"), "{error}");
+    }
+}
+
+#[test]
+fn another_programs_database_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    Connection::open(&path)
+        .unwrap()
+        .execute_batch("CREATE TABLE theirs (a)")
+        .unwrap();
+    let before = fs::read(&path).unwrap();
+    let error = Sqlite::open(&path, Options::default())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.ends_with("is the database of another program: choose another file"),
+        "{error}"
+    );
+    assert_eq!(fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn a_path_that_cannot_be_a_file_is_refused_in_clear_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |path: &Path| {
+        Sqlite::open(path, Options::default())
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(refused(folder.path()).ends_with("is a folder: name a file in it"));
+    assert!(refused(&folder.path().join("none/a.db")).contains("its folder cannot be used"));
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    assert!(refused(&file.join("a.db")).starts_with("cannot open "));
+    assert!(refused(Path::new("")).starts_with("cannot open "));
+}
+
+#[test]
+fn r26_a_folder_that_cannot_be_written_is_named_with_its_file() {
+    // Tests may run as root, whom permissions do not bind.
+    for kind in [
+        std::io::ErrorKind::PermissionDenied,
+        std::io::ErrorKind::ReadOnlyFilesystem,
+    ] {
+        let error =
+            OpenError::create_failed(Path::new("/a.db"), Path::new("/a.db-lock"), kind.into())
+                .to_string();
+        assert_eq!(
+            error,
+            "/a.db cannot be written: make the file and its folder writable"
+        );
+    }
+}
+
+#[test]
+fn a_row_larger_than_sqlite_takes_is_refused_before_it_reaches_others() {
+    // The length alone counts; nothing touches the pages behind it.
+    assert!(
+        error_message(write::check_row_size(vec![0; 900_000_001]))
+            .starts_with("900000001 bytes are too many")
+    );
+    assert!(write::check_row_size(vec![0; 9]).is_ok());
+}
+
+fn assert_intact(path: &Path) {
+    let connection = Connection::open(path).unwrap();
+    let check: String = connection
+        .query_row("PRAGMA integrity_check", (), |row| row.get(0))
+        .unwrap();
+    assert_eq!(check, "ok");
+    let mut keys = connection.prepare("PRAGMA foreign_key_check").unwrap();
+    assert!(!keys.exists(()).unwrap());
+}

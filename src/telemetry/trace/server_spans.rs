@@ -1,0 +1,109 @@
+//! What a server does, as spans: calls, turns, webhooks.
+
+use tracing::Span;
+use tracing::field::Empty;
+
+use super::{TARGET, context, with_parent};
+use crate::model::{
+    Binding, ErrorKind, Operation, Scope, Task, TaskId, TaskState, TraceContext, Version,
+};
+
+/// The place of a span.
+pub(crate) fn span_context(span: &Span) -> Option<TraceContext> {
+    if span.is_disabled() {
+        None
+    } else {
+        context::span_context(span)
+    }
+}
+
+/// A call that came in. What its headers say is looked at only if there is a span.
+pub(crate) fn call_span(
+    operation: Operation,
+    (binding, version): (Binding, Version),
+    parent: impl FnOnce() -> Option<TraceContext>,
+) -> Span {
+    let span = tracing::info_span!(
+        target: TARGET,
+        parent: None,
+        "a2a.call",
+        otel.name = %format_args!("a2a.{operation:?}"),
+        otel.kind = "server",
+        otel.status_code = Empty,
+        a2a.method = ?operation,
+        a2a.binding = binding.as_str(),
+        a2a.version = version.as_str(),
+        error.type = Empty,
+    );
+    if span.is_disabled() {
+        span
+    } else {
+        with_parent(span, parent().as_ref())
+    }
+}
+
+/// The call of a span could not be answered.
+pub(crate) fn record_failure(span: &Span, kind: ErrorKind) {
+    span.record("error.type", tracing::field::debug(kind));
+    span.record("otel.status_code", "ERROR");
+}
+
+/// A turn of an agent.
+pub(crate) fn turn_span(
+    scope: &Scope,
+    task: &Task,
+    attempt: u32,
+    parent: Option<&TraceContext>,
+) -> Span {
+    let span = tracing::info_span!(
+        target: TARGET,
+        parent: None,
+        "a2a.turn",
+        otel.kind = "internal",
+        otel.status_code = Empty,
+        gen_ai.operation.name = "invoke_agent",
+        gen_ai.agent.name = &*scope.agent,
+        gen_ai.conversation.id = %task.context_id,
+        a2a.task.id = %task.id,
+        a2a.attempt = attempt,
+        a2a.task.state = Empty,
+    );
+    with_parent(span, parent)
+}
+
+/// A turn is over, and its task in this state.
+pub(crate) fn record_turn_end(span: &Span, state: TaskState) {
+    if span.is_disabled() {
+        return;
+    }
+    span.record("a2a.task.state", state.as_str());
+    if state == TaskState::Failed {
+        span.record("otel.status_code", "ERROR");
+    }
+}
+
+/// One attempt to call a webhook.
+pub(crate) fn push_span(task: &TaskId, attempt: u32, parent: Option<&TraceContext>) -> Span {
+    let span = tracing::info_span!(
+        target: TARGET,
+        parent: None,
+        "a2a.push",
+        otel.kind = "client",
+        otel.status_code = Empty,
+        a2a.task.id = %task,
+        a2a.attempt = attempt,
+        http.request.method = "POST",
+        http.response.status_code = Empty,
+    );
+    with_parent(span, parent)
+}
+
+/// What became of an attempt to call a webhook.
+pub(crate) fn record_push_result(span: &Span, status: Option<u16>, delivered: bool) {
+    if let Some(status) = status {
+        span.record("http.response.status_code", status);
+    }
+    if !delivered {
+        span.record("otel.status_code", "ERROR");
+    }
+}

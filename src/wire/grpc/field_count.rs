@@ -1,0 +1,71 @@
+//! Counting what a message repeats, before it is decoded.
+
+use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
+
+/// Whether the field at the end of `path` is there no more than `limit` times, in all messages that lie on the path.
+/// What is no protobuf is left to the decoder.
+pub(super) fn has_at_most(limit: usize, bytes: &[u8], path: &[u32]) -> bool {
+    let mut count = 0;
+    count_fields(bytes, path, limit, &mut count);
+    count <= limit
+}
+
+/// Stops where the bytes do, where they are broken, and where there is too much already.
+fn count_fields(mut bytes: &[u8], path: &[u32], limit: usize, count: &mut usize) {
+    let Some((field, rest)) = path.split_first() else {
+        *count += 1;
+        return;
+    };
+    while !bytes.is_empty() && *count <= limit {
+        let Ok((tag, wire)) = decode_key(&mut bytes) else {
+            return;
+        };
+        if tag != *field || wire != WireType::LengthDelimited {
+            if skip_field(wire, tag, &mut bytes, DecodeContext::default()).is_err() {
+                return;
+            }
+            continue;
+        }
+        let length = decode_varint(&mut bytes)
+            .ok()
+            .and_then(|length| usize::try_from(length).ok());
+        let Some((inner, after)) = length.and_then(|length| bytes.split_at_checked(length)) else {
+            return;
+        };
+        count_fields(inner, rest, limit, count);
+        bytes = after;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use attache_proto::v1;
+    use prost::Message;
+
+    use super::*;
+
+    #[test]
+    fn s62_parts_are_counted_wherever_they_hide() {
+        let message = v1::Message {
+            parts: vec![v1::Part::default(); 3],
+            ..Default::default()
+        };
+        let message = v1::Message {
+            message_id: "m".to_owned(),
+            ..message
+        };
+        let request = v1::SendMessageRequest {
+            tenant: "t".to_owned(),
+            message: Some(message),
+            ..v1::SendMessageRequest::default()
+        };
+        let once = request.encode_to_vec();
+        // Pieces of one message may come apart; a decoder puts them together.
+        let twice = once.repeat(2);
+        assert!(has_at_most(3, &once, &[2, 5]) && !has_at_most(2, &once, &[2, 5]));
+        assert!(has_at_most(6, &twice, &[2, 5]) && !has_at_most(5, &twice, &[2, 5]));
+        for cut in 0..once.len() {
+            assert!(has_at_most(3, &once[..cut], &[2, 5]));
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The messages of the rpcs: bytes to requests, answers and events to bytes.
+
+use attache_proto::{v1, v03};
+use prost::Message;
+
+use super::field_count::has_at_most;
+use crate::model::{
+    Error, ErrorKind, Operation, Request, Response, Result, StreamResponse, Version,
+};
+use crate::wire::proto_v03;
+
+macro_rules! requests {
+    ($($operation:ident: $v1:ident $($v03:ident)?,)*; $($large:ident: $large_v1:ident $large_v03:ident,)*) => {
+        /// Reads the message that an rpc takes.
+        ///
+        /// # Errors
+        /// It is no such message, or one of its fields means nothing; the version may have no such rpc.
+        pub fn read_grpc(operation: Operation, version: Version, bytes: &[u8]) -> Result<Request> {
+            check_parts(operation, version, bytes)?;
+            match (operation, version) {
+                $(
+                    (Operation::$operation, Version::V1) => read::<v1::$v1, _>(bytes).map(Request::$operation),
+                    $((Operation::$operation, Version::V03) => {
+                        read::<v03::$v03, _>(bytes).map(Request::$operation)
+                    })?
+                )*
+                $(
+                    (Operation::$large, Version::V1) => {
+                        read::<v1::$large_v1, _>(bytes).map(|read| Request::$large(Box::new(read)))
+                    }
+                    (Operation::$large, Version::V03) => {
+                        read::<v03::$large_v03, _>(bytes).map(|read| Request::$large(Box::new(read)))
+                    }
+                )*
+                (Operation::ListTasks, Version::V03) => Err(ErrorKind::MethodNotFound.into()),
+            }
+        }
+    };
+}
+
+requests! {
+    GetTask: GetTaskRequest GetTaskRequest,
+    ListTasks: ListTasksRequest,
+    CancelTask: CancelTaskRequest CancelTaskRequest,
+    SubscribeToTask: SubscribeToTaskRequest TaskSubscriptionRequest,
+    GetPushConfig: GetTaskPushNotificationConfigRequest GetTaskPushNotificationConfigRequest,
+    ListPushConfigs: ListTaskPushNotificationConfigsRequest ListTaskPushNotificationConfigRequest,
+    DeletePushConfig: DeleteTaskPushNotificationConfigRequest DeleteTaskPushNotificationConfigRequest,
+    GetExtendedAgentCard: GetExtendedAgentCardRequest GetAgentCardRequest,
+    ;
+    SendMessage: SendMessageRequest SendMessageRequest,
+    SendStreamingMessage: SendMessageRequest SendMessageRequest,
+    CreatePushConfig: TaskPushNotificationConfig CreateTaskPushNotificationConfigRequest,
+}
+
+/// Parts that are read at all. An empty one is two bytes here and a hundred in memory, so they are counted before.
+const MAX_PARTS: usize = 100_000;
+
+fn check_parts(operation: Operation, version: Version, bytes: &[u8]) -> Result<()> {
+    if !matches!(
+        operation,
+        Operation::SendMessage | Operation::SendStreamingMessage
+    ) {
+        return Ok(());
+    }
+    // The message in the request, and the parts in the message.
+    let path = match version {
+        Version::V1 => [2, 5],
+        Version::V03 => [1, 5],
+    };
+    match has_at_most(MAX_PARTS, bytes, &path) {
+        true => Ok(()),
+        false => Err(Error::invalid(
+            "message.parts",
+            format!("must not have more than {MAX_PARTS} elements"),
+        )),
+    }
+}
+
+fn read<P: Message + Default, M: TryFrom<P, Error = Error>>(bytes: &[u8]) -> Result<M> {
+    let message = P::decode(bytes).map_err(|fault| {
+        Error::new(ErrorKind::Parse)
+            .with_message("Invalid protobuf message")
+            .with_source(fault)
+    })?;
+    M::try_from(message)
+}
+
+/// Writes the message that an rpc answers with; what has nothing to say is empty.
+///
+/// # Errors
+/// Unsupported: a card was asked for in a version that its agent does not speak.
+pub fn write_grpc(out: &mut Vec<u8>, response: &Response, version: Version) -> Result<()> {
+    match version {
+        Version::V1 => write_v1(out, response),
+        Version::V03 => write_v03(out, response)?,
+    }
+    Ok(())
+}
+
+fn write_v1(out: &mut Vec<u8>, response: &Response) {
+    match response {
+        Response::SendMessage(response) => {
+            encode_into(out, &v1::SendMessageResponse::from(response))
+        }
+        Response::Task(task) => encode_into(out, &v1::Task::from(task)),
+        Response::ListTasks(page) => encode_into(out, &v1::ListTasksResponse::from(page)),
+        Response::PushConfig(config) => {
+            encode_into(out, &v1::TaskPushNotificationConfig::from(config))
+        }
+        Response::ListPushConfigs(list) => encode_into(
+            out,
+            &v1::ListTaskPushNotificationConfigsResponse::from(list),
+        ),
+        Response::Empty => {}
+        Response::AgentCard(card) => encode_into(out, &v1::AgentCard::from(&**card)),
+    }
+}
+
+fn write_v03(out: &mut Vec<u8>, response: &Response) -> Result<()> {
+    match response {
+        Response::SendMessage(response) => {
+            encode_into(out, &v03::SendMessageResponse::from(response))
+        }
+        Response::Task(task) => encode_into(out, &v03::Task::from(task)),
+        Response::ListTasks(_) => return Err(ErrorKind::UnsupportedOperation.into()),
+        Response::PushConfig(config) => {
+            encode_into(out, &v03::TaskPushNotificationConfig::from(config))
+        }
+        Response::ListPushConfigs(list) => encode_into(
+            out,
+            &v03::ListTaskPushNotificationConfigResponse::from(list),
+        ),
+        Response::Empty => {}
+        Response::AgentCard(card) => encode_into(out, &v03::AgentCard::try_from(&**card)?),
+    }
+    Ok(())
+}
+
+/// Writes an event of a stream; `closes` says whether the stream ends with it, which 0.3 wants to know.
+pub fn write_grpc_event(out: &mut Vec<u8>, event: &StreamResponse, closes: bool, version: Version) {
+    match version {
+        Version::V1 => encode_into(out, &v1::StreamResponse::from(event)),
+        Version::V03 => encode_into(out, &proto_v03::stream_response(event, closes)),
+    }
+}
+
+fn encode_into(out: &mut Vec<u8>, message: &impl Message) {
+    message.encode(out).expect("a vector takes every byte");
+}

@@ -1,0 +1,347 @@
+//! 0.3: JSON-RPC through the official models, REST and bytes through the official protobuf classes.
+
+use attache::model::{
+    AgentCard, OAuth2SecurityScheme, OAuthFlows, Operation, Request, Response, SecurityScheme,
+    SendMessageResponse, StreamResponse, Version,
+};
+use attache::wire::card::{CardForm, read_card, write_card};
+use attache::wire::jsonrpc::{self, JsonRpcId};
+use attache::wire::method::{find_method, method_name};
+use attache::wire::path::route;
+use attache::wire::{self, Dialect};
+use attache::{Error, ErrorKind};
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
+
+use super::{CASES, Tried, V03, ask, ask_bytes, means, quick};
+use crate::strategies::{self, Fit};
+use crate::wire::lossy_conversion::{Carrier, Form, Lossy, card_after, error_after};
+use crate::wire::protobuf;
+use crate::wire::roundtrip::{answered, operation, said};
+
+/// What the SDK calls the operations in the names of its JSON-RPC models; 0.3 cannot list tasks.
+fn model_name(operation: Operation) -> Option<&'static str> {
+    Some(match operation {
+        Operation::SendMessage => "SendMessage",
+        Operation::SendStreamingMessage => "SendStreamingMessage",
+        Operation::GetTask => "GetTask",
+        Operation::ListTasks => return None,
+        Operation::CancelTask => "CancelTask",
+        Operation::SubscribeToTask => "TaskResubscription",
+        Operation::CreatePushConfig => "SetTaskPushNotificationConfig",
+        Operation::GetPushConfig => "GetTaskPushNotificationConfig",
+        Operation::ListPushConfigs => "ListTaskPushNotificationConfig",
+        Operation::DeletePushConfig => "DeleteTaskPushNotificationConfig",
+        Operation::GetExtendedAgentCard => "GetAuthenticatedExtendedCard",
+    })
+}
+
+#[test]
+fn the_official_models_of_0_3_understand_every_call() {
+    if quick() {
+        return;
+    }
+    strategies::check(8 * CASES, strategies::request(Fit::Official), |request| {
+        let operation = operation(&request);
+        let Some(model) = model_name(operation) else {
+            return Ok(());
+        };
+        let mut params = Vec::new();
+        said(wire::write_params(&mut params, &request, Version::V03))?;
+        let mut body = Vec::new();
+        let method_name = method_name(operation, Version::V03).unwrap();
+        jsonrpc::write_request(&mut body, &JsonRpcId::from(7), method_name, |out| {
+            out.extend(params)
+        });
+        let kept = ask(&V03, &format!("{model}Request"), "json", &body)?.json;
+        let call = jsonrpc::read_request(kept.as_bytes())
+            .map_err(|refused| TestCaseError::fail(format!("{:?}", refused.error)))?;
+        prop_assert_eq!(
+            (&call.id, &*call.method),
+            (&JsonRpcId::from(7), method_name)
+        );
+        let read = wire::read_params(find_method(&call.method).unwrap(), call.params)
+            .map(|(request, _)| request);
+        means(&kept, read, &request.after(Form::V03))
+    });
+}
+
+/// A result in its envelope, through the model, and the result again.
+fn result_kept(model: &str, result: &[u8]) -> Result<String, TestCaseError> {
+    let mut body = Vec::new();
+    jsonrpc::begin_result(&mut body, &JsonRpcId::from(7));
+    body.extend_from_slice(result);
+    jsonrpc::end_result(&mut body);
+    let kept = ask(&V03, model, "json", &body)?.json;
+    if result == b"null" {
+        // It leaves out whatever is null, even what JSON-RPC wants to see.
+        return Ok("null".to_owned());
+    }
+    let read = said(jsonrpc::read_response(kept.as_bytes()))?;
+    Ok(said(read.result)?.to_owned())
+}
+
+#[test]
+fn the_official_models_of_0_3_understand_every_answer() {
+    if quick() {
+        return;
+    }
+    strategies::check(6 * CASES, strategies::response(Fit::Official), |response| {
+        let mut result = Vec::new();
+        match wire::write_result(&mut result, &response, &Dialect::V03) {
+            // 03 §7: an older card only of an agent that speaks an older version.
+            Err(error) if error.kind() == ErrorKind::UnsupportedOperation => return Ok(()),
+            written => said(written)?,
+        }
+        for operation in answered(&response) {
+            let Some(model) = model_name(*operation) else {
+                continue;
+            };
+            let kept = result_kept(&format!("{model}Response"), &result)?;
+            means(
+                &kept,
+                wire::read_response(*operation, &kept, &Dialect::V03),
+                &response.after(Form::V03),
+            )?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn the_official_models_of_0_3_understand_every_event_in_a_stream_and_in_a_webhook() {
+    if quick() {
+        return;
+    }
+    let events = (strategies::stream_response(Fit::Official), any::<bool>());
+    strategies::check(3 * CASES, events, |(event, closes)| {
+        let mut bare = Vec::new();
+        wire::write_event(&mut bare, &event, closes, &Dialect::V03);
+        let model = match &event {
+            StreamResponse::Task(_) => "Task",
+            StreamResponse::Message(_) => "Message",
+            StreamResponse::StatusUpdate(_) => "TaskStatusUpdateEvent",
+            StreamResponse::ArtifactUpdate(_) => "TaskArtifactUpdateEvent",
+        };
+        let streamed = result_kept("SendStreamingMessageResponse", &bare)?;
+        let pushed = ask(&V03, model, "json", &bare)?.json;
+        for kept in [streamed, pushed] {
+            means(
+                &kept,
+                wire::read_event(&kept, &Dialect::V03),
+                &event.after(Form::V03),
+            )?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn the_official_models_of_0_3_understand_every_error() {
+    if quick() {
+        return;
+    }
+    strategies::check(3 * CASES, strategies::error(), |error| {
+        let mut body = Vec::new();
+        jsonrpc::write_error(&mut body, &JsonRpcId::from(7), &error, Version::V03);
+        // The answer to any call may be an error, and so may an event.
+        for model in [
+            "JSONRPCErrorResponse",
+            "SendMessageResponse",
+            "SendStreamingMessageResponse",
+        ] {
+            let kept = ask(&V03, model, "json", &body)?.json;
+            let read = said(jsonrpc::read_response(kept.as_bytes()))?
+                .result
+                .unwrap_err();
+            prop_assert_eq!(
+                read,
+                error_after(&error, Carrier::JsonRpc, Version::V03),
+                "{}",
+                kept
+            );
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn the_official_models_of_0_3_understand_every_card() {
+    if quick() {
+        return;
+    }
+    strategies::check(2 * CASES, strategies::card(Fit::Official), |card| {
+        let Some(meant) = card_after(&card, CardForm::V03) else {
+            return Ok(());
+        };
+        // Strictly by the model, and as its resolver reads what has more in it.
+        let forms = [
+            ("AgentCard", CardForm::V03),
+            ("UnionCard", CardForm::V03),
+            ("UnionCard", CardForm::V03Wrapped),
+            ("UnionCard", CardForm::Union),
+        ];
+        for (kind, form) in forms {
+            let mut text = Vec::new();
+            said(write_card(&mut text, &card, form))?;
+            let kept = ask(&V03, kind, "json", &text)?.json;
+            let mut meant = meant.clone();
+            if form == CardForm::Union {
+                meant.security_schemes.extend(without_flow(&card));
+            }
+            means(&kept, read_card(kept.as_bytes()), &meant)?;
+        }
+        Ok(())
+    });
+}
+
+/// A union has the schemes of 1.0 as well; of a device code, 0.3 sees a scheme without a flow that nothing requires.
+fn without_flow(card: &AgentCard) -> impl Iterator<Item = (String, SecurityScheme)> {
+    card.security_schemes
+        .iter()
+        .filter_map(|(name, scheme)| match scheme {
+            SecurityScheme::OAuth2(scheme)
+                if matches!(scheme.flows, Some(OAuthFlows::DeviceCode(_))) =>
+            {
+                Some((
+                    name.clone(),
+                    SecurityScheme::OAuth2(OAuth2SecurityScheme {
+                        flows: None,
+                        ..scheme.clone()
+                    }),
+                ))
+            }
+            _ => None,
+        })
+}
+
+/// The name of the protobuf message that is the body of a REST request.
+fn body_name(request: &Request) -> Option<&'static str> {
+    match request {
+        Request::SendMessage(_) | Request::SendStreamingMessage(_) => Some("SendMessageRequest"),
+        Request::CancelTask(_) => Some("CancelTaskRequest"),
+        Request::CreatePushConfig(_) => Some("CreateTaskPushNotificationConfigRequest"),
+        Request::GetTask(_)
+        | Request::ListTasks(_)
+        | Request::SubscribeToTask(_)
+        | Request::GetPushConfig(_)
+        | Request::ListPushConfigs(_)
+        | Request::DeletePushConfig(_)
+        | Request::GetExtendedAgentCard(_) => None,
+    }
+}
+
+#[test]
+fn the_official_protobuf_of_0_3_understands_the_body_of_every_rest_request() {
+    if quick() {
+        return;
+    }
+    strategies::check(5 * CASES, strategies::request(Fit::Official), |request| {
+        let Some(kind) = body_name(&request) else {
+            return Ok(());
+        };
+        let written = said(wire::write_rest(&request, Version::V03))?;
+        let kept = ask(&V03, kind, "restjson", &written.body.unwrap())?.json;
+        let (path, query) = written.path.split_once('?').unwrap_or((&written.path, ""));
+        let read = wire::read_rest(
+            &route(written.method, path).unwrap(),
+            query,
+            kept.as_bytes(),
+        );
+        means(
+            &kept,
+            read.map(|(request, _)| request),
+            &request.after(Form::V03Rest),
+        )
+    });
+}
+
+#[test]
+fn the_official_protobuf_of_0_3_understands_the_bytes_of_every_request() {
+    if quick() {
+        return;
+    }
+    strategies::check(8 * CASES, strategies::request(Fit::Official), |request| {
+        let Some((kind, bytes)) = protobuf::write_request(&request, Version::V03) else {
+            return Ok(());
+        };
+        let kept = ask_bytes(&V03, kind, &bytes)?;
+        let read = protobuf::read_request(&request, Version::V03, &kept.bytes.unwrap());
+        means(&kept.json, read, &request.after(Form::V03Grpc))
+    });
+}
+
+/// The name of the protobuf message that answers a REST request; a card is in 0.3's own JSON there (08 §2).
+fn answer_name(response: &Response) -> Option<&'static str> {
+    match response {
+        Response::SendMessage(SendMessageResponse::Task(_) | SendMessageResponse::Message(_)) => {
+            Some("SendMessageResponse")
+        }
+        Response::Task(_) => Some("Task"),
+        Response::PushConfig(_) => Some("TaskPushNotificationConfig"),
+        Response::ListPushConfigs(_) => Some("ListTaskPushNotificationConfigResponse"),
+        Response::ListTasks(_) | Response::Empty | Response::AgentCard(_) => None,
+    }
+}
+
+#[test]
+fn the_official_protobuf_of_0_3_understands_every_answer_in_rest_and_in_bytes() {
+    if quick() {
+        return;
+    }
+    strategies::check(6 * CASES, strategies::response(Fit::Official), |response| {
+        let reads =
+            |text: &str| wire::read_response(answered(&response)[0], text, &Dialect::V03Rest);
+        if let Some(kind) = answer_name(&response) {
+            let mut body = Vec::new();
+            said(wire::write_body(&mut body, &response, &Dialect::V03Rest))?;
+            let kept = ask(&V03, kind, "restjson", &body)?.json;
+            means(&kept, reads(&kept), &response.after(Form::V03Rest))?;
+        }
+        let Some((kind, bytes)) = protobuf::write_response(&response, Version::V03) else {
+            return Ok(());
+        };
+        let meant = response.after(Form::V03Grpc);
+        let kept = ask_bytes(&V03, kind, &bytes)?;
+        let read = protobuf::read_response(&response, Version::V03, &kept.bytes.unwrap());
+        means(&kept.json, read, &meant)?;
+        match answer_name(&response) {
+            // What another server of 0.3 would print of it in REST.
+            Some(_) => means(&kept.json, reads(&kept.json), &meant),
+            None => Ok(()),
+        }
+    });
+}
+
+#[test]
+fn the_official_protobuf_of_0_3_understands_every_event_in_rest_and_in_bytes() {
+    if quick() {
+        return;
+    }
+    let events = (strategies::stream_response(Fit::Official), any::<bool>());
+    strategies::check(3 * CASES, events, |(event, closes)| {
+        both_events(&event, closes)
+    });
+}
+
+fn both_events(event: &StreamResponse, closes: bool) -> Tried {
+    let mut text = Vec::new();
+    wire::write_event(&mut text, event, closes, &Dialect::V03Rest);
+    let (kind, bytes) = protobuf::write_event(event, closes, Version::V03);
+    let read_bytes = |bytes: &[u8]| -> Result<StreamResponse, Error> {
+        protobuf::read_event(Version::V03, bytes)
+    };
+    let (in_rest, in_bytes) = (event.after(Form::V03Rest), event.after(Form::V03Grpc));
+    for (kept, meant) in [
+        (ask(&V03, kind, "restjson", &text)?, in_rest),
+        (ask_bytes(&V03, kind, &bytes)?, in_bytes),
+    ] {
+        means(
+            &kept.json,
+            wire::read_event(&kept.json, &Dialect::V03Rest),
+            &meant,
+        )?;
+        means(&kept.json, read_bytes(&kept.bytes.unwrap()), &meant)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,311 @@
+//! Tokens of an issuer, whose keys are served here and change.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use attache::auth::{Access, AccessRule, Algorithm, Jwt};
+use attache::model::{Binding, GetTaskRequest, Version};
+use attache::{Client, ErrorKind, HostedAgent, InProcessServer, Server};
+use jsonwebtoken::jwk::Jwk;
+use jsonwebtoken::{EncodingKey, Header};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use crate::harness::everywhere::card;
+use crate::harness::{Echo, with_deadline};
+
+/// An issuer with keys, and a place where they are told.
+struct Issuer {
+    url: String,
+    keys: Mutex<Vec<(String, EncodingKey)>>,
+    told: Arc<Mutex<String>>,
+    asked: Arc<AtomicUsize>,
+    _serving: JoinSet<()>,
+}
+
+impl Issuer {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (told, asked) = (Arc::default(), Arc::default());
+        let mut serving = JoinSet::new();
+        serving.spawn(serve(
+            listener,
+            address,
+            Arc::clone(&told),
+            Arc::clone(&asked),
+        ));
+        let issuer = Self {
+            url: format!("http://{address}"),
+            keys: Mutex::default(),
+            told,
+            asked,
+            _serving: serving,
+        };
+        issuer.rotate("one");
+        issuer
+    }
+
+    /// Signs with a new key from now on, and tells of it alone.
+    fn rotate(&self, kid: &str) {
+        let pair = rcgen::KeyPair::generate().unwrap();
+        let key = EncodingKey::from_ec_der(&pair.serialize_der());
+        let mut jwk = Jwk::from_encoding_key(&key, jsonwebtoken::Algorithm::ES256).unwrap();
+        jwk.common.key_id = Some(kid.to_owned());
+        *self.told.lock().unwrap() = json!({"keys": [{"kty": "odd"}, jwk]}).to_string();
+        self.keys.lock().unwrap().push((kid.to_owned(), key));
+    }
+
+    /// Claims as they should be, with some that are not.
+    fn claims(&self, other: Value) -> Value {
+        let mut claims =
+            json!({"iss": self.url, "sub": "ann", "aud": "agents", "exp": 4_000_000_000_u64});
+        claims
+            .as_object_mut()
+            .unwrap()
+            .extend(other.as_object().unwrap().clone());
+        claims
+    }
+
+    fn sign(&self, other: Value) -> String {
+        let keys = self.keys.lock().unwrap();
+        let (kid, key) = keys.last().unwrap();
+        let header = Header {
+            kid: Some(kid.clone()),
+            ..Header::new(jsonwebtoken::Algorithm::ES256)
+        };
+        jsonwebtoken::encode(&header, &self.claims(other), key).unwrap()
+    }
+
+    /// The same token under another head.
+    fn with_head(&self, head: Value) -> String {
+        let token = self.sign(json!({}));
+        let (_, rest) = token.split_once('.').unwrap();
+        format!("{}.{rest}", base64url(head.to_string().as_bytes()))
+    }
+
+    fn jwt(&self) -> Jwt {
+        Jwt::discover(&self.url, "agents")
+            .unwrap()
+            .min_fetch_interval(Duration::ZERO)
+    }
+}
+
+/// Tells of itself and of its keys, one connection after the other.
+async fn serve(
+    listener: TcpListener,
+    address: SocketAddr,
+    told: Arc<Mutex<String>>,
+    asked: Arc<AtomicUsize>,
+) {
+    loop {
+        let Ok((mut stream, _)) = listener.accept().await else {
+            return;
+        };
+        let mut head = Vec::new();
+        while !head.windows(4).any(|end| end == b"\r\n\r\n")
+            && stream.read_buf(&mut head).await.unwrap_or(0) > 0
+        {}
+        let body = if head.starts_with(b"GET /.well-known/openid-configuration ") {
+            json!({"issuer": format!("http://{address}"), "jwks_uri": format!("http://{address}/keys")})
+                .to_string()
+        } else {
+            asked.fetch_add(1, Ordering::SeqCst);
+            told.lock().unwrap().clone()
+        };
+        let length = body.len();
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+        );
+        let _ = stream.write_all(answer.as_bytes()).await;
+    }
+}
+
+fn base64url(bytes: &[u8]) -> String {
+    let text = attache::model::Base64::encode(bytes);
+    text.as_str()
+        .replace('+', "-")
+        .replace('/', "_")
+        .trim_end_matches('=')
+        .to_owned()
+}
+
+async fn start(access: Access) -> InProcessServer {
+    let server = Server::new(card(), Echo)
+        .agent(HostedAgent::new("other", card(), Echo))
+        .tenants(["acme"]);
+    with_deadline(server.access(access).serve_in_process())
+        .await
+        .unwrap()
+}
+
+fn client(server: &InProcessServer, token: &str) -> Client {
+    server
+        .client(Binding::JsonRpc, Version::V1)
+        .unwrap()
+        .with_bearer(&token.into())
+        .unwrap()
+}
+
+/// What a call comes to: whoever is let in finds no task.
+async fn call(client: &Client) -> ErrorKind {
+    with_deadline(client.get_task(GetTaskRequest {
+        id: "none".into(),
+        ..Default::default()
+    }))
+    .await
+    .unwrap_err()
+    .kind()
+}
+
+const IN: ErrorKind = ErrorKind::TaskNotFound;
+const OUT: ErrorKind = ErrorKind::Unauthenticated;
+
+#[tokio::test]
+async fn s34_only_what_the_issuer_signed_for_us_and_for_now_gets_in() {
+    let issuer = Issuer::start().await;
+    let server = start(Access::new(issuer.jwt())).await;
+    assert_eq!(call(&client(&server, &issuer.sign(json!({})))).await, IN);
+    for (why, claims) in [
+        ("aud", json!({"aud": "others"})),
+        ("aud list", json!({"aud": ["x", "y"]})),
+        ("no aud", json!({"aud": null})),
+        ("iss", json!({"iss": "http://elsewhere"})),
+        ("expired", json!({"exp": 1_000_000_000})),
+        ("no exp", json!({"exp": null})),
+        ("not yet", json!({"nbf": 4_000_000_000_u64})),
+        ("nobody", json!({"sub": ""})),
+    ] {
+        assert_eq!(
+            call(&client(&server, &issuer.sign(claims))).await,
+            OUT,
+            "{why}"
+        );
+    }
+    let claims = base64url(issuer.claims(json!({})).to_string().as_bytes());
+    let public = issuer.told.lock().unwrap().clone();
+    let confused = jsonwebtoken::encode(
+        &Header {
+            kid: Some("one".to_owned()),
+            ..Header::new(jsonwebtoken::Algorithm::HS256)
+        },
+        &issuer.claims(json!({})),
+        &EncodingKey::from_secret(public.as_bytes()),
+    );
+    let none = |alg: &str| {
+        format!(
+            "{}.{claims}.",
+            base64url(json!({"alg": alg}).to_string().as_bytes())
+        )
+    };
+    for token in [
+        none("none"),
+        none("None"),
+        confused.unwrap(),
+        issuer.with_head(json!({"alg": "ES256", "kid": "two"})),
+        issuer.with_head(json!({"alg": "ES256", "kid": "../../keys"})),
+        issuer.with_head(json!({"alg": "ES256", "kid": "x".repeat(10_000)})),
+        issuer.with_head(json!({"alg": "RS256", "kid": "one"})),
+        issuer.with_head(json!({"alg": "ES384", "kid": "one"})),
+        issuer.with_head(json!({"alg": "ES256", "kid": "one", "jku": "http://127.0.0.1:1/"})),
+        format!("{}x", issuer.sign(json!({}))),
+        "x".repeat(20_000),
+        "a.b.c".to_owned(),
+        "..".to_owned(),
+    ] {
+        assert_eq!(call(&client(&server, &token)).await, OUT, "{token}");
+    }
+}
+
+#[tokio::test]
+async fn s35_a_token_for_one_agent_is_none_for_another() {
+    let issuer = Issuer::start().await;
+    let jwt = issuer
+        .jwt()
+        .agent_audience("other", "only-other")
+        .tenant_claim("org");
+    let server = start(Access::new(jwt).rule(AccessRule::require(["deploy"]).agent("other"))).await;
+    let token = issuer.sign(json!({"aud": ["only-other"], "scope": "read deploy"}));
+    let caller = client(&server, &token);
+    assert_eq!(call(&caller).await, ErrorKind::PermissionDenied);
+    assert_eq!(call(&caller.clone().with_tenant("other")).await, IN);
+    let token = issuer.sign(json!({"aud": "only-other", "scp": ["read"]}));
+    assert_eq!(
+        call(&client(&server, &token).with_tenant("other")).await,
+        ErrorKind::PermissionDenied
+    );
+    for (org, expected) in [
+        (json!("acme"), true),
+        (json!(["x", "acme"]), true),
+        (json!("*"), false),
+    ] {
+        let token = issuer.sign(json!({ "org": org }));
+        let client = client(&server, &token).with_tenant("acme");
+        let sent = client.send_message(attache::model::SendMessageRequest::new(
+            attache::model::Message::user("x"),
+        ));
+        assert_eq!(with_deadline(sent).await.is_ok(), expected, "{org}");
+    }
+}
+
+/// The old key goes, the new one comes; whoever has a token of the new one is let in at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s34_keys_rotate_under_load() {
+    let issuer = Issuer::start().await;
+    let server = start(Access::new(issuer.jwt())).await;
+    for round in ["two", "three", "four"] {
+        let old = issuer.sign(json!({}));
+        issuer.rotate(round);
+        let new = issuer.sign(json!({}));
+        let mut calls = JoinSet::new();
+        for number in 0..32 {
+            // Somebody makes up names of keys meanwhile.
+            let made_up = issuer.with_head(json!({"alg": "ES256", "kid": format!("k-{number}")}));
+            for (token, expected) in [(new.clone(), IN), (made_up, OUT)] {
+                let client = client(&server, &token);
+                calls.spawn(async move { assert_eq!(call(&client).await, expected) });
+            }
+        }
+        while let Some(done) = with_deadline(calls.join_next()).await {
+            done.unwrap();
+        }
+        assert_eq!(
+            call(&client(&server, &old)).await,
+            OUT,
+            "what the issuer no longer has is no key"
+        );
+    }
+}
+
+/// Whoever makes up names of keys makes us ask the issuer no more often than we may.
+#[tokio::test]
+async fn s34_the_issuer_is_not_asked_for_every_name_that_is_made_up() {
+    let issuer = Issuer::start().await;
+    let jwt = Jwt::key_set(&issuer.url, "agents", &format!("{}/keys", issuer.url)).unwrap();
+    let server = start(Access::new(
+        jwt.algorithms([Algorithm::Es256])
+            .min_fetch_interval(Duration::from_secs(3600)),
+    ))
+    .await;
+    assert_eq!(call(&client(&server, &issuer.sign(json!({})))).await, IN);
+    for number in 0..20 {
+        let token = issuer.with_head(json!({"alg": "ES256", "kid": format!("k-{number}")}));
+        assert_eq!(call(&client(&server, &token)).await, OUT);
+    }
+    assert_eq!(issuer.asked.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn whoever_cannot_be_asked_about_is_told_to_come_again() {
+    let issuer = Issuer::start().await;
+    let jwt = Jwt::key_set(&issuer.url, "agents", "http://127.0.0.1:1/keys").unwrap();
+    let server = start(Access::new(jwt)).await;
+    assert_eq!(
+        call(&client(&server, &issuer.sign(json!({})))).await,
+        ErrorKind::Unavailable
+    );
+}

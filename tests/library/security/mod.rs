@@ -1,0 +1,10 @@
+//! Attacks: hostile input, hostile clients, authentication, and the coverage of the test-case catalogue.
+
+#[cfg(feature = "server")]
+pub(crate) mod ambiguous_requests;
+pub(crate) mod coverage;
+#[cfg(feature = "server")]
+pub(crate) mod hostile_clients;
+#[cfg(all(feature = "jwt", feature = "tls"))]
+pub(crate) mod jwt;
+pub(crate) mod robustness;

@@ -1,0 +1,158 @@
+//! Health and reflection, asked by clients of their own.
+
+use attache::{Server, ServerSettings};
+use tokio::sync::mpsc;
+use tonic::Code;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+use tonic_reflection::pb::v1::{ServerReflectionRequest, ServerReflectionResponse};
+use tonic_reflection::pb::v1alpha;
+
+use super::{all, channel, clients, say};
+use crate::harness::{Echo, Running, start, start_with, with_deadline};
+use crate::server::operations::Held;
+
+fn of(service: &str) -> HealthCheckRequest {
+    HealthCheckRequest {
+        service: service.to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn the_server_and_its_services_are_well() {
+    let server = start(Echo).await;
+    let mut health = HealthClient::new(channel(&server));
+    for service in ["", "lf.a2a.v1.A2AService", "a2a.v1.A2AService"] {
+        let answer = with_deadline(health.check(of(service)))
+            .await
+            .unwrap()
+            .into_inner();
+        assert_eq!(answer.status(), ServingStatus::Serving, "{service}");
+    }
+    assert_eq!(
+        with_deadline(health.check(of("other")))
+            .await
+            .unwrap_err()
+            .code(),
+        Code::NotFound
+    );
+    let mut watch = with_deadline(health.watch(of("other")))
+        .await
+        .unwrap()
+        .into_inner();
+    let told = with_deadline(watch.message()).await.unwrap().unwrap();
+    assert_eq!(told.status(), ServingStatus::ServiceUnknown);
+}
+
+#[tokio::test]
+async fn a_watcher_is_told_that_the_server_stops() {
+    let (started, mut heard) = mpsc::channel(1);
+    let held = Held::new(started);
+    let mut server = start(held.clone()).await;
+    let mut health = HealthClient::new(channel(&server));
+    let mut watch = with_deadline(health.watch(of("")))
+        .await
+        .unwrap()
+        .into_inner();
+    assert_eq!(
+        with_deadline(watch.message())
+            .await
+            .unwrap()
+            .unwrap()
+            .status(),
+        ServingStatus::Serving
+    );
+    // A call that is under way keeps the server until it is answered.
+    let mut v1 = clients(&server).v1;
+    let call = async { v1.send_message(say("hi")).await };
+    let stop = async {
+        with_deadline(heard.recv()).await.unwrap();
+        let told = async {
+            let told = all(watch).await;
+            held.release();
+            told
+        };
+        tokio::join!(server.stop(), told).1
+    };
+    let (answer, (told, end)) = with_deadline(async { tokio::join!(call, stop) }).await;
+    answer.unwrap();
+    assert_eq!(
+        told.iter().map(|told| told.status()).collect::<Vec<_>>(),
+        [ServingStatus::NotServing]
+    );
+    assert_eq!(end.unwrap_err().code(), Code::Unavailable);
+}
+
+async fn reflect(
+    server: &Running,
+    what: MessageRequest,
+) -> Result<ServerReflectionResponse, tonic::Status> {
+    let request = ServerReflectionRequest {
+        message_request: Some(what),
+        ..Default::default()
+    };
+    let mut client = ServerReflectionClient::new(channel(server));
+    let mut stream = with_deadline(client.server_reflection_info(Once(Some(request))))
+        .await?
+        .into_inner();
+    Ok(with_deadline(stream.message()).await?.expect("one answer"))
+}
+
+/// A stream of one.
+struct Once<T>(Option<T>);
+
+impl<T: Unpin> tonic::codegen::tokio_stream::Stream for Once<T> {
+    type Item = T;
+
+    fn poll_next(
+        mut self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<T>> {
+        std::task::Poll::Ready(self.0.take())
+    }
+}
+
+#[tokio::test]
+async fn s70_reflection_is_there_only_when_asked_for() {
+    let list = MessageRequest::ListServices(String::new());
+    let server = start(Echo).await;
+    assert_eq!(
+        reflect(&server, list.clone()).await.unwrap_err().code(),
+        Code::Unimplemented
+    );
+
+    let mut settings = ServerSettings::default();
+    settings.grpc_reflection = true;
+    let server = start_with(Echo, |server: Server| server.server_settings(settings)).await;
+    let answer = reflect(&server, list).await.unwrap();
+    let Some(MessageResponse::ListServicesResponse(list)) = answer.message_response else {
+        panic!("{answer:?}")
+    };
+    let names: Vec<_> = list.service.iter().map(|service| &*service.name).collect();
+    for name in ["lf.a2a.v1.A2AService", "a2a.v1.A2AService"] {
+        assert!(names.contains(&name), "{names:?}");
+        let symbol = MessageRequest::FileContainingSymbol(name.to_owned());
+        let answer = reflect(&server, symbol).await.unwrap().message_response;
+        assert!(
+            matches!(answer, Some(MessageResponse::FileDescriptorResponse(_))),
+            "{answer:?}"
+        );
+    }
+    let request = v1alpha::ServerReflectionRequest {
+        message_request: Some(
+            v1alpha::server_reflection_request::MessageRequest::ListServices(String::new()),
+        ),
+        ..Default::default()
+    };
+    let mut older =
+        v1alpha::server_reflection_client::ServerReflectionClient::new(channel(&server));
+    let mut stream = with_deadline(older.server_reflection_info(Once(Some(request))))
+        .await
+        .unwrap()
+        .into_inner();
+    assert!(with_deadline(stream.message()).await.unwrap().is_some());
+}

@@ -1,0 +1,8 @@
+//! Durability: process kills, failing stores, webhooks across restarts.
+
+#[cfg(all(feature = "client", feature = "sqlite"))]
+pub(crate) mod crash;
+#[cfg(feature = "server")]
+pub(crate) mod store_failures;
+#[cfg(all(feature = "jws", feature = "sqlite"))]
+pub(crate) mod webhooks;

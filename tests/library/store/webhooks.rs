@@ -1,0 +1,446 @@
+//! Webhooks over sockets: a server that is stopped and started again on its file, and a webhook that is down meanwhile.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use attache::jws::{PublishedKeys, Signer};
+use attache::model::{
+    AuthenticationInfo, Binding, GetTaskRequest, ListPushConfigsRequest, Message, PushConfig,
+    Secret, SendMessageConfiguration, SendMessageRequest, SendMessageResponse, TaskId, Version,
+};
+use attache::store::Sqlite;
+use attache::store::sqlite::Options;
+use attache::{Client, PushReceiver, PushReceiverSettings, PushSettings, PushSignatureVerifier};
+use bytes::Bytes;
+use http_body_util::Full;
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::harness::{Echo, Running, local_webhooks, start_with, with_deadline};
+
+/// A webhook that says what it is told to say, and remembers what it was told.
+struct Webhook {
+    url: String,
+    state: Arc<State>,
+    _serving: JoinSet<()>,
+}
+
+struct State {
+    answer: Mutex<&'static str>,
+    got: watch::Sender<Vec<Got>>,
+}
+
+#[derive(Clone, Debug)]
+struct Got {
+    head: String,
+    body: Value,
+    /// The body as it came.
+    raw: String,
+    answer: &'static str,
+}
+
+impl Got {
+    fn header(&self, name: &str) -> &str {
+        let mut lines = self.head.lines();
+        let line = lines.find_map(|line| {
+            line.split_once(": ")
+                .filter(|(found, _)| found.eq_ignore_ascii_case(name))
+        });
+        line.map_or("", |(_, value)| value)
+    }
+}
+
+const WELL: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}";
+const ILL: &str = "HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n";
+
+impl Webhook {
+    async fn start(answer: &'static str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/hook", listener.local_addr().unwrap());
+        let state = Arc::new(State {
+            answer: Mutex::new(answer),
+            got: watch::Sender::new(Vec::new()),
+        });
+        let (mut serving, serves) = (JoinSet::new(), state.clone());
+        serving.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                connections.spawn(answer_all(stream, serves.clone()));
+            }
+        });
+        Self {
+            url,
+            state,
+            _serving: serving,
+        }
+    }
+
+    fn answers(&self, answer: &'static str) {
+        *self.state.answer.lock().unwrap() = answer;
+    }
+
+    /// Everything it got, once that is what is waited for.
+    async fn until(&self, enough: impl Fn(&[Got]) -> bool) -> Vec<Got> {
+        let mut got = self.state.got.subscribe();
+        with_deadline(got.wait_for(|got| enough(got)))
+            .await
+            .unwrap()
+            .clone()
+    }
+}
+
+async fn answer_all(mut stream: TcpStream, state: Arc<State>) {
+    let mut bytes = Vec::new();
+    loop {
+        let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
+            match stream.read_buf(&mut bytes).await {
+                Ok(1..) => continue,
+                _ => return,
+            }
+        };
+        let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
+        let answer = *state.answer.lock().unwrap();
+        let mut got = Got {
+            head,
+            body: Value::Null,
+            raw: String::new(),
+            answer,
+        };
+        let length: usize = got.header("content-length").parse().unwrap();
+        while bytes.len() < end + 4 + length {
+            let Ok(1..) = stream.read_buf(&mut bytes).await else {
+                return;
+            };
+        }
+        got.raw = String::from_utf8(bytes[end + 4..end + 4 + length].to_vec()).unwrap();
+        got.body = serde_json::from_str(&got.raw).unwrap();
+        bytes.drain(..end + 4 + length);
+        state.got.send_modify(|all| all.push(got));
+        if stream.write_all(answer.as_bytes()).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn serve(file: &Path) -> Running {
+    let store = Sqlite::open(file, Options::default()).unwrap();
+    start_with(Echo, |server| server.store(store).push(quick())).await
+}
+
+/// Tries again soon, for ever.
+fn quick() -> PushSettings {
+    let mut settings = local_webhooks();
+    settings.first_retries = vec![Duration::from_millis(5); 3];
+    settings.retry_every = Duration::from_millis(20);
+    settings
+}
+
+/// Sends a text with a webhook, and waits for the task.
+async fn say(server: &Running, url: &str, version: Version) -> String {
+    let client = Client::new(
+        &format!("http://{}", server.address),
+        Binding::JsonRpc,
+        version,
+    )
+    .unwrap();
+    let credentials = Some(Secret::from("canary-credentials"));
+    let config = PushConfig {
+        token: Some("canary-token".into()),
+        authentication: Some(AuthenticationInfo {
+            scheme: "Bearer".to_owned(),
+            credentials,
+        }),
+        ..PushConfig::new(url)
+    };
+    let configuration = SendMessageConfiguration {
+        task_push_notification_config: Some(config),
+        ..Default::default()
+    };
+    let request = SendMessageRequest {
+        configuration: Some(configuration),
+        ..SendMessageRequest::new(Message::user("hello"))
+    };
+    match with_deadline(client.send_message(request)).await.unwrap() {
+        SendMessageResponse::Task(task) => task.id.to_string(),
+        SendMessageResponse::Message(message) => panic!("{message:?}"),
+    }
+}
+
+fn has_ended(got: &[Got]) -> bool {
+    got.iter().any(|one| {
+        let state = [
+            &one.body["statusUpdate"]["status"]["state"],
+            &one.body["status"]["state"],
+        ];
+        one.answer == WELL
+            && state
+                .iter()
+                .any(|state| *state == "TASK_STATE_COMPLETED" || *state == "completed")
+    })
+}
+
+#[tokio::test]
+async fn r13_r28_a_server_that_is_started_again_delivers_what_was_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tasks.db");
+    for version in Version::ALL {
+        let webhook = Webhook::start(ILL).await;
+        let mut server = serve(&file).await;
+        let task = say(&server, &webhook.url, version).await;
+        webhook.until(|got| got.len() > 5).await;
+        server.stop().await;
+        let before = webhook.until(|_| true).await;
+        webhook.answers(WELL);
+        let mut server = serve(&file).await;
+        let got = webhook.until(has_ended).await;
+        server.stop().await;
+        let taken: Vec<_> = got.iter().filter(|one| one.answer == WELL).collect();
+        let positions: Vec<u64> = taken
+            .iter()
+            .map(|one| one.header("a2a-event-sequence").parse().unwrap())
+            .collect();
+        assert!(
+            positions.is_sorted_by(|one, other| one < other),
+            "{positions:?}"
+        );
+        assert_eq!(
+            taken[0].header("a2a-event-id"),
+            before[0].header("a2a-event-id"),
+            "nothing was skipped"
+        );
+        assert_eq!(taken[0].header("a2a-version"), version.as_str());
+        assert_eq!(
+            taken[0].header("authorization"),
+            "Bearer canary-credentials"
+        );
+        assert!(taken.iter().all(|one| one.body.to_string().contains(&task)));
+    }
+}
+
+#[tokio::test]
+async fn s38_secrets_of_webhooks_are_not_in_the_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tasks.db");
+    let webhook = Webhook::start(WELL).await;
+    let mut server = serve(&file).await;
+    say(
+        &server,
+        &format!("{}/canary-path", webhook.url),
+        Version::V1,
+    )
+    .await;
+    webhook.until(has_ended).await;
+    server.stop().await;
+    let mut files = 0;
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+        assert!(!bytes.windows(7).any(|seven| seven == b"canary-"));
+        files += 1;
+    }
+    assert!(files >= 2);
+}
+
+#[tokio::test]
+async fn cards_say_that_webhooks_are_called() {
+    let server = start_with(Echo, |server| server).await;
+    let card = server.get("/.well-known/agent-card.json").await.json();
+    assert_eq!(card["capabilities"]["pushNotifications"], true);
+}
+
+/// S15, S24: refused at once, in the same words whatever is there.
+#[tokio::test]
+async fn s15_s24_a_private_webhook_is_refused_over_the_wire() {
+    let server = start_with(Echo, |server| server).await;
+    let task = server.say("hi", serde_json::json!({})).await["id"].clone();
+    for url in [
+        "http://127.0.0.1:9/",
+        "https://169.254.169.254/",
+        "https://localhost/",
+        "https://no.such.invalid/",
+    ] {
+        let params = serde_json::json!({"taskId": task, "url": url});
+        let error = server
+            .error("CreateTaskPushNotificationConfig", params)
+            .await;
+        assert_eq!(error["code"], -32602, "{error}");
+        let words = error["message"].as_str().unwrap();
+        assert!(
+            words.contains("url") && words.contains("must lead to a public address"),
+            "{words}"
+        );
+    }
+}
+
+const TELLING: &str = "HTTP/1.1 500 hunter2\r\nContent-Length: 7\r\n\r\nhunter2";
+
+/// Whoever registers a webhook learns nothing of what is there: not whether it answers, with what, or how soon.
+#[tokio::test]
+async fn s24_what_a_webhook_answers_is_not_told_to_who_registered_it() {
+    let server = start_with(Echo, |server| server.push(quick())).await;
+    let (well, ill) = (Webhook::start(WELL).await, Webhook::start(TELLING).await);
+    let nobody = TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let urls = [
+        well.url.clone(),
+        ill.url.clone(),
+        format!("http://{nobody}/hook"),
+    ];
+    for binding in Binding::ALL {
+        for version in Version::ALL {
+            let client =
+                Client::new(&format!("http://{}", server.address), binding, version).unwrap();
+            let mut told = Vec::new();
+            for url in &urls {
+                let id: TaskId = say(&server, url, Version::V1).await.into();
+                let calls = |hook: &Webhook| hook.state.got.borrow().len();
+                let (before, ill) = (calls(&ill), &ill);
+                if *url == ill.url {
+                    // Its first answers have been read when it is called again.
+                    ill.until(|got| got.len() > before + 2).await;
+                }
+                let list = ListPushConfigsRequest {
+                    task_id: id.clone(),
+                    ..Default::default()
+                };
+                let configs = with_deadline(client.list_push_configs(list)).await.unwrap();
+                let task = with_deadline(client.get_task(GetTaskRequest {
+                    id: id.clone(),
+                    ..Default::default()
+                }))
+                .await;
+                let mut task = task.unwrap();
+                task.status.timestamp = None;
+                let text = format!("{configs:?} {:?} {:?}", task.status, task.metadata);
+                let own = configs.configs[0].id.clone().unwrap();
+                let same = text
+                    .replace(url.as_str(), "URL")
+                    .replace(id.as_str(), "ID")
+                    .replace(own.as_str(), "OWN");
+                told.push(same);
+            }
+            assert!(!told[0].contains("hunter2"), "{}", told[0]);
+            assert!(
+                told.iter().all(|one| *one == told[0]),
+                "{binding} {version}: {told:#?}"
+            );
+        }
+    }
+}
+
+/// A request as a webhook got it, with some headers changed.
+fn again(
+    got: &Got,
+    body: &str,
+    change: impl FnOnce(&mut http::HeaderMap),
+) -> http::Request<Full<Bytes>> {
+    let mut request = http::Request::post("/hook")
+        .body(Full::from(body.to_owned()))
+        .unwrap();
+    for name in ["a2a-notification-jwt", "authorization", "a2a-event-id"] {
+        request
+            .headers_mut()
+            .insert(name, got.header(name).parse().unwrap());
+    }
+    change(request.headers_mut());
+    request
+}
+
+/// S73, S74: what a server signs is taken once; a copy, another body, another audience and another sender are not.
+#[tokio::test]
+async fn s73_s74_a_signed_notification_is_taken_once_and_only_as_it_was_sent() {
+    let signer = || {
+        Signer::from_pem_with_thumbprint(&rcgen::KeyPair::generate().unwrap().serialize_pem())
+            .unwrap()
+    };
+    let own = signer();
+    let server = start_with(Echo, |server| {
+        server.push(local_webhooks()).sign_notifications(own)
+    })
+    .await;
+    let stranger = start_with(Echo, |server| server.sign_notifications(signer())).await;
+    let webhook = Webhook::start(WELL).await;
+    let task = server.say("hi", serde_json::json!({})).await["id"].clone();
+    let config = serde_json::json!({"url": webhook.url});
+    let params = serde_json::json!({"message": crate::harness::message("hi", serde_json::json!({})),
+        "configuration": {"taskPushNotificationConfig": config}});
+    let other = server.result("SendMessage", params).await["task"]["id"].clone();
+    assert_ne!(task, other);
+    let got = webhook.until(has_ended).await;
+    let (first, second) = (&got[0], &got[1]);
+    assert_eq!(
+        first.header("authorization"),
+        format!("Bearer {}", first.header("a2a-notification-jwt"))
+    );
+    let issuer = format!("http://{}", server.address);
+    let checks = |from: &Running| {
+        let keys =
+            PublishedKeys::from_url(&format!("http://{}/.well-known/jwks.json", from.address))
+                .unwrap();
+        PushSignatureVerifier::new(keys)
+    };
+    let receiver = |check| {
+        let (receiver, taken) = PushReceiver::new(PushReceiverSettings::default());
+        (receiver.with_verifier(check), taken)
+    };
+    let post = async |receiver: &PushReceiver, request| {
+        with_deadline(receiver.handle(request))
+            .await
+            .status()
+            .as_u16()
+    };
+    let same = |got: &Got| again(got, &got.raw, |_| {});
+    let (ours, mut taken) = receiver(checks(&server).issuer(&issuer).audience(&webhook.url));
+    let altered = first
+        .raw
+        .replace(other.as_str().unwrap(), task.as_str().unwrap());
+    for request in [
+        again(first, &altered, |_| {}),
+        again(first, &second.raw, |_| {}),
+        again(first, &format!("{} ", first.raw), |_| {}),
+        again(first, &first.raw, |headers| headers.clear()),
+        again(first, &first.raw, |headers| {
+            drop(headers.insert("a2a-notification-jwt", "a.b.c".parse().unwrap()))
+        }),
+    ] {
+        assert_eq!(post(&ours, request).await, 401);
+    }
+    assert_eq!(post(&ours, same(first)).await, 200);
+    // A copy is dropped, also under another name.
+    assert_eq!(post(&ours, same(first)).await, 200);
+    let renamed = again(first, &first.raw, |headers| {
+        drop(headers.insert("a2a-event-id", "new".parse().unwrap()))
+    });
+    assert_eq!(post(&ours, renamed).await, 200);
+    // Where the token has no name of its own, as other senders have it.
+    let plain = again(second, &second.raw, |headers| {
+        drop(headers.remove("a2a-notification-jwt"))
+    });
+    assert_eq!(post(&ours, plain).await, 200);
+    let ids: Vec<_> = [
+        with_deadline(taken.next()).await,
+        with_deadline(taken.next()).await,
+    ]
+    .map(|one| one.unwrap().id.unwrap())
+    .to_vec();
+    assert_eq!(
+        ids,
+        [first.header("a2a-event-id"), second.header("a2a-event-id")],
+        "and nothing else"
+    );
+    for check in [
+        checks(&server).audience("http://127.0.0.1:9/other"),
+        checks(&server).issuer("http://elsewhere.example"),
+        checks(&stranger),
+    ] {
+        assert_eq!(post(&receiver(check).0, same(first)).await, 401);
+    }
+    drop(ours);
+    assert!(with_deadline(taken.next()).await.is_none());
+}

@@ -1,0 +1,485 @@
+//! What a trip through an older version loses, rule by rule; whatever else is lost is a fault.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use attache::model::{
+    AgentCard, Artifact, Content, ListPushConfigsRequest, Message, OAuth2SecurityScheme,
+    OAuthFlows, Object, Part, PushConfig, Request, Response, SecurityRequirement, SecurityScheme,
+    SendMessageResponse, StreamResponse, Task, TaskStatus, Version,
+};
+use attache::wire::Dialect;
+use attache::wire::card::CardForm;
+use attache::wire::errors::{jsonrpc_code, reason};
+use attache::{Error, ErrorKind};
+
+/// A way of writing, of those that a client can ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    V1,
+    V03,
+    V03Rest,
+    #[cfg(feature = "grpc")]
+    V03Grpc,
+}
+
+impl Form {
+    /// Those that are JSON.
+    pub(crate) const ALL: [Self; 3] = [Self::V1, Self::V03, Self::V03Rest];
+
+    pub(crate) fn dialect(self) -> Dialect {
+        match self {
+            Self::V1 => Dialect::V1,
+            Self::V03 => Dialect::V03,
+            Self::V03Rest => Dialect::V03Rest,
+            // How 0.3 gRPC looks as JSON.
+            #[cfg(feature = "grpc")]
+            Self::V03Grpc => Dialect::V03Rest,
+        }
+    }
+
+    pub(crate) fn version(self) -> Version {
+        self.dialect().version()
+    }
+
+    /// Whether it is bytes of 0.3.
+    fn is_grpc(self) -> bool {
+        !Self::ALL.contains(&self)
+    }
+}
+
+/// A value that some form cannot carry whole.
+pub(crate) trait Lossy: Clone {
+    /// Takes away what this form loses.
+    fn lose(&mut self, form: Form);
+
+    /// What is left of it after a trip in this form.
+    fn after(&self, form: Form) -> Self {
+        let mut left = self.clone();
+        left.lose(form);
+        left
+    }
+}
+
+impl<T: Lossy> Lossy for Arc<T> {
+    fn lose(&mut self, form: Form) {
+        Arc::make_mut(self).lose(form);
+    }
+}
+
+impl<T: Lossy> Lossy for Vec<T> {
+    fn lose(&mut self, form: Form) {
+        self.iter_mut().for_each(|item| item.lose(form));
+    }
+}
+
+impl<T: Lossy> Lossy for Option<T> {
+    fn lose(&mut self, form: Form) {
+        self.iter_mut().for_each(|item| item.lose(form));
+    }
+}
+
+/// 08 §3: before 1.0 empty metadata is omitted; protobuf keeps it.
+fn omit_empty(metadata: &mut Option<Object>, form: Form) {
+    if matches!(form, Form::V03 | Form::V03Rest) {
+        *metadata = metadata.take().filter(|metadata| !metadata.is_empty());
+    }
+}
+
+impl Lossy for Part {
+    fn lose(&mut self, form: Form) {
+        if matches!(self.content, Content::Raw(_) | Content::Url(_)) {
+            let mut metadata = self.metadata().cloned();
+            omit_empty(&mut metadata, form);
+            let (name, media_type) = (
+                self.filename().map(str::to_owned),
+                self.media_type().map(str::to_owned),
+            );
+            *self = Self::from(self.content.clone());
+            self.clone_from(&metadata.into_iter().fold(self.clone(), Self::with_metadata));
+            self.clone_from(&name.into_iter().fold(self.clone(), Self::with_filename));
+            self.clone_from(
+                &media_type
+                    .into_iter()
+                    .fold(self.clone(), Self::with_media_type),
+            );
+            return;
+        }
+        if form == Form::V1 {
+            return;
+        }
+        // 08 §5: media type and filename of text and data parts.
+        let mut metadata = self.metadata().cloned();
+        if let Content::Data(data) = &self.content {
+            match Object::try_from(data.clone()) {
+                // 08 §3: data that is no object is marked in its metadata, and empty metadata is omitted again.
+                Err(_) => metadata = metadata.filter(|metadata| !metadata.is_empty()),
+                Ok(data) if form == Form::V03 => restore_kind(&data, &mut metadata),
+                Ok(_) => {}
+            }
+        }
+        omit_empty(&mut metadata, form);
+        *self = Self::from(self.content.clone());
+        if let Some(metadata) = metadata {
+            *self = self.clone().with_metadata(metadata);
+        }
+    }
+}
+
+/// 02 §5: data of an unknown kind is written as that kind, and gets it back as the last member of its metadata.
+fn restore_kind(data: &Object, metadata: &mut Option<Object>) {
+    let Some(metadata) = metadata else { return };
+    let Some(kind) = metadata
+        .get("kind")
+        .filter(|kind| kind.get().starts_with('"'))
+    else {
+        return;
+    };
+    let known = matches!(kind.get(), r#""text""# | r#""file""# | r#""data""#);
+    if !known && data.get("kind").is_none() && data.get("metadata").is_none() {
+        metadata.remove("kind");
+        metadata.insert("kind", kind);
+    }
+}
+
+impl Lossy for Message {
+    fn lose(&mut self, form: Form) {
+        self.parts.lose(form);
+        omit_empty(&mut self.metadata, form);
+        if form.dialect() == Dialect::V03Rest {
+            // 08 §5: REST and gRPC have no field for them.
+            self.reference_task_ids.clear();
+        }
+    }
+}
+
+impl Lossy for Artifact {
+    fn lose(&mut self, form: Form) {
+        self.parts.lose(form);
+        omit_empty(&mut self.metadata, form);
+    }
+}
+
+impl Lossy for TaskStatus {
+    fn lose(&mut self, form: Form) {
+        self.message.lose(form);
+    }
+}
+
+impl Lossy for Task {
+    fn lose(&mut self, form: Form) {
+        self.status.lose(form);
+        self.artifacts.lose(form);
+        self.history.lose(form);
+    }
+}
+
+impl Lossy for StreamResponse {
+    fn lose(&mut self, form: Form) {
+        match self {
+            Self::Task(task) => task.lose(form),
+            Self::Message(message) => message.lose(form),
+            Self::StatusUpdate(event) => event.status.lose(form),
+            Self::ArtifactUpdate(event) => event.artifact.lose(form),
+        }
+    }
+}
+
+impl Lossy for PushConfig {
+    fn lose(&mut self, form: Form) {
+        match form {
+            // 08 §5: extra schemes of authentication.
+            Form::V1 => self.other_schemes.clear(),
+            // 08 §5: tenant.
+            _ => self.tenant = None,
+        }
+        if form.is_grpc() && self.id.is_none() {
+            // 02 §9: a registration is named by both ids, so without its own it names no task.
+            self.task_id = None;
+        }
+    }
+}
+
+/// 08 §1: in 0.3 a history length of 0 means all, so none is asked for.
+fn lose_zero(length: &mut Option<i32>) {
+    *length = length.filter(|length| *length != 0);
+}
+
+impl Lossy for Request {
+    fn lose(&mut self, form: Form) {
+        let old = form != Form::V1;
+        let tenant = match self {
+            Self::SendMessage(request) | Self::SendStreamingMessage(request) => {
+                request.message.lose(form);
+                if form.is_grpc() {
+                    // 04 §3.1: without one, servers differ on whether to block.
+                    request.configuration.get_or_insert_default();
+                }
+                if let Some(configuration) = &mut request.configuration {
+                    configuration.task_push_notification_config.lose(form);
+                    if old {
+                        lose_zero(&mut configuration.history_length);
+                    }
+                }
+                &mut request.tenant
+            }
+            Self::GetTask(request) => {
+                if old {
+                    lose_zero(&mut request.history_length);
+                }
+                &mut request.tenant
+            }
+            Self::ListTasks(request) => &mut request.tenant,
+            Self::CancelTask(request) => {
+                // 02 §9: the 0.3 proto has no metadata here.
+                request.metadata = request
+                    .metadata
+                    .take()
+                    .filter(|_| form.dialect() != Dialect::V03Rest);
+                &mut request.tenant
+            }
+            Self::SubscribeToTask(request) => &mut request.tenant,
+            Self::CreatePushConfig(config) => {
+                let task = config.task_id.clone();
+                config.lose(form);
+                if form.is_grpc() {
+                    // 04 §3.7: one that nobody named has the id of its task, which is the parent.
+                    config.id = config
+                        .id
+                        .take()
+                        .or_else(|| Some(task.as_ref()?.as_str().into()));
+                    config.task_id = task;
+                }
+                &mut config.tenant
+            }
+            Self::GetPushConfig(request) => {
+                // Not on the wire: whether the id may be missing is the version's affair.
+                request.allow_missing_id = old && !form.is_grpc();
+                &mut request.tenant
+            }
+            Self::ListPushConfigs(request) => {
+                if form == Form::V03 {
+                    // 08 §5: list paging of push configs; the 0.3 proto has it, its JSON-RPC has not (02 §9).
+                    *request = ListPushConfigsRequest {
+                        page_size: 0,
+                        page_token: None,
+                        ..request.clone()
+                    };
+                }
+                &mut request.tenant
+            }
+            Self::DeletePushConfig(request) => &mut request.tenant,
+            Self::GetExtendedAgentCard(request) => &mut request.tenant,
+        };
+        if old {
+            // 08 §5: tenant.
+            *tenant = None;
+        }
+    }
+}
+
+impl Lossy for Response {
+    fn lose(&mut self, form: Form) {
+        let old = form != Form::V1;
+        match self {
+            Self::SendMessage(SendMessageResponse::Task(task)) | Self::Task(task) => {
+                task.lose(form)
+            }
+            Self::SendMessage(SendMessageResponse::Message(message)) => message.lose(form),
+            // 08 §2: 0.3 has it as an alias in JSON-RPC alone, and REST answers like that.
+            Self::ListTasks(page) if form == Form::V03Rest => page.tasks.lose(Form::V03),
+            Self::ListTasks(page) => page.tasks.lose(form),
+            Self::PushConfig(config) => config.lose(form),
+            Self::ListPushConfigs(list) => {
+                list.configs.lose(form);
+                if old && !form.is_grpc() {
+                    // 08 §2: all are returned at once.
+                    list.next_page_token.clear();
+                }
+            }
+            Self::Empty => {}
+            Self::AgentCard(card) => {
+                **card = card_after(card, card_form(form)).unwrap_or_default();
+                if form.is_grpc() {
+                    lose_presence(card);
+                }
+            }
+        }
+    }
+}
+
+/// The form in which a card answers a call.
+pub(crate) fn card_form(form: Form) -> CardForm {
+    match form {
+        Form::V1 => CardForm::V1,
+        Form::V03 => CardForm::V03,
+        Form::V03Rest => CardForm::V03Wrapped,
+        #[cfg(feature = "grpc")]
+        Form::V03Grpc => CardForm::V03,
+    }
+}
+
+/// 01 §5: what has no presence in `a2a.v1` is absent when it holds its default.
+fn lose_presence(card: &mut AgentCard) {
+    card.documentation_url = card.documentation_url.take().filter(|url| !url.is_empty());
+    card.icon_url = card.icon_url.take().filter(|url| !url.is_empty());
+    let capabilities = &mut card.capabilities;
+    capabilities.streaming = capabilities.streaming.filter(|streaming| *streaming);
+    capabilities.push_notifications = capabilities.push_notifications.filter(|push| *push);
+    // 02 §9: not in the revision that the 0.3 SDK for Python has.
+    capabilities.state_transition_history = None;
+}
+
+/// What is left of a card in a form; `None` if it cannot be said there at all.
+pub(crate) fn card_after(card: &AgentCard, form: CardForm) -> Option<AgentCard> {
+    let mut card = card.clone();
+    let is_older = |version: &str| version.is_empty() || version.starts_with("0.");
+    let older = card
+        .supported_interfaces
+        .iter()
+        .any(|interface| is_older(&interface.protocol_version));
+    match (form, older) {
+        (CardForm::Union, true) => return Some(card),
+        (CardForm::V1 | CardForm::Union, _) => {
+            // 08 §5: stateTransitionHistory, which 1.0 dropped.
+            card.capabilities.state_transition_history = None;
+            return Some(card);
+        }
+        (_, false) => return None,
+        (CardForm::V03 | CardForm::V03Wrapped | CardForm::V02, true) => {}
+    }
+    // 08 §4: only what is older than 1.0; one version for all; no tenant; exact duplicates dropped.
+    card.supported_interfaces
+        .retain(|interface| is_older(&interface.protocol_version));
+    let version = card.supported_interfaces[0].protocol_version.clone();
+    let version = if matches!(&*version, "" | "0.3.0") {
+        "0.3".to_owned()
+    } else {
+        version
+    };
+    // 08 §7: a 0.2 card says so.
+    let newer = form == CardForm::V02 && !version.starts_with("0.2");
+    let version = if newer { "0.2.5".to_owned() } else { version };
+    let mut seen = BTreeSet::new();
+    card.supported_interfaces.retain(|interface| {
+        seen.insert((interface.url.clone(), interface.protocol_binding.clone()))
+    });
+    for interface in &mut card.supported_interfaces {
+        interface.tenant = None;
+        interface.protocol_version.clone_from(&version);
+    }
+    // 03 §7: left out when false.
+    card.capabilities.extended_agent_card = card
+        .capabilities
+        .extended_agent_card
+        .filter(|extended| *extended);
+    lose_schemes(&mut card, form);
+    if form == CardForm::V02 {
+        // 03 §1: 0.2 has no signatures and no security of a skill.
+        card.signatures.clear();
+        card.skills
+            .iter_mut()
+            .for_each(|skill| skill.security_requirements.clear());
+    }
+    Some(card)
+}
+
+fn lose_schemes(card: &mut AgentCard, form: CardForm) {
+    card.security_schemes.retain(|_, scheme| match scheme {
+        // 08 §5: the device-code flow, and with it its scheme.
+        SecurityScheme::OAuth2(OAuth2SecurityScheme {
+            flows: Some(OAuthFlows::DeviceCode(_)),
+            ..
+        }) => false,
+        // 03 §1: 0.2 has no mutual TLS.
+        SecurityScheme::MutualTls(_) => form != CardForm::V02,
+        _ => true,
+    });
+    // 08 §4: and every requirement that needs it.
+    let known = |requirement: &SecurityRequirement| {
+        requirement
+            .schemes
+            .keys()
+            .all(|name| card.security_schemes.contains_key(name))
+    };
+    card.security_requirements.retain(known);
+    card.skills
+        .iter_mut()
+        .for_each(|skill| skill.security_requirements.retain(known));
+    for scheme in card.security_schemes.values_mut() {
+        let SecurityScheme::OAuth2(scheme) = scheme else {
+            continue;
+        };
+        if form == CardForm::V02 {
+            // 03 §1: 0.2 has no metadata url.
+            scheme.oauth2_metadata_url = None;
+        }
+        if let (Some(OAuthFlows::AuthorizationCode(flow)), true) =
+            (&mut scheme.flows, form != CardForm::V03Wrapped)
+        {
+            // 08 §5: pkceRequired. The wrapped form has 1.0's shape inside, and with it the flag.
+            flow.pkce_required = false;
+        }
+    }
+}
+
+/// The binding that carries an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Carrier {
+    JsonRpc,
+    Rest,
+    #[cfg(feature = "grpc")]
+    Grpc,
+}
+
+/// What a client reads of an error. When to try again travels in a header, and in the details of 1.0's gRPC.
+pub(crate) fn error_after(error: &Error, carrier: Carrier, version: Version) -> Error {
+    let (kind, all) = (error.kind(), ErrorKind::ALL.into_iter());
+    let read = match (carrier, version) {
+        // 06 §1: four kinds share -32000; only the typed details of 1.0 tell them apart.
+        (Carrier::JsonRpc, Version::V1) if jsonrpc_code(kind) == -32000 => kind,
+        (Carrier::JsonRpc, Version::V03) if jsonrpc_code(kind) == -32000 => {
+            ErrorKind::Other(-32000)
+        }
+        (Carrier::JsonRpc, _) => all
+            .clone()
+            .find(|other| jsonrpc_code(*other) == jsonrpc_code(kind))
+            .unwrap_or(kind),
+        // 06 §1: some kinds share a reason, and a peer's own code has no place in REST and gRPC.
+        (_, _) => all
+            .clone()
+            .find(|other| reason(*other) == reason(kind))
+            .unwrap_or(ErrorKind::Internal),
+    };
+    let card = ErrorKind::ExtendedAgentCardNotConfigured;
+    let message = match version {
+        // 06 §1: 0.3 has its own words for one error.
+        Version::V03 if kind == card && error.message() == card.message() => {
+            "Authenticated Extended Card is not configured"
+        }
+        Version::V03 | Version::V1 => error.message(),
+    };
+    let mut left = Error::new(read).with_message(message.to_owned());
+    #[cfg(feature = "grpc")]
+    if carrier == Carrier::Grpc {
+        // 06 §2: 0.3 has the name of the error and its text, and no details at all.
+        if version == Version::V03 {
+            return left;
+        }
+        left = error
+            .retry_after()
+            .into_iter()
+            .fold(left, Error::with_retry_after);
+    }
+    // 08 §5: typed details. 06 §2: a small object instead, where it says more than which task the caller named.
+    let typed = carrier != Carrier::JsonRpc || version == Version::V1;
+    // A caller who waited in vain for a task may not know its name.
+    let named = !matches!(error.kind(), ErrorKind::Internal | ErrorKind::Unavailable);
+    if typed || !error.metadata().all(|(key, _)| key == "taskId" && named) {
+        left = error.metadata().fold(left, |left, (key, value)| {
+            left.with_detail(key.to_owned(), value)
+        });
+    }
+    let violations = error.violations().iter().filter(|_| typed).cloned();
+    violations.fold(left, Error::with_violation)
+}
