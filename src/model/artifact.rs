@@ -1,48 +1,48 @@
-//! What an agent produces.
+//! Artifacts: the output of a task.
 
 use serde::{Deserialize, Serialize};
 
 use super::message::joined_text;
 use super::{ArtifactId, Object, Part, non_empty, or_default};
 
-/// A result of a task: a document, a file, an answer.
+/// Output of a task, such as a document, a file or an answer.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Artifact {
-    /// Unique within the task.
+    /// Identifier, unique within the task.
     #[serde(default, alias = "artifact_id", deserialize_with = "or_default")]
     pub artifact_id: ArtifactId,
-    /// For people.
+    /// Display name.
     #[serde(
         default,
         deserialize_with = "non_empty",
         skip_serializing_if = "Option::is_none"
     )]
     pub name: Option<String>,
-    /// For people.
+    /// Display description.
     #[serde(
         default,
         deserialize_with = "non_empty",
         skip_serializing_if = "Option::is_none"
     )]
     pub description: Option<String>,
-    /// The content; at least one part.
+    /// Content. At least one part.
     #[serde(default, deserialize_with = "or_default")]
     pub parts: Vec<Part>,
-    /// The extensions that contributed to it, by URI.
+    /// URIs of the extensions that contributed to the artifact.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub extensions: Vec<String>,
-    /// Whatever else the agent wants to say.
+    /// Additional data from the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Object>,
 }
 
 impl Artifact {
-    /// An artifact of one part, with a name and a fresh id.
+    /// Creates an artifact with one part, a name and a random id.
     pub fn new(name: impl Into<String>, part: impl Into<Part>) -> Self {
         Self {
             artifact_id: ArtifactId::random(),
@@ -52,7 +52,7 @@ impl Artifact {
         }
     }
 
-    /// An artifact of one text, with a name and a fresh id.
+    /// Creates an artifact with one text part, a name and a random id.
     pub fn text(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self::new(name, Part::text(text))
     }
@@ -64,20 +64,24 @@ impl Artifact {
         self
     }
 
-    /// Gives it the id that other programs will know it by.
+    /// Replaces the id.
     #[must_use]
     pub fn with_id(mut self, id: impl Into<ArtifactId>) -> Self {
         self.artifact_id = id.into();
         self
     }
 
-    /// Its text parts, a line each.
+    /// Returns the text parts, joined with newlines.
     #[must_use]
     pub fn as_text(&self) -> String {
         joined_text(&self.parts)
     }
 
-    /// Adds a later chunk: parts behind ours, text to text; metadata by key; names where there were none.
+    /// Appends a chunk.
+    ///
+    /// Text that follows a plain text part is concatenated with it; other parts are appended.
+    /// Metadata is merged by key. Name, description and extensions are taken from the chunk if the
+    /// artifact has none.
     pub fn extend(&mut self, chunk: &Self) {
         for part in &chunk.parts {
             if !self

@@ -1,4 +1,4 @@
-//! Bytes as they travel in JSON.
+//! Base64 text of binary content in JSON.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -11,28 +11,30 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-/// Bytes in base64: standard alphabet, padded, the one text for these bytes.
+/// Binary content as canonical base64: standard alphabet, padded, unused bits zero.
 ///
-/// A large file mostly passes through us, so it is kept as it came and decoded only for whoever asks.
+/// The server mostly forwards files unchanged. The text is therefore stored as received and decoded
+/// on demand.
 #[derive(Clone)]
 pub struct Base64(Base64Text);
 
-/// Where the text is.
+/// Storage of the base64 text.
 #[derive(Clone)]
 enum Base64Text {
     Owned(Arc<str>),
-    /// In a longer text that it came with.
+    /// Range of the request body that contained it. Avoids a copy of a large file.
     Slice(Arc<(String, Range<usize>)>),
 }
 
-/// A text is kept alone where what it came with would take more than this part of its own length.
+/// A slice is used only if the rest of the body's allocation is at most 1/8 of the text; otherwise
+/// the text is copied.
 const MAX_OVERHEAD_DIVISOR: usize = 8;
 
-/// The text is not base64.
+/// Error: the text is not base64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InvalidBase64;
 
-/// Padding and unused bits are read as they come; what is written is exact.
+/// Decodes with or without padding and ignores unused trailing bits. Encoding is always canonical.
 const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
     .with_decode_padding_mode(DecodePaddingMode::Indifferent)
     .with_decode_allow_trailing_bits(true);
@@ -46,10 +48,10 @@ impl Base64 {
         Self(Base64Text::Owned(Arc::from(STANDARD.encode(bytes))))
     }
 
-    /// Reads standard or URL-safe base64, padded or not.
+    /// Parses standard or URL-safe base64, padded or unpadded, into canonical form.
     ///
     /// # Errors
-    /// A character or a length that no bytes have.
+    /// [`InvalidBase64`] if a character or the length is invalid.
     pub fn parse(text: &str) -> Result<Self, InvalidBase64> {
         if canonical_prefix_len(text.as_bytes()) == Some(text.len()) {
             return Ok(Self(Base64Text::Owned(Arc::from(text))));
@@ -61,14 +63,14 @@ impl Base64 {
         Ok(Self::encode(bytes))
     }
 
-    /// The bytes.
+    /// Decodes the content.
     #[must_use]
     pub fn decode(&self) -> Vec<u8> {
-        // The text was checked when it was kept.
+        // Every constructor validates the text, so decoding cannot fail.
         STANDARD.decode(self.as_str()).unwrap_or_default()
     }
 
-    /// The text: standard alphabet, padded.
+    /// Returns the text: standard alphabet, padded.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match &self.0 {
@@ -77,7 +79,7 @@ impl Base64 {
         }
     }
 
-    /// How many bytes it stands for.
+    /// Returns the length of the decoded content in bytes, without decoding.
     #[must_use]
     pub fn byte_len(&self) -> usize {
         let text = self.as_str();
@@ -85,25 +87,28 @@ impl Base64 {
         text.len() / 4 * 3 - padding
     }
 
-    /// Where base64 ends that begins at `from` and is written as we would write it, however long it is.
+    /// Returns the end of the canonical base64 that starts at `from`, or `None` if it is not
+    /// canonical.
     pub(crate) fn find_end(text: &[u8], from: usize) -> Option<usize> {
         canonical_prefix_len(text.get(from..)?).map(|length| from + length)
     }
 
-    /// What lies between the two ends that [`find_end`](Self::find_end) has found in this text. It stays there, if it is
-    /// nearly all that the text takes.
+    /// Creates a value from a range of `text` that [`find_end`](Self::find_end) returned. Keeps
+    /// `text` if the range is nearly all of it, and copies the range otherwise.
     pub(crate) fn from_slice(text: String, range: Range<usize>) -> Self {
         debug_assert!(
             canonical_prefix_len(&text.as_bytes()[range.clone()]) == Some(range.len()),
-            "looked for before"
+            "the range comes from find_end"
         );
-        match text.capacity() - range.len() <= range.len() / MAX_OVERHEAD_DIVISOR {
-            true => Self(Base64Text::Slice(Arc::new((text, range)))),
-            false => Self(Base64Text::Owned(Arc::from(&text[range]))),
+        let overhead = text.capacity() - range.len();
+        if overhead <= range.len() / MAX_OVERHEAD_DIVISOR {
+            Self(Base64Text::Slice(Arc::new((text, range))))
+        } else {
+            Self(Base64Text::Owned(Arc::from(&text[range])))
         }
     }
 
-    /// How much memory it takes, in bytes, about.
+    /// Returns the approximate size in memory, in bytes.
     pub(super) fn memory_size(&self) -> usize {
         match &self.0 {
             Base64Text::Owned(text) => text.len(),
@@ -127,7 +132,7 @@ impl Hash for Base64 {
 }
 
 impl fmt::Debug for Base64 {
-    /// Says how much, never what.
+    /// Prints the length, never the content.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "<{} bytes>", self.byte_len())
     }
@@ -167,8 +172,8 @@ impl Visitor<'_> for Base64Visitor {
     }
 }
 
-/// How long the text is that [`Base64::encode`] would write and this one begins with, up to what no such text can have;
-/// the last group settles it after the alphabet.
+/// Returns the length of the canonical base64 that `text` starts with, or `None` if the encoding
+/// there is not canonical. Only the last group of four characters needs decoding to decide that.
 fn canonical_prefix_len(text: &[u8]) -> Option<usize> {
     let standard = alphabet_prefix_len(text);
     let padding = text[standard..]
@@ -187,8 +192,8 @@ fn canonical_prefix_len(text: &[u8]) -> Option<usize> {
     is_exact.then_some(exact.len())
 }
 
-/// How many characters of the alphabet it begins with. Many are checked at once: their number is known to the compiler,
-/// and there are no branches.
+/// Returns the number of leading bytes in the base64 alphabet. Checks 64 bytes at a time without
+/// branches, so that the compiler vectorizes the loop.
 fn alphabet_prefix_len(text: &[u8]) -> usize {
     let (chunks, _) = text.as_chunks::<64>();
     let is_all_alphabet = |chunk: &&[u8; 64]| {
@@ -203,7 +208,7 @@ fn alphabet_prefix_len(text: &[u8]) -> usize {
         .count()
 }
 
-/// Cases differ in one bit, and the slash is before the digits.
+/// Upper and lower case differ in one bit, and `/` directly precedes the digits.
 fn is_alphabet_byte(byte: u8) -> bool {
     ((byte | 0x20).wrapping_sub(b'a') < 26) | (byte.wrapping_sub(b'/') < 11) | (byte == b'+')
 }
@@ -213,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_spelling_of_the_same_bytes_is_one_text() {
+    fn every_encoding_of_the_same_bytes_becomes_canonical() {
         for (text, exact) in [
             ("", ""),
             ("AQID", "AQID"),
@@ -231,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn illegal_characters_are_refused_and_not_dropped() {
+    fn invalid_characters_are_rejected_and_not_dropped() {
         for bad in ["A", "AQ D", "AQ\nID", "A===", "AQID=", "é", "AQ=D", "+_8="] {
             assert_eq!(Base64::parse(bad), Err(InvalidBase64), "{bad}");
         }
@@ -243,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_found_wherever_it_is() {
+    fn canonical_end_is_found_at_any_length() {
         for length in (0..300).chain([4_000]) {
             let text = STANDARD.encode(vec![0xfb; length]);
             let whole = format!("\"{text}\"");
@@ -267,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_stays_where_it_came_if_that_is_hardly_more() {
+    fn body_is_kept_only_with_little_overhead() {
         let text = "QUJD".repeat(100);
         for (around, room, weight) in [
             (2, 0, 402),

@@ -1,4 +1,4 @@
-//! The agent card: what an agent is, where it is, and what it can do.
+//! The agent card: identity, interfaces, capabilities and skills of an agent.
 
 use std::collections::BTreeMap;
 
@@ -6,40 +6,41 @@ use serde::{Deserialize, Serialize};
 
 use super::{Binding, Object, SecurityRequirement, SecurityScheme, Version, non_empty, or_default};
 
-/// What an agent is, where it is, and what it can do. Public: nothing secret belongs in it.
+/// Public description of an agent: identity, interfaces, capabilities and skills. Contains no
+/// secrets.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentCard {
-    /// For people.
+    /// Display name.
     #[serde(default, deserialize_with = "or_default")]
     pub name: String,
-    /// For people and for models that choose; may be CommonMark.
+    /// Description for users and for models that select an agent. May be CommonMark.
     #[serde(default, deserialize_with = "or_default")]
     pub description: String,
-    /// Where to reach it, the preferred way first.
+    /// Interfaces of the agent, in order of preference.
     #[serde(
         default,
         alias = "supported_interfaces",
         deserialize_with = "or_default"
     )]
     pub supported_interfaces: Vec<AgentInterface>,
-    /// Who runs it.
+    /// Organization that operates the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<AgentProvider>,
-    /// The version of the agent itself.
+    /// Version of the agent itself, not of the protocol.
     #[serde(default, deserialize_with = "or_default")]
     pub version: String,
-    /// Where to read more.
+    /// URL of the documentation.
     #[serde(
         default,
         alias = "documentation_url",
         skip_serializing_if = "Option::is_none"
     )]
     pub documentation_url: Option<String>,
-    /// What it can do beyond answering.
+    /// Optional protocol features that the agent supports.
     #[serde(default, deserialize_with = "or_default")]
     pub capabilities: AgentCapabilities,
-    /// The ways of authentication, by name.
+    /// Security schemes by name.
     #[serde(
         default,
         alias = "security_schemes",
@@ -47,7 +48,7 @@ pub struct AgentCard {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub security_schemes: BTreeMap<String, SecurityScheme>,
-    /// Which of them a caller needs: any one of these.
+    /// Alternatives for authentication: a caller must satisfy one of these.
     #[serde(
         default,
         alias = "security_requirements",
@@ -55,21 +56,21 @@ pub struct AgentCard {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub security_requirements: Vec<SecurityRequirement>,
-    /// Media types it reads, unless a skill says otherwise.
+    /// Accepted media types, unless a skill overrides them.
     #[serde(
         default,
         alias = "default_input_modes",
         deserialize_with = "or_default"
     )]
     pub default_input_modes: Vec<String>,
-    /// Media types it writes, unless a skill says otherwise.
+    /// Produced media types, unless a skill overrides them.
     #[serde(
         default,
         alias = "default_output_modes",
         deserialize_with = "or_default"
     )]
     pub default_output_modes: Vec<String>,
-    /// What it is good at.
+    /// Skills of the agent.
     #[serde(default, deserialize_with = "or_default")]
     pub skills: Vec<AgentSkill>,
     /// Signatures over the card without this member.
@@ -79,13 +80,13 @@ pub struct AgentCard {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub signatures: Vec<AgentCardSignature>,
-    /// A picture.
+    /// URL of an icon.
     #[serde(default, alias = "icon_url", skip_serializing_if = "Option::is_none")]
     pub icon_url: Option<String>,
 }
 
 impl AgentCard {
-    /// The card of an agent that reads and writes plain text.
+    /// Creates the card of an agent with plain text input and output.
     pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -97,14 +98,14 @@ impl AgentCard {
         }
     }
 
-    /// Says which media types it reads, in the place of plain text; `*/*` is any.
+    /// Sets the accepted media types (default `text/plain`); `*/*` accepts any.
     #[must_use]
     pub fn input_modes<'a>(mut self, modes: impl IntoIterator<Item = &'a str>) -> Self {
         self.default_input_modes = modes.into_iter().map(str::to_owned).collect();
         self
     }
 
-    /// Says which media types it writes, in the place of plain text.
+    /// Sets the produced media types (default `text/plain`).
     #[must_use]
     pub fn output_modes<'a>(mut self, modes: impl IntoIterator<Item = &'a str>) -> Self {
         self.default_output_modes = modes.into_iter().map(str::to_owned).collect();
@@ -118,14 +119,14 @@ impl AgentCard {
         self
     }
 
-    /// Says which version of the agent this is.
+    /// Sets the version of the agent.
     #[must_use]
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.version = version.into();
         self
     }
 
-    /// Adds a place to reach it, in one binding and one version.
+    /// Adds an interface: an address with one binding and one protocol version.
     #[must_use]
     pub fn interface(mut self, url: impl Into<String>, binding: Binding, version: Version) -> Self {
         self.supported_interfaces
@@ -133,7 +134,8 @@ impl AgentCard {
         self
     }
 
-    /// The card as it is published: one without a skill gets one made of its name and description.
+    /// Adds a skill derived from name and description if the card has none. The protocol requires
+    /// at least one.
     #[must_use]
     pub fn with_default_skill(mut self) -> Self {
         if self.skills.is_empty() {
@@ -155,30 +157,30 @@ impl AgentCard {
     }
 }
 
-/// A place to reach an agent, in one binding and one version.
+/// Address of an agent, with one binding and one protocol version.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentInterface {
-    /// The address; `host:port` for gRPC.
+    /// URL of the interface; `host:port` for gRPC.
     #[serde(default, deserialize_with = "or_default")]
     pub url: String,
-    /// `JSONRPC`, `GRPC`, `HTTP+JSON`, or the URI of another.
+    /// Binding: `JSONRPC`, `GRPC`, `HTTP+JSON`, or the URI of a custom binding.
     #[serde(default, alias = "protocol_binding", deserialize_with = "or_default")]
     pub protocol_binding: String,
-    /// What a client puts into every request to it.
+    /// Tenant that a client must send in every request to this interface.
     #[serde(
         default,
         deserialize_with = "non_empty",
         skip_serializing_if = "Option::is_none"
     )]
     pub tenant: Option<String>,
-    /// The version spoken there, such as `1.0`.
+    /// Protocol version, such as `1.0`.
     #[serde(default, alias = "protocol_version", deserialize_with = "or_default")]
     pub protocol_version: String,
 }
 
 impl AgentInterface {
-    /// An interface without a tenant.
+    /// Creates an interface without a tenant.
     pub fn new(url: impl Into<String>, binding: Binding, version: Version) -> Self {
         Self {
             url: url.into(),
@@ -188,102 +190,102 @@ impl AgentInterface {
         }
     }
 
-    /// The binding, if it is one of ours.
+    /// Returns the binding, or `None` for a custom one.
     #[must_use]
     pub fn binding(&self) -> Option<Binding> {
         Binding::from_name(&self.protocol_binding)
     }
 }
 
-/// Who runs an agent.
+/// Organization that operates an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct AgentProvider {
-    /// Their page.
+    /// URL of the organization.
     #[serde(default, deserialize_with = "or_default")]
     pub url: String,
-    /// Their name.
+    /// Name of the organization.
     #[serde(default, deserialize_with = "or_default")]
     pub organization: String,
 }
 
-/// What an agent can do beyond answering; what is not said is not there.
+/// Optional protocol features of an agent. An absent flag means unsupported.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentCapabilities {
-    /// It streams.
+    /// Supports streaming.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub streaming: Option<bool>,
-    /// It posts to webhooks.
+    /// Supports push notifications.
     #[serde(
         default,
         alias = "push_notifications",
         skip_serializing_if = "Option::is_none"
     )]
     pub push_notifications: Option<bool>,
-    /// The extensions it knows.
+    /// Supported protocol extensions.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub extensions: Vec<AgentExtension>,
-    /// It has another card for authenticated callers.
+    /// Serves an extended card to authenticated callers.
     #[serde(
         default,
         alias = "extended_agent_card",
         skip_serializing_if = "Option::is_none"
     )]
     pub extended_agent_card: Option<bool>,
-    /// A flag that 1.0 dropped; remembered for older readers, without meaning.
+    /// Flag of 0.3 that 1.0 removed. Kept for round trips of older cards; has no effect.
     #[serde(skip)]
     pub state_transition_history: Option<bool>,
 }
 
-/// An extension of the protocol that an agent knows.
+/// Protocol extension that an agent supports.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct AgentExtension {
-    /// Names it, version included.
+    /// URI of the extension, including its version.
     #[serde(default, deserialize_with = "or_default")]
     pub uri: String,
-    /// For people.
+    /// Description for users.
     #[serde(
         default,
         deserialize_with = "non_empty",
         skip_serializing_if = "Option::is_none"
     )]
     pub description: Option<String>,
-    /// Whether a client must use it.
+    /// Whether a client must support the extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub required: Option<bool>,
-    /// Settings of its own.
+    /// Parameters defined by the extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub params: Option<Object>,
 }
 
-/// Something an agent is good at.
+/// Skill of an agent.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentSkill {
-    /// Unique within the agent.
+    /// Identifier, unique within the agent.
     #[serde(default, deserialize_with = "or_default")]
     pub id: String,
-    /// For people.
+    /// Display name.
     #[serde(default, deserialize_with = "or_default")]
     pub name: String,
-    /// For people and for models that choose.
+    /// Description for users and for models that select an agent.
     #[serde(default, deserialize_with = "or_default")]
     pub description: String,
-    /// Words to find it by.
+    /// Search keywords.
     #[serde(default, deserialize_with = "or_default")]
     pub tags: Vec<String>,
-    /// What one might ask.
+    /// Example prompts.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub examples: Vec<String>,
-    /// Media types it reads, in place of the card's.
+    /// Accepted media types; overrides those of the card.
     #[serde(
         default,
         alias = "input_modes",
@@ -291,7 +293,7 @@ pub struct AgentSkill {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub input_modes: Vec<String>,
-    /// Media types it writes, in place of the card's.
+    /// Produced media types; overrides those of the card.
     #[serde(
         default,
         alias = "output_modes",
@@ -299,7 +301,7 @@ pub struct AgentSkill {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub output_modes: Vec<String>,
-    /// What a caller needs for this skill: any one of these.
+    /// Alternatives for authentication for this skill: a caller must satisfy one of these.
     #[serde(
         default,
         alias = "security_requirements",
@@ -310,7 +312,7 @@ pub struct AgentSkill {
 }
 
 impl AgentSkill {
-    /// A skill with an id, a name and a description.
+    /// Creates a skill with an id, a name and a description.
     pub fn new(
         id: impl Into<String>,
         name: impl Into<String>,
@@ -324,14 +326,14 @@ impl AgentSkill {
         }
     }
 
-    /// Adds a word to find it by.
+    /// Adds a search keyword.
     #[must_use]
     pub fn tag(mut self, tag: impl Into<String>) -> Self {
         self.tags.push(tag.into());
         self
     }
 
-    /// Adds an example of what one might ask.
+    /// Adds an example prompt.
     #[must_use]
     pub fn example(mut self, example: impl Into<String>) -> Self {
         self.examples.push(example.into());
@@ -339,16 +341,16 @@ impl AgentSkill {
     }
 }
 
-/// A signature over a card, in the pieces of a JSON Web Signature.
+/// Signature over a card, in the members of a JSON Web Signature.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct AgentCardSignature {
-    /// The protected header, base64url.
+    /// Protected header, base64url.
     #[serde(default, deserialize_with = "or_default")]
     pub protected: String,
-    /// The signature, base64url.
+    /// Signature, base64url.
     #[serde(default, deserialize_with = "or_default")]
     pub signature: String,
-    /// The unprotected header.
+    /// Unprotected header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub header: Option<Object>,
 }
@@ -358,7 +360,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_card_without_a_skill_publishes_one_made_of_its_name_and_description() {
+    fn card_without_skills_gets_a_default_skill() {
         let card = AgentCard::new("Tide Table!", "Knows the tides").with_default_skill();
         assert_eq!(
             card.skills,

@@ -1,4 +1,4 @@
-//! What went wrong, for the caller and for the log.
+//! The public error type: a kind and message for the caller, a source for the log.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,65 +7,67 @@ use std::time::Duration;
 
 use super::Version;
 
-/// The result of anything that can fail towards a caller.
+/// Result with the public [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Every error a caller can get. What each one is on a binding stands in `wire/errors.rs`.
+/// Kind of an error. `wire/errors.rs` maps each kind to its code on every binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// The body is not JSON.
     Parse,
-    /// The body is JSON, but no request.
+    /// The body is JSON, but not a valid request.
     InvalidRequest,
-    /// The body is larger than the server takes.
+    /// The body exceeds the size limit of the server.
     PayloadTooLarge,
-    /// The request did not arrive in time.
+    /// The request did not arrive within the time limit.
     RequestTimeout,
-    /// There is no such method or route.
+    /// The method or route does not exist.
     MethodNotFound,
-    /// The route exists, but not for this HTTP method.
+    /// The route does not support this HTTP method.
     MethodNotAllowed,
-    /// A parameter is missing or wrong.
+    /// A parameter is missing or invalid.
     InvalidParams,
-    /// Our fault; the cause is in the log.
+    /// Internal error; the cause is in the log.
     Internal,
-    /// No such task for this caller.
+    /// The task does not exist or is not visible to this caller.
     TaskNotFound,
-    /// The task has ended, or cannot be stopped.
+    /// The task has ended or cannot be canceled.
     TaskNotCancelable,
-    /// The agent does not push.
+    /// The agent does not support push notifications.
     PushNotificationNotSupported,
-    /// The agent, or the state of the task, does not allow this.
+    /// The agent or the state of the task does not allow the operation.
     UnsupportedOperation,
     /// A media type inside the message is not accepted.
     ContentTypeNotSupported,
     /// The media type of the request itself is not accepted.
     UnsupportedMediaType,
-    /// The agent broke the protocol.
+    /// The agent violated the protocol.
     InvalidAgentResponse,
-    /// The extended card is declared, but there is none.
+    /// The card declares an extended card, but none is configured.
     ExtendedAgentCardNotConfigured,
-    /// The agent needs an extension that the request did not name.
+    /// The agent requires an extension that the request did not declare.
     ExtensionSupportRequired,
-    /// The version asked for is not served.
+    /// The requested protocol version is not supported.
     VersionNotSupported,
-    /// No valid credentials.
+    /// The request has no valid credentials.
     Unauthenticated,
-    /// Valid credentials, but not for this.
+    /// The credentials are valid, but do not permit the operation.
     PermissionDenied,
-    /// Too many requests; try again later.
+    /// The rate limit is exceeded; the caller may retry later.
     RateLimited,
-    /// Cannot serve now; try again later.
+    /// The server cannot handle the request now; the caller may retry later.
     Unavailable,
-    /// The caller went away.
+    /// The caller closed the connection.
     Canceled,
-    /// The time allowed ran out.
+    /// The deadline expired.
     DeadlineExceeded,
-    /// A code that a peer defined for itself.
+    /// Custom error code of a peer.
     Other(i32),
 }
 
-/// An error: what the caller reads, and apart from it what only the log may know.
+/// Error with two audiences: kind, message and details for the caller, the source for the log only.
+///
+/// Boxed to keep `Result` small.
 pub struct Error(Box<ErrorData>);
 
 struct ErrorData {
@@ -77,7 +79,7 @@ struct ErrorData {
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
-/// A field that breaks a rule, and the rule.
+/// Invalid field and the rule that it violates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     field: String,
@@ -85,7 +87,8 @@ pub struct Violation {
 }
 
 impl Violation {
-    /// Names the field by its JSON path, such as `message.parts`, and says what it must be.
+    /// Creates a violation. `field` is a JSON path such as `message.parts`; `description` completes
+    /// the sentence "field …", such as "must not be empty".
     pub fn new(field: impl Into<String>, description: impl Into<Cow<'static, str>>) -> Self {
         Self {
             field: field.into(),
@@ -93,13 +96,13 @@ impl Violation {
         }
     }
 
-    /// The field by its JSON path.
+    /// Returns the JSON path of the field.
     #[must_use]
     pub fn field(&self) -> &str {
         &self.field
     }
 
-    /// What the field must be.
+    /// Returns the violated rule.
     #[must_use]
     pub fn description(&self) -> &str {
         &self.description
@@ -107,7 +110,7 @@ impl Violation {
 }
 
 impl Error {
-    /// An error of this kind with the protocol's own words.
+    /// Creates an error with the protocol's default message for the kind.
     #[must_use]
     pub fn new(kind: ErrorKind) -> Self {
         Self(Box::new(ErrorData {
@@ -120,24 +123,24 @@ impl Error {
         }))
     }
 
-    /// Invalid parameters: the field, and what it must be.
+    /// Creates an invalid-parameters error for one field; see [`Violation::new`].
     pub fn invalid(field: impl Into<String>, description: impl Into<Cow<'static, str>>) -> Self {
         Violation::new(field, description).into()
     }
 
-    /// Our fault: the caller reads "Internal error", the log has the cause.
+    /// Creates an internal error. The caller reads "Internal error"; the log has `source`.
     pub fn internal(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::new(ErrorKind::Internal).with_source(source)
     }
 
-    /// Says it in other words, which the caller will read.
+    /// Replaces the message that the caller reads.
     #[must_use]
     pub fn with_message(mut self, message: impl Into<Cow<'static, str>>) -> Self {
         self.0.message = message.into();
         self
     }
 
-    /// Adds a detail that the caller will read, such as `taskId`.
+    /// Adds a key-value detail for the caller, such as `taskId`.
     #[must_use]
     pub fn with_detail(
         mut self,
@@ -148,21 +151,21 @@ impl Error {
         self
     }
 
-    /// Adds a field that is at fault.
+    /// Adds an invalid field.
     #[must_use]
     pub fn with_violation(mut self, violation: Violation) -> Self {
         self.0.violations.push(violation);
         self
     }
 
-    /// Says when trying again makes sense.
+    /// Sets the time after which the caller may retry.
     #[must_use]
     pub fn with_retry_after(mut self, after: Duration) -> Self {
         self.0.retry_after = Some(after);
         self
     }
 
-    /// Keeps the cause, for the log alone.
+    /// Sets the cause. It is logged and never sent to the caller.
     #[must_use]
     pub fn with_source(
         mut self,
@@ -172,19 +175,19 @@ impl Error {
         self
     }
 
-    /// What kind of error it is.
+    /// Returns the kind.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// What the caller reads.
+    /// Returns the message for the caller.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// Details for the caller, by name.
+    /// Returns the key-value details for the caller.
     pub fn metadata(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
         self.0
             .metadata
@@ -192,13 +195,13 @@ impl Error {
             .map(|(key, value)| (&**key, &**value))
     }
 
-    /// The fields at fault.
+    /// Returns the invalid fields.
     #[must_use]
     pub fn violations(&self) -> &[Violation] {
         &self.0.violations
     }
 
-    /// When to try again, if that makes sense.
+    /// Returns the time after which the caller may retry.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after
@@ -212,7 +215,7 @@ impl From<ErrorKind> for Error {
 }
 
 impl From<Violation> for Error {
-    /// Not every client shows the typed details, so the message names the field as well.
+    /// Includes the field in the message as well, because some clients do not show typed details.
     fn from(violation: Violation) -> Self {
         let kind = ErrorKind::InvalidParams;
         let message = match violation.field.as_str() {
@@ -226,7 +229,7 @@ impl From<Violation> for Error {
 }
 
 impl PartialEq for Error {
-    /// Equal to a caller: sources do not count.
+    /// Compares everything that the caller can see; ignores the source.
     fn eq(&self, other: &Self) -> bool {
         (
             self.0.kind,
@@ -269,7 +272,8 @@ impl std::error::Error for Error {
 }
 
 impl ErrorKind {
-    /// What asking for an extended card is where the agent declares none.
+    /// Returns the error for a request of the extended card when the card does not declare one. The
+    /// kind differs by version.
     #[must_use]
     pub fn undeclared_extended_card(version: Version) -> Self {
         match version {
@@ -278,7 +282,7 @@ impl ErrorKind {
         }
     }
 
-    /// Every kind but the peers' own.
+    /// Every kind except `Other`.
     pub const ALL: [Self; 24] = [
         Self::Parse,
         Self::InvalidRequest,
@@ -306,7 +310,7 @@ impl ErrorKind {
         Self::DeadlineExceeded,
     ];
 
-    /// The protocol's own words for it.
+    /// Returns the protocol's default message.
     #[must_use]
     pub fn message(self) -> &'static str {
         match self {
@@ -345,7 +349,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_caller_reads_the_field_and_never_the_source() {
+    fn message_names_the_field_and_hides_the_source() {
         let error = Error::invalid("message.parts", "must contain at least one element");
         assert_eq!(
             error.to_string(),

@@ -1,4 +1,4 @@
-//! All that can happen to a task, and what of it callers are told.
+//! Events of a task's log, and the updates that streams derive from them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,76 +11,79 @@ use super::{
     or_default,
 };
 
-/// A position in the log of a task; the first entry is 1.
+/// Position in the log of a task. The first entry is 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Seq(pub u64);
 
-/// One entry in the log of a task.
+/// Entry in the log of a task.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
-    /// Its place in the log.
+    /// Position in the log.
     pub seq: Seq,
-    /// When it was recorded. Order comes from `seq`, never from this.
+    /// Time of recording. Only `seq` defines the order.
     pub time: Timestamp,
-    /// What happened.
+    /// Recorded event.
     pub event: Event,
 }
 
-/// All that can happen to a task.
+/// Event in the log of a task. A [`Task`] is the fold of its events.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// The task exists and is submitted.
+    /// First entry of every log: the task is created in state submitted.
     Created {
-        /// Its id.
+        /// Id of the task.
         id: TaskId,
-        /// The conversation it belongs to.
+        /// Context (conversation) of the task.
         context_id: ContextId,
-        /// What was known of it from the start.
+        /// Initial metadata.
         metadata: Option<Object>,
     },
-    /// A message came in.
+    /// Message from the client.
     Message(Arc<Message>),
-    /// The trace that the message before this belongs to.
+    /// W3C trace context of the preceding message.
     TraceContext(TraceContext),
-    /// An agent began to work on the messages so far.
+    /// An agent started a turn for the messages so far.
     TurnStarted,
-    /// The task has a new status.
+    /// Change of status.
     Status {
-        /// The status.
+        /// New status.
         status: TaskStatus,
-        /// Merged into the task's metadata.
+        /// Metadata to merge into that of the task.
         metadata: Option<Object>,
     },
-    /// An artifact, or a chunk of one.
+    /// Artifact or chunk of an artifact.
     Artifact {
-        /// The artifact or the chunk.
+        /// Artifact or chunk.
         artifact: Artifact,
-        /// Whether it goes behind what is there under the same id.
+        /// Whether the parts are appended to the artifact with the same id.
         append: bool,
-        /// Whether it is the last chunk.
+        /// Whether this is the last chunk.
         last_chunk: bool,
-        /// Metadata of the event itself.
+        /// Metadata of the event.
         metadata: Option<Object>,
     },
-    /// Somebody asked for the task to be canceled.
+    /// A client requested cancellation.
     CancelRequested {
-        /// What they said with it.
+        /// Metadata of the cancel request.
         metadata: Option<Object>,
     },
-    /// Something came too late, or was not allowed, and had no effect.
+    /// An event was rejected, because it came too late or violated the protocol. No effect on the
+    /// task.
     Ignored {
-        /// Why, in a word.
+        /// Short reason for the log.
         reason: String,
     },
-    /// The agent's turn is over.
+    /// The turn ended.
     TurnEnded,
 }
 
 impl Entry {
-    /// What callers are told of this entry; most entries are nobody's business.
+    /// Returns the stream event for this entry, or `None` for entries that are internal to the
+    /// server.
     #[must_use]
     pub fn update(&self, id: &TaskId, context_id: &ContextId) -> Option<StreamResponse> {
-        let (task_id, context_id) = (id.clone(), context_id.clone());
+        let task_id = id.clone();
+        let context_id = context_id.clone();
         match &self.event {
             Event::Status { status, metadata } => {
                 Some(StreamResponse::StatusUpdate(TaskStatusUpdateEvent {
@@ -117,45 +120,45 @@ impl Entry {
     }
 }
 
-/// A task has a new status.
+/// Stream event: change of status.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskStatusUpdateEvent {
-    /// The task.
+    /// Id of the task.
     #[serde(default, alias = "task_id", deserialize_with = "or_default")]
     pub task_id: TaskId,
-    /// Its conversation.
+    /// Context of the task.
     #[serde(default, alias = "context_id", deserialize_with = "or_default")]
     pub context_id: ContextId,
-    /// The status.
+    /// New status.
     #[serde(default, deserialize_with = "or_default")]
     pub status: TaskStatus,
-    /// Merged into the task's metadata.
+    /// Metadata to merge into that of the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Object>,
 }
 
-/// A task has an artifact, or a chunk of one.
+/// Stream event: artifact or chunk of an artifact.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskArtifactUpdateEvent {
-    /// The task.
+    /// Id of the task.
     #[serde(default, alias = "task_id", deserialize_with = "or_default")]
     pub task_id: TaskId,
-    /// Its conversation.
+    /// Context of the task.
     #[serde(default, alias = "context_id", deserialize_with = "or_default")]
     pub context_id: ContextId,
-    /// The artifact or the chunk.
+    /// Artifact or chunk.
     #[serde(default, deserialize_with = "or_default")]
     pub artifact: Artifact,
-    /// Whether it goes behind what is there under the same id.
+    /// Whether the parts are appended to the artifact with the same id.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "is_false"
     )]
     pub append: bool,
-    /// Whether it is the last chunk.
+    /// Whether this is the last chunk.
     #[serde(
         default,
         alias = "last_chunk",
@@ -163,7 +166,7 @@ pub struct TaskArtifactUpdateEvent {
         skip_serializing_if = "is_false"
     )]
     pub last_chunk: bool,
-    /// Metadata of the event itself.
+    /// Metadata of the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Object>,
 }
@@ -172,17 +175,17 @@ pub(super) fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// What a stream or a webhook carries.
+/// Payload of a stream event or push notification.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum StreamResponse {
-    /// The task as it stands.
+    /// Current task.
     Task(Task),
-    /// A plain answer; no task was made.
+    /// Direct message; the agent created no task.
     Message(Message),
-    /// A new status.
+    /// Change of status.
     StatusUpdate(TaskStatusUpdateEvent),
-    /// An artifact, or a chunk of one.
+    /// Artifact or chunk of an artifact.
     ArtifactUpdate(TaskArtifactUpdateEvent),
 }
 
@@ -192,7 +195,8 @@ impl<'de> Deserialize<'de> for StreamResponse {
     }
 }
 
-/// Reads the one member straight into its place: four that could be there are four times as large.
+/// Deserializes the single member directly. A struct with four optional members would need four
+/// times the stack space.
 struct StreamResponseVisitor;
 
 #[derive(Deserialize)]

@@ -1,4 +1,4 @@
-//! Any request, and any answer.
+//! Requests and responses of all operations as enums.
 
 use super::{
     AgentCard, CancelTaskRequest, DeletePushConfigRequest, GetExtendedAgentCardRequest,
@@ -7,35 +7,35 @@ use super::{
     SendMessageResponse, SubscribeToTaskRequest, Task,
 };
 
-/// A request of any operation.
+/// Request of any operation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Request {
-    /// Sends a message and waits for the answer.
+    /// Sends a message and waits for the result.
     SendMessage(Box<SendMessageRequest>),
-    /// Sends a message and streams what happens.
+    /// Sends a message and streams the events of the task.
     SendStreamingMessage(Box<SendMessageRequest>),
     /// Reads a task.
     GetTask(GetTaskRequest),
-    /// Lists tasks by page.
+    /// Lists tasks, page by page.
     ListTasks(ListTasksRequest),
-    /// Asks for a task to be canceled.
+    /// Requests cancellation of a task.
     CancelTask(CancelTaskRequest),
-    /// Streams what happens to an existing task.
+    /// Streams the events of an existing task.
     SubscribeToTask(SubscribeToTaskRequest),
     /// Registers a webhook for a task.
     CreatePushConfig(Box<PushConfig>),
-    /// Reads a webhook registration.
+    /// Reads a push configuration.
     GetPushConfig(GetPushConfigRequest),
-    /// Lists the webhook registrations of a task.
+    /// Lists the push configurations of a task.
     ListPushConfigs(ListPushConfigsRequest),
-    /// Removes a webhook registration.
+    /// Deletes a push configuration.
     DeletePushConfig(DeletePushConfigRequest),
-    /// Reads the card that authenticated callers see.
+    /// Reads the card for authenticated callers.
     GetExtendedAgentCard(GetExtendedAgentCardRequest),
 }
 
 impl Request {
-    /// What it asks for.
+    /// Returns the operation.
     #[must_use]
     pub fn operation(&self) -> Operation {
         match self {
@@ -53,7 +53,7 @@ impl Request {
         }
     }
 
-    /// The tenant that it names.
+    /// Returns the tenant named in the request.
     #[must_use]
     pub fn tenant(&self) -> Option<&str> {
         match self {
@@ -72,7 +72,8 @@ impl Request {
         }
     }
 
-    /// Drops from its metadata, and from that of its parts, what only we may say there: names that begin with `attache.`.
+    /// Removes reserved keys (prefix `attache.`) from the metadata of the request, the message and
+    /// its parts. Only the server may set them.
     pub fn strip_reserved_metadata(&mut self) {
         const RESERVED: &str = "attache.";
         if let Self::SendMessage(request) | Self::SendStreamingMessage(request) = self {
@@ -101,10 +102,10 @@ impl Request {
             .for_each(|object| object.remove_prefixed(RESERVED));
     }
 
-    /// Checks every rule that needs no task.
+    /// Checks all rules that do not depend on a stored task.
     ///
     /// # Errors
-    /// Invalid parameters, naming the first field at fault.
+    /// Invalid parameters; names the first invalid field.
     pub fn validate(&self, limits: &Limits) -> Result<()> {
         match self {
             Self::SendMessage(request) | Self::SendStreamingMessage(request) => {
@@ -123,21 +124,21 @@ impl Request {
     }
 }
 
-/// The answer of any operation that does not stream.
+/// Response of any operation that does not stream.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Response {
-    /// To a message.
+    /// Result of a send.
     SendMessage(SendMessageResponse),
-    /// A task, read or canceled.
+    /// Task that was read or canceled.
     Task(Task),
-    /// A page of tasks.
+    /// Page of tasks.
     ListTasks(ListTasksResponse),
-    /// A webhook registration, made or read.
+    /// Push configuration that was created or read.
     PushConfig(PushConfig),
-    /// The webhook registrations of a task.
+    /// Push configurations of a task.
     ListPushConfigs(ListPushConfigsResponse),
-    /// Done; there is nothing to say.
+    /// No content.
     Empty,
-    /// A card.
+    /// Agent card.
     AgentCard(Box<AgentCard>),
 }

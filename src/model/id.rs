@@ -1,4 +1,4 @@
-//! Ids: opaque, case-sensitive, cheap to share.
+//! Identifiers: opaque, case-sensitive strings behind an `Arc`, so that clones are cheap.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use serde::ser::{Serialize, Serializer};
 
 use super::Violation;
 
-/// The longest id we accept, in bytes.
+/// Maximum length of an accepted id, in bytes.
 pub(super) const MAX_ID_BYTES: usize = 256;
 
-/// A fresh id of 122 random bits, of whatever it is going to be.
+/// Returns a random UUID version 4 as text: 122 unguessable bits (S12).
 pub(crate) fn random_id() -> Arc<str> {
     let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
     Arc::from(&*uuid::Uuid::new_v4().as_hyphenated().encode_lower(&mut text))
@@ -24,35 +24,36 @@ macro_rules! id {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Makes a fresh id of 122 random bits.
+            /// Generates an id with 122 random bits.
             #[must_use]
             pub fn random() -> Self {
                 Self(random_id())
             }
 
-            /// The id as it stands on the wire.
+            /// Returns the id as sent on the wire.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
             }
 
-            /// Whether the id was left out; only what a peer sent can be empty.
+            /// Whether the id is empty. Only an id that a peer omitted is empty.
             #[must_use]
             pub fn is_empty(&self) -> bool {
                 self.0.is_empty()
             }
 
-            /// Refuses an id that is empty, longer than 256 bytes, or has control characters; `field` names the place.
+            /// Rejects an id that is empty, longer than 256 bytes, or contains control characters.
+            /// `field` is the JSON path for the error.
             ///
             /// # Errors
-            /// The violation that names `field`.
+            /// A violation that names `field`.
             pub fn check(&self, field: &str) -> Result<(), Violation> {
                 check_id(&self.0, field)
             }
         }
 
         impl Default for $name {
-            /// The empty id, which stands for one that was left out.
+            /// Returns the empty id, which represents an omitted one.
             fn default() -> Self {
                 Self(Arc::default())
             }
@@ -115,27 +116,27 @@ macro_rules! id {
 }
 
 id! {
-    /// Names a task; made by the server.
+    /// Id of a task. The server generates it.
     TaskId
 }
 id! {
-    /// Names a conversation: the tasks and messages that belong together.
+    /// Id of a context (conversation): groups tasks and messages.
     ContextId
 }
 id! {
-    /// Names a message; made by its sender.
+    /// Id of a message. The sender generates it.
     MessageId
 }
 id! {
-    /// Names an artifact within its task.
+    /// Id of an artifact, unique within its task.
     ArtifactId
 }
 id! {
-    /// Names a push configuration within its task.
+    /// Id of a push configuration, unique within its task.
     PushConfigId
 }
 
-/// Reads a string straight into its shared place, with one copy.
+/// Deserializes a string into an `Arc<str>` with one copy.
 struct ArcStrVisitor;
 
 impl Visitor<'_> for ArcStrVisitor {
@@ -160,7 +161,7 @@ fn check_id(id: &str, field: &str) -> Result<(), Violation> {
             format!("must be at most {MAX_ID_BYTES} bytes long"),
         ));
     }
-    // Most ids are of plain letters, which is quickly seen when all of them are looked at together.
+    // Branch-free ASCII check first; the loop vectorizes, and nearly every id passes.
     let is_plain = id
         .bytes()
         .fold(true, |plain, byte| plain & (0x20..0x7f).contains(&byte));
@@ -174,11 +175,11 @@ fn check_id(id: &str, field: &str) -> Result<(), Violation> {
 mod tests {
     use super::*;
 
-    /// A million of them: no two alike, in no order, and none like the next in how it begins.
+    /// One million ids: no duplicates, no order, evenly distributed first digits.
     #[test]
-    fn s12_random_ids_are_version_4_and_neither_repeat_nor_follow_each_other() {
+    fn s12_random_ids_are_unique_and_unordered() {
         const NUMBER: usize = 1_000_000;
-        let mut begins = Vec::with_capacity(NUMBER);
+        let mut high_halves = Vec::with_capacity(NUMBER);
         let mut by_digit = [0_usize; 16];
         for _ in 0..NUMBER {
             let id = TaskId::random();
@@ -186,15 +187,18 @@ mod tests {
             assert_eq!(
                 (high >> 12 & 0xf, low >> 62),
                 (4, 0b10),
-                "122 bits are random, the others say so"
+                "version 4, variant 1: the other 122 bits are random"
             );
             by_digit[(high >> 60) as usize] += 1;
-            begins.push(high);
+            high_halves.push(high);
         }
-        let rising = begins.windows(2).filter(|pair| pair[0] < pair[1]).count();
+        let rising = high_halves
+            .windows(2)
+            .filter(|pair| pair[0] < pair[1])
+            .count();
         assert!(
             (NUMBER * 49 / 100..NUMBER * 51 / 100).contains(&rising),
-            "{rising} are larger than the one before"
+            "{rising} ids are larger than their predecessor"
         );
         assert!(
             by_digit
@@ -202,13 +206,13 @@ mod tests {
                 .all(|count| (60_000..65_000).contains(count)),
             "{by_digit:?}"
         );
-        begins.sort_unstable();
-        begins.dedup();
-        assert_eq!(begins.len(), NUMBER);
+        high_halves.sort_unstable();
+        high_halves.dedup();
+        assert_eq!(high_halves.len(), NUMBER);
     }
 
     #[test]
-    fn ids_are_checked_by_length_and_characters() {
+    fn ids_are_limited_in_length_and_characters() {
         let field = |id: &str| {
             TaskId::from(id)
                 .check("id")

@@ -1,4 +1,7 @@
-//! JSON that we carry but do not own: kept as checked text, so that no number is ever touched.
+//! JSON values of the application: metadata, data parts and parameters.
+//!
+//! Values are stored as validated text instead of a parsed tree. Numbers therefore keep every
+//! digit, and forwarding costs no parsing.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -8,79 +11,79 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
 
-/// Any JSON value, kept as its text on one line.
+/// JSON value, stored as text on one line.
 ///
-/// Two values are equal when their texts are, or when they parse to the same value.
+/// Two values are equal if their texts are equal or if they parse to equal values.
 #[derive(Clone)]
 pub struct Json(Box<RawValue>);
 
-/// The text is not JSON.
+/// Error: the text is not JSON, or not the expected kind of JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidJson(&'static str);
 
 impl Json {
-    /// `null`.
+    /// Returns `null`.
     #[must_use]
     pub fn null() -> Self {
         Self(RawValue::NULL.to_owned())
     }
 
-    /// Checks and keeps a text.
+    /// Validates a text and stores it.
     ///
     /// # Errors
-    /// The text is not one JSON value.
+    /// [`InvalidJson`] if the text is not exactly one JSON value.
     pub fn parse(text: &str) -> Result<Self, InvalidJson> {
         let raw: Box<RawValue> =
             serde_json::from_str(text).map_err(|_| InvalidJson("must be JSON"))?;
         Self::from_raw(raw)
     }
 
-    /// Writes any value as JSON.
+    /// Serializes a value.
     ///
     /// # Errors
-    /// The value cannot be written, for example a map whose keys are not strings.
+    /// The value is not representable, for example a map with keys that are not strings.
     pub fn from_serialize<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
-        // Through the same check as what peers send: a value may carry raw text of its own.
+        // Validated like input from peers: the value may contain raw JSON text.
         Self::from_raw(serde_json::value::to_raw_value(value)?).map_err(serde::ser::Error::custom)
     }
 
-    /// The text.
+    /// Returns the JSON text.
     #[must_use]
     pub fn get(&self) -> &str {
         self.0.get()
     }
 
-    /// Reads the value into a type.
+    /// Deserializes the value.
     ///
     /// # Errors
-    /// The value has another shape.
+    /// The value does not match `T`.
     pub fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.get())
     }
 
-    /// Whether it is an object.
+    /// Whether the value is an object.
     #[must_use]
     pub fn is_object(&self) -> bool {
         self.get().starts_with('{')
     }
 
-    /// Whether it is `null`.
+    /// Whether the value is `null`.
     #[must_use]
     pub fn is_null(&self) -> bool {
         self.get() == "null"
     }
 
-    /// Makes sure of what the JSON grammar leaves open: text on one line, and escapes that are characters.
+    /// Enforces two rules beyond the JSON grammar: no line breaks, because an SSE frame is one
+    /// line, and no lone surrogates.
     fn from_raw(raw: Box<RawValue>) -> Result<Self, InvalidJson> {
         let text = raw.get();
-        // Inside strings control characters are escaped, so a raw one is white space between tokens.
+        // Control characters inside strings are always escaped, so a raw one is whitespace between
+        // tokens.
         if !contains_byte(text, |byte| (byte < b' ') | (byte == b'\\')) {
             return Ok(Self(raw));
         }
         if !has_paired_surrogates(text.as_bytes()) {
-            return Err(InvalidJson(
-                "must not contain half a character (a lone surrogate escape)",
-            ));
+            return Err(InvalidJson("must not contain a lone surrogate escape"));
         }
         if !contains_byte(text, |byte| byte < b' ') {
             return Ok(Self(raw));
@@ -118,7 +121,7 @@ impl fmt::Display for Json {
 
 impl From<serde_json::Value> for Json {
     fn from(value: serde_json::Value) -> Self {
-        // A `Value` has string keys and finite numbers, so writing it cannot fail.
+        // A `Value` has string keys and finite numbers, so serialization cannot fail.
         Self::from_serialize(&value).unwrap_or_default()
     }
 }
@@ -155,30 +158,30 @@ impl fmt::Display for InvalidJson {
 
 impl std::error::Error for InvalidJson {}
 
-/// A JSON object: metadata, parameters, headers. Members keep their order.
+/// JSON object, such as metadata. Members keep their order.
 #[derive(Clone, PartialEq)]
 pub struct Object(Json);
 
 impl Object {
-    /// The empty object.
+    /// Creates an empty object.
     #[must_use]
     pub fn new() -> Self {
         Self::from_members(&[])
     }
 
-    /// The text.
+    /// Returns the JSON text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         self.0.get()
     }
 
-    /// The object as any JSON value.
+    /// Returns the object as a JSON value.
     #[must_use]
     pub fn as_json(&self) -> &Json {
         &self.0
     }
 
-    /// A member by its name.
+    /// Returns a member by name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Json> {
         self.members()
@@ -187,19 +190,19 @@ impl Object {
             .map(|(_, value)| Json(value.to_owned()))
     }
 
-    /// Whether there is no member.
+    /// Whether the object has no members.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.as_str() == "{}" || self.members().is_empty()
     }
 
-    /// Sets a member, in its old place if it had one.
+    /// Sets a member. Keeps the position of an existing one.
     pub fn insert(&mut self, name: &str, value: impl Into<Json>) {
         let value = value.into();
         *self = self.merged([(Cow::Borrowed(name), &*value.0)]);
     }
 
-    /// Removes a member and gives it back.
+    /// Removes a member and returns it.
     pub fn remove(&mut self, name: &str) -> Option<Json> {
         let removed = self.get(name)?;
         let rest: Vec<_> = self
@@ -211,7 +214,7 @@ impl Object {
         Some(removed)
     }
 
-    /// Removes all members whose names begin so.
+    /// Removes all members whose names start with `prefix`.
     pub fn remove_prefixed(&mut self, prefix: &str) {
         let members = self.members();
         let rest: Vec<_> = members
@@ -224,12 +227,12 @@ impl Object {
         }
     }
 
-    /// Takes over every member of `other`; where both have one, `other` wins.
+    /// Merges `other` into the object. Its members replace those with the same name.
     pub fn merge(&mut self, other: &Self) {
         *self = self.merged(other.members());
     }
 
-    /// The members in order; of a name given twice the last value counts.
+    /// Iterates over the members in order. Of duplicate names, the last value counts.
     pub fn iter(&self) -> impl Iterator<Item = (String, Json)> + '_ {
         self.members()
             .into_iter()
@@ -237,7 +240,7 @@ impl Object {
     }
 
     fn members(&self) -> Members<'_> {
-        // The text was checked when it was kept, and an object parses as members.
+        // `Object` always contains the text of a valid object.
         serde_json::from_str::<ObjectMembers<'_>>(self.as_str())
             .map(|members| members.0)
             .unwrap_or_default()
@@ -333,7 +336,7 @@ impl<'de> Visitor<'de> for ObjectVisitor {
     }
 }
 
-/// A member's name, borrowed where it has no escapes.
+/// Member name, borrowed if it contains no escapes.
 #[derive(serde::Deserialize)]
 #[serde(transparent)]
 struct MemberName<'a>(#[serde(borrow)] Cow<'a, str>);
@@ -350,7 +353,7 @@ impl Serialize for MembersWriter<'_> {
     }
 }
 
-/// Of a name given twice the last value counts, in the first one's place.
+/// Removes duplicate names: the last value wins and takes the position of the first.
 fn dedup_members(members: Members<'_>) -> Members<'_> {
     let mut indices = HashMap::with_capacity(members.len());
     let mut unique = Members::with_capacity(members.len());
@@ -366,7 +369,8 @@ fn dedup_members(members: Members<'_>) -> Members<'_> {
     unique
 }
 
-/// Whether there is such a byte; chunk by chunk without branches, so that the compiler checks many at once.
+/// Whether a byte matches the predicate. Works on chunks of 64 bytes without branches, so that the
+/// compiler vectorizes the loop.
 fn contains_byte(text: &str, matches: impl Fn(u8) -> bool) -> bool {
     text.as_bytes().chunks(64).any(|chunk| {
         chunk
@@ -375,7 +379,8 @@ fn contains_byte(text: &str, matches: impl Fn(u8) -> bool) -> bool {
     })
 }
 
-/// Whether every `\ud800`-style escape is one half of a pair; the rest of the grammar is checked elsewhere.
+/// Whether every surrogate escape (`\ud800` to `\udfff`) is part of a pair. Assumes valid JSON
+/// otherwise.
 fn has_paired_surrogates(text: &[u8]) -> bool {
     let mut at = 0;
     while let Some(found) = text[at..].iter().position(|&byte| byte == b'\\') {
@@ -402,7 +407,8 @@ fn parse_unicode_escape(text: &[u8], at: usize) -> Option<u16> {
 }
 
 fn strip_whitespace(text: &str) -> String {
-    let (mut in_string, mut escaped) = (false, false);
+    let mut in_string = false;
+    let mut escaped = false;
     text.chars()
         .filter(|&c| {
             let keep = in_string || !matches!(c, ' ' | '\t' | '\r' | '\n');
@@ -418,14 +424,15 @@ fn strip_whitespace(text: &str) -> String {
         .collect()
 }
 
-/// Reads `null` as the default: in the JSON of 1.0 it means absent.
+/// Deserializes `null` as the default value. In the JSON of 1.0, `null` means absent (01 §5).
 pub(crate) fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     d: D,
 ) -> Result<T, D::Error> {
     Option::deserialize(d).map(Option::unwrap_or_default)
 }
 
-/// Reads an empty string as absent: a string without presence cannot tell the two apart.
+/// Deserializes an empty string as `None`. A protobuf string without presence cannot distinguish
+/// the two.
 pub(crate) fn non_empty<'de, D, T>(d: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -434,7 +441,7 @@ where
     Ok(Option::<T>::deserialize(d)?.filter(|text| !text.as_ref().is_empty()))
 }
 
-/// Reads an optional int32 as ProtoJSON allows: `5`, `5.0` or `"5"`.
+/// Deserializes an optional int32 in the ProtoJSON spellings `5`, `5.0` and `"5"`.
 pub(crate) fn int32<'de, D: Deserializer<'de>>(d: D) -> Result<Option<i32>, D::Error> {
     Ok(Option::<Int32>::deserialize(d)?.map(|number| number.0))
 }
@@ -487,7 +494,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_never_touched() {
+    fn numbers_keep_their_digits() {
         for text in [
             "1.0",
             "1e400",
@@ -500,13 +507,13 @@ mod tests {
     }
 
     #[test]
-    fn text_is_kept_on_one_line() {
+    fn line_breaks_between_tokens_are_removed() {
         let json = Json::parse("{\n \"a b\": [1,\r\n\t2], \"c\\\" d\": \"x  y\" }").unwrap();
         assert_eq!(json.get(), r#"{"a b":[1,2],"c\" d":"x  y"}"#);
     }
 
     #[test]
-    fn half_a_character_is_refused() {
+    fn lone_surrogates_are_rejected() {
         for good in [r#""\ud83d\ude00""#, r#""\\ud800""#, r#""\u0041\\""#] {
             assert!(Json::parse(good).is_ok(), "{good}");
         }
@@ -522,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_set_merged_and_removed_in_place() {
+    fn members_keep_their_position_when_changed() {
         let mut object: Object =
             serde_json::from_str(r#"{"a":1.0,"b":{"x":[]},"a":2.50}"#).unwrap();
         assert_eq!(object.get("a").unwrap().get(), "2.50");
@@ -536,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn int32_takes_the_three_spellings_and_no_more() {
+    fn int32_accepts_exactly_the_protojson_spellings() {
         #[derive(serde::Deserialize)]
         struct N(#[serde(deserialize_with = "int32")] Option<i32>);
         let read = |text: &str| serde_json::from_str::<N>(text).map(|n| n.0).ok();

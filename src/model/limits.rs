@@ -1,24 +1,27 @@
-//! What a request may not exceed.
+//! Limits of requests and responses.
 
 use serde::{Deserialize, Serialize};
 
 use super::units::ByteSize;
 
-/// What a request may not exceed.
+/// Limits of requests and responses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Limits {
-    /// Parts in one message.
+    /// Maximum number of parts in a message.
     pub max_parts: usize,
-    /// Webhooks of one task.
+    /// Maximum number of push configurations of a task.
     pub max_push_configs: usize,
-    /// What the tasks of one page may weigh, in bytes: a page ends early rather than grow beyond that.
+    /// Maximum size of the tasks on one page of a list, in bytes. A page that reaches it ends
+    /// early.
     #[serde(with = "ByteSize")]
     pub max_page_bytes: usize,
-    /// Messages of a task's history that go out with it, the newest ones; a caller may ask for fewer.
+    /// Maximum number of history messages in a response; the newest are returned. A caller may
+    /// request fewer.
     pub max_history_length: usize,
-    /// Entries that a stream is told again where it was cut; beyond that it begins with the task as it stands.
+    /// Maximum number of log entries replayed when a stream resumes. Beyond it, the stream starts
+    /// with the current task.
     pub max_replayed_entries: u64,
 }
 
@@ -35,7 +38,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// How many messages of a history go out where so many are asked for.
+    /// Limits a requested history length to `max_history_length`.
     #[must_use]
     pub fn clamp_history_length(&self, requested: Option<i32>) -> Option<i32> {
         let limit = i32::try_from(self.max_history_length).unwrap_or(i32::MAX);

@@ -1,12 +1,12 @@
-//! How much memory things take, about: what is kept or sent is bounded by it.
+//! Approximate memory sizes of tasks and events. Caches, queues and page sizes are bounded by them.
 
 use super::{Artifact, Content, Event, Message, Object, Part, Task};
 
-/// What a struct with its allocations takes beside its text, about.
+/// Approximate size of a struct with its allocations, without its text.
 const STRUCT_OVERHEAD_BYTES: usize = 200;
 
 impl Task {
-    /// How much memory it takes, in bytes, about.
+    /// Returns the approximate size in memory, in bytes.
     #[must_use]
     pub fn memory_size(&self) -> usize {
         let messages = self
@@ -22,7 +22,7 @@ impl Task {
 }
 
 impl Event {
-    /// How much memory it takes, in bytes, about.
+    /// Returns the approximate size in memory, in bytes.
     #[must_use]
     pub fn memory_size(&self) -> usize {
         STRUCT_OVERHEAD_BYTES

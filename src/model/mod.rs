@@ -1,7 +1,7 @@
-//! What is said: the one model that every version of A2A is read into and written from.
+//! Data types of A2A: one model that every protocol version is read into and written from.
 //!
-//! Plain data, no I/O and no async. `Serialize` and `Deserialize` on these types are the JSON of A2A 1.0;
-//! the spellings of older versions live in [`crate::wire`] alone.
+//! Plain data without I/O or async. `Serialize` and `Deserialize` on these types produce and accept
+//! the JSON of A2A 1.0. Codecs for older versions and other bindings live in [`crate::wire`].
 
 mod artifact;
 mod base64;

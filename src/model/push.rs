@@ -1,28 +1,29 @@
-//! Webhook registrations.
+//! Push configurations: webhooks registered for a task.
 
 use serde::{Deserialize, Serialize};
 
 use super::{PushConfigId, Secret, TaskId, Version, Violation, non_empty, or_default};
 
-/// Where to post the updates of a task, and how to prove who posts.
+/// Webhook for the updates of a task, with the credentials to send. The protocol calls it
+/// `TaskPushNotificationConfig`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PushConfig {
-    /// The tenant it was registered under.
+    /// Tenant of the task.
     #[serde(
         default,
         deserialize_with = "non_empty",
         skip_serializing_if = "Option::is_none"
     )]
     pub tenant: Option<String>,
-    /// Its name within the task; the server makes one if the client does not.
+    /// Id, unique within the task. The server generates one if absent.
     #[serde(
         default,
         deserialize_with = "non_empty",
         skip_serializing_if = "Option::is_none"
     )]
     pub id: Option<PushConfigId>,
-    /// The task; left out where it travels with the first message.
+    /// Task. Absent if the configuration is part of the first message.
     #[serde(
         default,
         alias = "task_id",
@@ -30,29 +31,29 @@ pub struct PushConfig {
         skip_serializing_if = "Option::is_none"
     )]
     pub task_id: Option<TaskId>,
-    /// Where to post.
+    /// URL of the webhook.
     #[serde(default, deserialize_with = "or_default")]
     pub url: String,
-    /// Sent along, so that the receiver knows its own registration.
+    /// Token that the receiver checks to recognize its own registration.
     #[serde(
         default,
         deserialize_with = "non_empty",
         skip_serializing_if = "Option::is_none"
     )]
     pub token: Option<Secret>,
-    /// What to put into the `Authorization` header.
+    /// Credentials for the `Authorization` header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authentication: Option<AuthenticationInfo>,
-    /// Other schemes that a 0.3 client named; told back to it, never used.
+    /// Further schemes from a 0.3 client. Returned to the client, never used.
     #[serde(skip)]
     pub other_schemes: Vec<String>,
-    /// Headers that a client asked for beside `Authorization`; sent only if the operator allows it.
+    /// Additional request headers. Sent only if the operator allows custom headers.
     #[serde(skip)]
     pub headers: Vec<(String, Secret)>,
 }
 
 impl PushConfig {
-    /// A registration for this address.
+    /// Creates a configuration for a URL.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -60,7 +61,7 @@ impl PushConfig {
         }
     }
 
-    /// Gives a registration that has no id one of its own; `fresh` makes one that nobody has.
+    /// Sets the id if it is missing. `fresh` generates a unique id.
     pub fn assign_id(
         &mut self,
         task: &TaskId,
@@ -68,13 +69,15 @@ impl PushConfig {
         fresh: impl FnOnce() -> PushConfigId,
     ) {
         self.id.get_or_insert_with(|| match version {
-            // 0.3 says that a second registration without an id replaces the first.
+            // In 0.3, a second configuration without an id replaces the first (04 §3.7), so the id
+            // is derived from the task.
             Version::V03 if !task.is_empty() => PushConfigId::from(task.as_str()),
             Version::V03 | Version::V1 => fresh(),
         });
     }
 
-    /// Checks what can be checked without asking the network; `field` is the place, empty at the top.
+    /// Validates everything that needs no network access. `field` is the JSON path of the
+    /// configuration, empty at the top level.
     pub(super) fn check(&self, field: &str) -> Result<(), Violation> {
         let field_path = |name: &str| {
             if field.is_empty() {
@@ -99,52 +102,43 @@ impl PushConfig {
                 "must not be empty",
             ));
         }
-        let header_safe = |text: &str| !text.chars().any(char::is_control);
-        if !self
-            .token
-            .as_ref()
-            .is_none_or(|token| header_safe(token.expose()))
-        {
-            return Err(Violation::new(
-                field_path("token"),
+        match self.unsafe_header_field() {
+            None => Ok(()),
+            Some(name) => Err(Violation::new(
+                field_path(name),
                 "must not contain control characters",
-            ));
+            )),
         }
-        let credentials = self.authentication.iter().flat_map(|info| {
-            [
-                Some(info.scheme.as_str()),
-                info.credentials.as_ref().map(Secret::expose),
-            ]
-            .into_iter()
-            .flatten()
+    }
+
+    /// Returns the first member with control characters. These members become request headers, so
+    /// a line break would inject a header.
+    fn unsafe_header_field(&self) -> Option<&'static str> {
+        let is_unsafe = |text: &str| text.chars().any(char::is_control);
+        if self.token.iter().any(|token| is_unsafe(token.expose())) {
+            return Some("token");
+        }
+        let has_unsafe_credentials = self.authentication.iter().any(|info| {
+            let mut credentials = info.credentials.iter().map(Secret::expose);
+            is_unsafe(&info.scheme) || credentials.any(is_unsafe)
         });
-        if !credentials.into_iter().all(header_safe) {
-            return Err(Violation::new(
-                field_path("authentication"),
-                "must not contain control characters",
-            ));
+        if has_unsafe_credentials {
+            return Some("authentication");
         }
-        let mut headers = self
-            .headers
-            .iter()
-            .flat_map(|(name, value)| [name.as_str(), value.expose()]);
-        if !headers.all(header_safe) {
-            return Err(Violation::new(
-                field_path("headers"),
-                "must not contain control characters",
-            ));
-        }
-        Ok(())
+        let mut headers = self.headers.iter();
+        headers
+            .any(|(name, value)| is_unsafe(name) || is_unsafe(value.expose()))
+            .then_some("headers")
     }
 }
 
-/// An `Authorization` header in two pieces.
+/// Value of an `Authorization` header, split into scheme and credentials.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct AuthenticationInfo {
-    /// The HTTP authentication scheme, such as `Bearer`.
+    /// HTTP authentication scheme, such as `Bearer`.
     #[serde(default, deserialize_with = "or_default")]
     pub scheme: String,
-    /// What follows it.
+    /// Credentials after the scheme.
     #[serde(
         default,
         deserialize_with = "non_empty",

@@ -1,51 +1,51 @@
-//! The operations on webhook registrations, and what makes them valid.
+//! Requests and responses of the push configuration operations.
 
 use serde::{Deserialize, Serialize};
 
 use super::{PushConfig, PushConfigId, Result, TaskId, Violation, non_empty, or_default};
 
 impl PushConfig {
-    /// Checks a registration that names its task.
+    /// Validates a configuration for a create request, which must name its task.
     ///
     /// # Errors
-    /// Invalid parameters, naming the first field at fault.
+    /// Invalid parameters; names the first invalid field.
     pub fn validate(&self) -> Result<()> {
         self.task_id.clone().unwrap_or_default().check("taskId")?;
         Ok(self.check("")?)
     }
 }
 
-/// Reads one webhook registration.
+/// Request to read a push configuration.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GetPushConfigRequest {
-    /// Which tenant's agent.
+    /// Tenant of the agent.
     #[serde(
         default,
         deserialize_with = "non_empty",
         skip_serializing_if = "Option::is_none"
     )]
     pub tenant: Option<String>,
-    /// The task.
+    /// Id of the task.
     #[serde(default, alias = "task_id", deserialize_with = "or_default")]
     pub task_id: TaskId,
-    /// The registration; only a 0.3 client may leave it out.
+    /// Id of the configuration. Only a 0.3 client may omit it.
     #[serde(
         default,
         deserialize_with = "non_empty",
         skip_serializing_if = "Option::is_none"
     )]
     pub id: Option<PushConfigId>,
-    /// Whether the client may leave the id out: 0.3 has one registration by default.
+    /// Whether `id` may be absent. 0.3 then returns the default configuration.
     #[serde(skip)]
     pub allow_missing_id: bool,
 }
 
 impl GetPushConfigRequest {
-    /// Checks every rule that needs no task.
+    /// Checks all rules that do not depend on a stored task.
     ///
     /// # Errors
-    /// Invalid parameters, naming the first field at fault.
+    /// Invalid parameters; names the first invalid field.
     pub fn validate(&self) -> Result<()> {
         self.task_id.check("taskId")?;
         match &self.id {
@@ -55,21 +55,21 @@ impl GetPushConfigRequest {
     }
 }
 
-/// Lists the webhook registrations of a task.
+/// Request to list the push configurations of a task.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListPushConfigsRequest {
-    /// Which tenant's agent.
+    /// Tenant of the agent.
     #[serde(
         default,
         deserialize_with = "non_empty",
         skip_serializing_if = "Option::is_none"
     )]
     pub tenant: Option<String>,
-    /// The task.
+    /// Id of the task.
     #[serde(default, alias = "task_id", deserialize_with = "or_default")]
     pub task_id: TaskId,
-    /// At most so many; 0 leaves it to the server.
+    /// Maximum number of results; 0 selects the server's default.
     #[serde(
         default,
         alias = "page_size",
@@ -77,7 +77,7 @@ pub struct ListPushConfigsRequest {
         skip_serializing_if = "super::request::is_zero"
     )]
     pub page_size: i32,
-    /// Where the last page ended.
+    /// Token from the previous page.
     #[serde(
         default,
         alias = "page_token",
@@ -88,10 +88,10 @@ pub struct ListPushConfigsRequest {
 }
 
 impl ListPushConfigsRequest {
-    /// Checks every rule that needs no task.
+    /// Checks all rules that do not depend on a stored task.
     ///
     /// # Errors
-    /// Invalid parameters, naming the first field at fault.
+    /// Invalid parameters; names the first invalid field.
     pub fn validate(&self) -> Result<()> {
         self.task_id.check("taskId")?;
         if self.page_size < 0 {
@@ -101,14 +101,14 @@ impl ListPushConfigsRequest {
     }
 }
 
-/// The webhook registrations of a task.
+/// Page of push configurations of a task.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListPushConfigsResponse {
-    /// The registrations.
+    /// Push configurations.
     #[serde(default, deserialize_with = "or_default")]
     pub configs: Vec<PushConfig>,
-    /// Where the next page begins; empty on the last one.
+    /// Token for the next page; empty on the last one.
     #[serde(
         default,
         alias = "next_page_token",
@@ -118,30 +118,30 @@ pub struct ListPushConfigsResponse {
     pub next_page_token: String,
 }
 
-/// Removes a webhook registration.
+/// Request to delete a push configuration.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeletePushConfigRequest {
-    /// Which tenant's agent.
+    /// Tenant of the agent.
     #[serde(
         default,
         deserialize_with = "non_empty",
         skip_serializing_if = "Option::is_none"
     )]
     pub tenant: Option<String>,
-    /// The task.
+    /// Id of the task.
     #[serde(default, alias = "task_id", deserialize_with = "or_default")]
     pub task_id: TaskId,
-    /// The registration.
+    /// Id of the configuration.
     #[serde(default, deserialize_with = "or_default")]
     pub id: PushConfigId,
 }
 
 impl DeletePushConfigRequest {
-    /// Checks every rule that needs no task.
+    /// Checks all rules that do not depend on a stored task.
     ///
     /// # Errors
-    /// Invalid parameters, naming the first field at fault.
+    /// Invalid parameters; names the first invalid field.
     pub fn validate(&self) -> Result<()> {
         self.task_id.check("taskId")?;
         Ok(self.id.check("id")?)

@@ -1,4 +1,5 @@
-//! One struct per operation, its answer, and what makes it valid.
+//! Request and response types of the operations on messages, tasks and cards, with their
+//! validation.
 
 use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize};
@@ -9,33 +10,33 @@ use super::{
     Violation, int32, non_empty, or_default,
 };
 
-/// Sends a message, to a new task or to one that is there.
+/// Request to send a message to a new or an existing task.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SendMessageRequest {
-    /// Which tenant's agent.
+    /// Tenant of the agent.
     #[serde(
         default,
         deserialize_with = "non_empty",
         skip_serializing_if = "Option::is_none"
     )]
     pub tenant: Option<String>,
-    /// What is said.
+    /// Message.
     #[serde(default, deserialize_with = "or_default")]
     pub message: Message,
-    /// How the answer should come.
+    /// Options for the response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configuration: Option<SendMessageConfiguration>,
-    /// Whatever else the client wants to say.
+    /// Additional data from the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Object>,
-    /// The name that a client of the first days gave the task; it may be the id of one that is there.
+    /// Task id chosen by a 0.1 client (04 §4). May be the id of an existing task.
     #[serde(skip)]
     pub alias: Option<TaskId>,
 }
 
 impl SendMessageRequest {
-    /// A request that sends this message.
+    /// Creates a request without options.
     pub fn new(message: Message) -> Self {
         Self {
             message,
@@ -43,10 +44,10 @@ impl SendMessageRequest {
         }
     }
 
-    /// Checks every rule that needs no task.
+    /// Checks all rules that do not depend on a stored task.
     ///
     /// # Errors
-    /// Invalid parameters, naming the first field at fault.
+    /// Invalid parameters; names the first invalid field.
     pub fn validate(&self, limits: &Limits) -> Result<()> {
         if let Some(alias) = &self.alias {
             alias.check("id")?;
@@ -62,7 +63,7 @@ impl SendMessageRequest {
         Ok(())
     }
 
-    /// Whether the caller wants the task at once, whatever its state.
+    /// Whether the response is due immediately, regardless of the task's state.
     #[must_use]
     pub fn returns_immediately(&self) -> bool {
         self.configuration
@@ -70,7 +71,7 @@ impl SendMessageRequest {
             .is_some_and(|configuration| configuration.return_immediately)
     }
 
-    /// How much history the caller wants.
+    /// Returns the requested history length.
     #[must_use]
     pub fn history_length(&self) -> Option<i32> {
         self.configuration.as_ref()?.history_length
@@ -83,11 +84,11 @@ impl From<Message> for SendMessageRequest {
     }
 }
 
-/// How the answer to a message should come.
+/// Options for the response to a message.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SendMessageConfiguration {
-    /// Media types the client can read; empty means any.
+    /// Media types the client accepts; empty means any.
     #[serde(
         default,
         alias = "accepted_output_modes",
@@ -95,14 +96,14 @@ pub struct SendMessageConfiguration {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub accepted_output_modes: Vec<String>,
-    /// A webhook for the task, registered before it starts.
+    /// Push configuration that is registered before the task starts.
     #[serde(
         default,
         alias = "task_push_notification_config",
         skip_serializing_if = "Option::is_none"
     )]
     pub task_push_notification_config: Option<PushConfig>,
-    /// At most so many messages of history; absent means all, 0 none.
+    /// Maximum number of history messages; absent means all, 0 means none.
     #[serde(
         default,
         alias = "history_length",
@@ -110,7 +111,7 @@ pub struct SendMessageConfiguration {
         skip_serializing_if = "Option::is_none"
     )]
     pub history_length: Option<i32>,
-    /// Do not wait for the end.
+    /// Whether to return before the task reaches a terminal or interrupted state.
     #[serde(
         default,
         alias = "return_immediately",
@@ -120,18 +121,19 @@ pub struct SendMessageConfiguration {
     pub return_immediately: bool,
 }
 
-/// The answer to a message.
+/// Result of a send.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SendMessageResponse {
-    /// A task was made or continued.
+    /// Task that was created or continued.
     Task(Task),
-    /// A plain message was enough.
+    /// Direct message without a task.
     Message(Message),
 }
 
 impl SendMessageResponse {
-    /// The answer as text: of the message, or of the task's artifacts, else its status, else its history.
+    /// Returns the result as text: of the message, or of the task's artifacts, else its status,
+    /// else its history.
     #[must_use]
     pub fn text(&self) -> String {
         match self {
@@ -140,7 +142,7 @@ impl SendMessageResponse {
         }
     }
 
-    /// The task, unless a plain message was enough.
+    /// Returns the task, or `None` for a direct message.
     #[must_use]
     pub fn task(&self) -> Option<&Task> {
         match self {
@@ -149,7 +151,7 @@ impl SendMessageResponse {
         }
     }
 
-    /// Where the task stands; a plain message is as good as a task that is done.
+    /// Returns the state of the task; a direct message counts as completed.
     #[must_use]
     pub fn state(&self) -> TaskState {
         self.task()
@@ -178,21 +180,21 @@ impl<'de> Deserialize<'de> for SendMessageResponse {
     }
 }
 
-/// Reads a task.
+/// Request to read a task.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GetTaskRequest {
-    /// Which tenant's agent.
+    /// Tenant of the agent.
     #[serde(
         default,
         deserialize_with = "non_empty",
         skip_serializing_if = "Option::is_none"
     )]
     pub tenant: Option<String>,
-    /// The task.
+    /// Id of the task.
     #[serde(default, deserialize_with = "or_default")]
     pub id: TaskId,
-    /// At most so many messages of history; absent means all, 0 none.
+    /// Maximum number of history messages; absent means all, 0 means none.
     #[serde(
         default,
         alias = "history_length",
@@ -203,28 +205,28 @@ pub struct GetTaskRequest {
 }
 
 impl GetTaskRequest {
-    /// Checks every rule that needs no task.
+    /// Checks all rules that do not depend on a stored task.
     ///
     /// # Errors
-    /// Invalid parameters, naming the first field at fault.
+    /// Invalid parameters; names the first invalid field.
     pub fn validate(&self) -> Result<()> {
         self.id.check("id")?;
         check_history_length(self.history_length, "historyLength")
     }
 }
 
-/// Lists the caller's tasks, newest status first.
+/// Request to list the caller's tasks, most recent status first.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListTasksRequest {
-    /// Which tenant's agent.
+    /// Tenant of the agent.
     #[serde(
         default,
         deserialize_with = "non_empty",
         skip_serializing_if = "Option::is_none"
     )]
     pub tenant: Option<String>,
-    /// Only of this conversation.
+    /// Filter: context.
     #[serde(
         default,
         alias = "context_id",
@@ -232,14 +234,14 @@ pub struct ListTasksRequest {
         skip_serializing_if = "Option::is_none"
     )]
     pub context_id: Option<ContextId>,
-    /// Only in this state.
+    /// Filter: state.
     #[serde(
         default,
         deserialize_with = "specified_state",
         skip_serializing_if = "Option::is_none"
     )]
     pub status: Option<TaskState>,
-    /// At most so many; 1 to 100, by default 50.
+    /// Maximum number of results: 1 to 100, default 50.
     #[serde(
         default,
         alias = "page_size",
@@ -247,7 +249,7 @@ pub struct ListTasksRequest {
         skip_serializing_if = "Option::is_none"
     )]
     pub page_size: Option<i32>,
-    /// Where the last page ended.
+    /// Token from the previous page.
     #[serde(
         default,
         alias = "page_token",
@@ -255,7 +257,7 @@ pub struct ListTasksRequest {
         skip_serializing_if = "Option::is_none"
     )]
     pub page_token: Option<String>,
-    /// At most so many messages of history per task; absent means all, 0 none.
+    /// Maximum number of history messages per task; absent means all, 0 means none.
     #[serde(
         default,
         alias = "history_length",
@@ -263,7 +265,7 @@ pub struct ListTasksRequest {
         skip_serializing_if = "Option::is_none"
     )]
     pub history_length: Option<i32>,
-    /// Only with a status of this time or later.
+    /// Filter: status timestamp not before this time.
     #[serde(
         default,
         alias = "status_timestamp_after",
@@ -271,7 +273,7 @@ pub struct ListTasksRequest {
         skip_serializing_if = "Option::is_none"
     )]
     pub status_timestamp_after: Option<Timestamp>,
-    /// With artifacts; by default without.
+    /// Whether to include artifacts; default false.
     #[serde(
         default,
         alias = "include_artifacts",
@@ -281,15 +283,15 @@ pub struct ListTasksRequest {
 }
 
 impl ListTasksRequest {
-    /// The page size used when none is asked for.
+    /// Page size if the request names none.
     pub const DEFAULT_PAGE_SIZE: i32 = 50;
-    /// The largest page.
+    /// Maximum page size.
     pub const MAX_PAGE_SIZE: i32 = 100;
 
-    /// Checks every rule that needs no store.
+    /// Checks all rules that do not depend on a stored task.
     ///
     /// # Errors
-    /// Invalid parameters, naming the first field at fault.
+    /// Invalid parameters; names the first invalid field.
     pub fn validate(&self) -> Result<()> {
         if let Some(id) = &self.context_id {
             id.check("contextId")?;
@@ -300,91 +302,91 @@ impl ListTasksRequest {
         check_history_length(self.history_length, "historyLength")
     }
 
-    /// The page size in force.
+    /// Returns the requested or default page size.
     #[must_use]
     pub fn page_size(&self) -> i32 {
         self.page_size.unwrap_or(Self::DEFAULT_PAGE_SIZE)
     }
 }
 
-/// A page of tasks.
+/// Page of tasks.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListTasksResponse {
-    /// The tasks, newest status first.
+    /// Tasks, most recent status first.
     #[serde(default, deserialize_with = "or_default")]
     pub tasks: Vec<Task>,
-    /// Where the next page begins; empty on the last one.
+    /// Token for the next page; empty on the last one.
     #[serde(default, alias = "next_page_token", deserialize_with = "or_default")]
     pub next_page_token: String,
-    /// The page size used.
+    /// Page size that was applied.
     #[serde(default, alias = "page_size", deserialize_with = "int32_or_zero")]
     pub page_size: i32,
-    /// All that match, on whatever page.
+    /// Number of matching tasks on all pages.
     #[serde(default, alias = "total_size", deserialize_with = "int32_or_zero")]
     pub total_size: i32,
 }
 
-/// Asks for a task to be canceled.
+/// Request to cancel a task.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CancelTaskRequest {
-    /// Which tenant's agent.
+    /// Tenant of the agent.
     #[serde(
         default,
         deserialize_with = "non_empty",
         skip_serializing_if = "Option::is_none"
     )]
     pub tenant: Option<String>,
-    /// The task.
+    /// Id of the task.
     #[serde(default, deserialize_with = "or_default")]
     pub id: TaskId,
-    /// Whatever else the client wants to say, such as why.
+    /// Additional data from the client, such as a reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Object>,
 }
 
 impl CancelTaskRequest {
-    /// Checks every rule that needs no task.
+    /// Checks all rules that do not depend on a stored task.
     ///
     /// # Errors
-    /// Invalid parameters, naming the field at fault.
+    /// Invalid parameters; names the first invalid field.
     pub fn validate(&self) -> Result<()> {
         Ok(self.id.check("id")?)
     }
 }
 
-/// Follows a task.
+/// Request to stream the events of an existing task.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SubscribeToTaskRequest {
-    /// Which tenant's agent.
+    /// Tenant of the agent.
     #[serde(
         default,
         deserialize_with = "non_empty",
         skip_serializing_if = "Option::is_none"
     )]
     pub tenant: Option<String>,
-    /// The task.
+    /// Id of the task.
     #[serde(default, deserialize_with = "or_default")]
     pub id: TaskId,
 }
 
 impl SubscribeToTaskRequest {
-    /// Checks every rule that needs no task.
+    /// Checks all rules that do not depend on a stored task.
     ///
     /// # Errors
-    /// Invalid parameters, naming the field at fault.
+    /// Invalid parameters; names the first invalid field.
     pub fn validate(&self) -> Result<()> {
         Ok(self.id.check("id")?)
     }
 }
 
-/// Reads the card that authenticated callers see.
+/// Request for the card for authenticated callers.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GetExtendedAgentCardRequest {
-    /// Which tenant's agent.
+    /// Tenant of the agent.
     #[serde(
         default,
         deserialize_with = "non_empty",
@@ -410,14 +412,15 @@ pub(super) fn int32_or_zero<'de, D: Deserializer<'de>>(
     int32(deserializer).map(Option::unwrap_or_default)
 }
 
-/// An unspecified state in a filter is no filter.
+/// Deserializes a state filter; an unspecified state means no filter.
 fn specified_state<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> std::result::Result<Option<TaskState>, D::Error> {
     Ok(Option::deserialize(deserializer)?.filter(|state| *state != TaskState::Unspecified))
 }
 
-/// A filter must say exactly which time is meant; a guess at the zone would silently hide tasks.
+/// Deserializes a time filter, which must contain an offset. Guessing the time zone could hide
+/// tasks.
 fn zoned_timestamp<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> std::result::Result<Option<Timestamp>, D::Error> {

@@ -1,4 +1,4 @@
-//! What a reader of settings may expect of times and sizes, as JSON Schema.
+//! JSON Schema of durations, sizes, counts and secrets in settings.
 
 use std::borrow::Cow;
 
@@ -19,7 +19,7 @@ impl JsonSchema for HumanDuration {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string", "description": "A time: 250ms, 30s, 5m, 1h30m, 7d", "pattern": TIME})
+        json_schema!({"type": "string", "description": "Duration: 250ms, 30s, 5m, 1h30m, 7d", "pattern": TIME})
     }
 }
 
@@ -50,7 +50,7 @@ impl JsonSchema for HumanDurationOrNever {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "A time: 250ms, 30s, 5m, 1h30m, 7d; or never",
+            "description": "Duration: 250ms, 30s, 5m, 1h30m, 7d; or never",
             "anyOf": [{"const": "never"}, {"type": "string", "pattern": TIME}],
         })
     }
@@ -63,7 +63,7 @@ impl JsonSchema for ByteSize {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "A size: 64KiB, 8MiB, 10MB, or a number of bytes",
+            "description": "Size: 64KiB, 8MiB, 10MB, or a number of bytes",
             "anyOf": [
                 {"type": "string", "pattern": SIZE},
                 {"type": "integer", "minimum": 0},
@@ -79,7 +79,7 @@ impl JsonSchema for ByteSizeOrUnlimited {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "A size: 64KiB, 8MiB, 10MB, or a number of bytes; or unlimited",
+            "description": "Size: 64KiB, 8MiB, 10MB, or a number of bytes; or unlimited",
             "anyOf": [
                 {"const": "unlimited"},
                 {"type": "string", "pattern": SIZE},
@@ -96,7 +96,7 @@ impl JsonSchema for CountOrUnlimited {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "A number, or unlimited",
+            "description": "Number, or unlimited",
             "anyOf": [{"const": "unlimited"}, {"type": "integer", "minimum": 1}],
         })
     }
@@ -108,6 +108,6 @@ impl JsonSchema for Secret {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string", "description": "A secret; better ${VAR} or ${file:path} than the text itself"})
+        json_schema!({"type": "string", "description": "Secret. Prefer ${VAR} or ${file:path} to the text itself"})
     }
 }

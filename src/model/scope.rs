@@ -1,65 +1,66 @@
-//! Who calls, and what they may see.
+//! Caller identity and task scope of a request.
 
 use std::sync::{Arc, LazyLock};
 
 use super::{Seq, TraceContext, Version};
 
-/// Somebody who calls us, by the name that authentication gave them.
+/// Authenticated caller, identified by name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Caller(Arc<str>);
 
 impl Caller {
-    /// Whoever calls where nobody has to say who they are.
+    /// Returns the caller used when authentication is disabled.
     #[must_use]
     pub fn anonymous() -> Self {
-        // Where nobody has to say who they are this is every caller.
+        // Shared: without authentication every call clones it.
         static ANONYMOUS: LazyLock<Caller> = LazyLock::new(|| Caller::new("anonymous"));
         ANONYMOUS.clone()
     }
 
-    /// A caller that authentication knows.
+    /// Creates a caller from the name that authentication determined.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self(Arc::from(name))
     }
 
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0
     }
 }
 
-/// Whose tasks: the only way to a log leads through one of these.
+/// Set of tasks visible to a call: one agent, one tenant, one owner. Every store lookup takes a
+/// scope, so a task of another owner is indistinguishable from a missing one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Scope {
-    /// The agent, by its name in this process.
+    /// Name of the agent in this process.
     pub agent: Arc<str>,
-    /// The tenant; empty for none.
+    /// Tenant; empty if there is none.
     pub tenant: Arc<str>,
-    /// The caller who owns the tasks.
+    /// Caller that owns the tasks.
     pub owner: Caller,
 }
 
-/// What surrounds one request.
+/// Metadata of one request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call {
-    /// Whose tasks it may see.
+    /// Tasks visible to the request.
     pub scope: Scope,
-    /// The caller's word for this request, under which it may be sent again.
+    /// Idempotency key: a repeated request with the same key returns the original result (04 §3.4).
     pub idempotency_key: Option<String>,
-    /// The extensions that are active, by URI.
+    /// URIs of the active extensions.
     pub extensions: Vec<String>,
-    /// The trace it belongs to. Within a turn it is that of the turn.
+    /// W3C trace context. Within a turn it is the context of the turn.
     pub trace: Option<TraceContext>,
-    /// The version of the protocol it is made in: its webhooks are called in the same.
+    /// Protocol version of the request. Webhooks that it registers are called in the same version.
     pub version: Version,
-    /// The last position that the caller of a stream has seen.
+    /// Position after which a stream resumes (`Last-Event-ID`).
     pub resume_after: Option<Seq>,
 }
 
 impl Call {
-    /// A call within a scope, and nothing else.
+    /// Creates a call with defaults.
     #[must_use]
     pub fn new(scope: Scope) -> Self {
         Self {
@@ -72,7 +73,7 @@ impl Call {
         }
     }
 
-    /// Who calls.
+    /// Returns the caller.
     #[must_use]
     pub fn caller(&self) -> &Caller {
         &self.scope.owner

@@ -1,16 +1,17 @@
-//! Text that must not be seen.
+//! Credentials that must not be printed or logged.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A credential: prints as `***`, and reaches the wire only where the protocol asks for it.
+/// Credential text. Debug output is `***` (S38). Serialization exposes it, because the protocol
+/// returns some credentials.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
 
 impl Secret {
-    /// The secret itself, for the one place that must send or compare it.
+    /// Returns the text, for sending or comparing.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
@@ -46,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn s38_a_secret_does_not_print() {
+    fn s38_debug_output_hides_the_secret() {
         assert_eq!(format!("{:?}", Some(Secret::from("hunter2"))), "Some(***)");
     }
 }

@@ -1,4 +1,4 @@
-//! How an agent wants its callers to prove who they are.
+//! Security schemes and requirements of an agent card.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 use super::event::is_false;
 use super::{non_empty, or_default};
 
-/// One way of authentication.
+/// Security scheme: a way to authenticate.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub enum SecurityScheme {
-    /// A key in a header, a query parameter or a cookie.
+    /// API key in a header, a query parameter or a cookie.
     #[serde(rename = "apiKeySecurityScheme")]
     ApiKey(ApiKeySecurityScheme),
-    /// An HTTP authentication scheme such as Bearer.
+    /// HTTP authentication, such as `Bearer`.
     #[serde(rename = "httpAuthSecurityScheme")]
     HttpAuth(HttpAuthSecurityScheme),
     /// OAuth 2.
@@ -24,7 +24,7 @@ pub enum SecurityScheme {
     /// OpenID Connect.
     #[serde(rename = "openIdConnectSecurityScheme")]
     OpenIdConnect(OpenIdConnectSecurityScheme),
-    /// A client certificate.
+    /// Client certificate (mutual TLS).
     #[serde(rename = "mtlsSecurityScheme")]
     MutualTls(MutualTlsSecurityScheme),
 }
@@ -37,7 +37,7 @@ impl<'de> Deserialize<'de> for SecurityScheme {
     }
 }
 
-/// The members of a scheme object, of which one is there.
+/// Members of a scheme object. Exactly one must be present.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct SecuritySchemeMembers {
@@ -54,7 +54,7 @@ struct SecuritySchemeMembers {
 }
 
 impl SecuritySchemeMembers {
-    /// The one that is there; `None` for none or several.
+    /// Returns the single scheme; `None` if there are none or several.
     fn into_single(self) -> Option<SecurityScheme> {
         let mut found = [
             self.api_key_security_scheme.map(SecurityScheme::ApiKey),
@@ -70,39 +70,39 @@ impl SecuritySchemeMembers {
     }
 }
 
-/// A key in a header, a query parameter or a cookie.
+/// API key in a header, a query parameter or a cookie.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ApiKeySecurityScheme {
-    /// For people.
+    /// Description for users.
     #[serde(
         default,
         deserialize_with = "non_empty",
         skip_serializing_if = "Option::is_none"
     )]
     pub description: Option<String>,
-    /// `query`, `header` or `cookie`.
+    /// Location: `query`, `header` or `cookie`.
     #[serde(default, deserialize_with = "or_default")]
     pub location: String,
-    /// The name of the header, parameter or cookie.
+    /// Name of the header, parameter or cookie.
     #[serde(default, deserialize_with = "or_default")]
     pub name: String,
 }
 
-/// An HTTP authentication scheme.
+/// HTTP authentication scheme.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpAuthSecurityScheme {
-    /// For people.
+    /// Description for users.
     #[serde(
         default,
         deserialize_with = "non_empty",
         skip_serializing_if = "Option::is_none"
     )]
     pub description: Option<String>,
-    /// Its name, such as `Bearer`.
+    /// Name of the scheme, such as `Bearer`.
     #[serde(default, deserialize_with = "or_default")]
     pub scheme: String,
-    /// A hint what the bearer token is, such as `JWT`.
+    /// Format hint for the bearer token, such as `JWT`.
     #[serde(
         default,
         alias = "bearer_format",
@@ -116,21 +116,21 @@ pub struct HttpAuthSecurityScheme {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OAuth2SecurityScheme {
-    /// For people.
+    /// Description for users.
     #[serde(
         default,
         deserialize_with = "non_empty",
         skip_serializing_if = "Option::is_none"
     )]
     pub description: Option<String>,
-    /// How to get a token; absent only if a peer left it out.
+    /// OAuth flow. Absent only if a peer omitted it.
     #[serde(
         default,
         deserialize_with = "flow_or_none",
         serialize_with = "flow_or_empty"
     )]
     pub flows: Option<OAuthFlows>,
-    /// Where the server describes itself (RFC 8414).
+    /// URL of the authorization server metadata (RFC 8414).
     #[serde(
         default,
         alias = "oauth2_metadata_url",
@@ -140,7 +140,7 @@ pub struct OAuth2SecurityScheme {
     pub oauth2_metadata_url: Option<String>,
 }
 
-/// Reads an empty object as what [`flow_or_empty`] makes of a flow that is unknown.
+/// Deserializes flows; an empty object means unknown, as written by [`flow_or_empty`].
 fn flow_or_none<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<OAuthFlows>, D::Error> {
@@ -154,7 +154,7 @@ fn flow_or_none<'de, D: Deserializer<'de>>(
     }
 }
 
-/// `flows` is required: where it is unknown it is still printed.
+/// Serializes flows. The member is required, so an unknown flow becomes an empty object.
 fn flow_or_empty<S: Serializer>(
     flows: &Option<OAuthFlows>,
     serializer: S,
@@ -169,14 +169,14 @@ fn flow_or_empty<S: Serializer>(
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OpenIdConnectSecurityScheme {
-    /// For people.
+    /// Description for users.
     #[serde(
         default,
         deserialize_with = "non_empty",
         skip_serializing_if = "Option::is_none"
     )]
     pub description: Option<String>,
-    /// Where its configuration is.
+    /// URL of the OpenID Connect configuration.
     #[serde(
         default,
         alias = "open_id_connect_url",
@@ -185,10 +185,10 @@ pub struct OpenIdConnectSecurityScheme {
     pub open_id_connect_url: String,
 }
 
-/// A client certificate.
+/// Client certificate (mutual TLS).
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct MutualTlsSecurityScheme {
-    /// For people.
+    /// Description for users.
     #[serde(
         default,
         deserialize_with = "non_empty",
@@ -197,19 +197,19 @@ pub struct MutualTlsSecurityScheme {
     pub description: Option<String>,
 }
 
-/// How to get an OAuth token: one way per scheme.
+/// OAuth flow. In 1.0 a scheme has exactly one.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum OAuthFlows {
-    /// By a browser.
+    /// Authorization code flow.
     AuthorizationCode(AuthorizationCodeFlow),
-    /// By the client's own credentials.
+    /// Client credentials flow.
     ClientCredentials(ClientCredentialsFlow),
-    /// By a browser, the old way; deprecated.
+    /// Implicit flow; deprecated.
     Implicit(ImplicitFlow),
-    /// By the user's password; deprecated.
+    /// Password flow; deprecated.
     Password(PasswordFlow),
-    /// By another device (RFC 8628).
+    /// Device code flow (RFC 8628).
     DeviceCode(DeviceCodeFlow),
 }
 
@@ -226,7 +226,7 @@ fn single_flow<E: de::Error>(flows: Vec<OAuthFlows>) -> Result<OAuthFlows, E> {
     }
 }
 
-/// The members of a flows object: 1.0 has one of them, 0.3 may have several.
+/// Members of a flows object. 1.0 has exactly one, 0.3 may have several.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct OAuthFlowMembers {
@@ -241,7 +241,7 @@ pub(crate) struct OAuthFlowMembers {
 }
 
 impl OAuthFlowMembers {
-    /// All that are there, in a fixed order.
+    /// Returns the flows that are present, in a fixed order.
     pub(crate) fn into_vec(self) -> Vec<OAuthFlows> {
         [
             self.authorization_code.map(OAuthFlows::AuthorizationCode),
@@ -267,16 +267,16 @@ macro_rules! flow {
                 #[serde(default, alias = $spelling, deserialize_with = "or_default")]
                 pub $url: String,
             )*
-            /// Where tokens are refreshed.
+            /// URL for token refresh.
             #[serde(
                 default, alias = "refresh_url", deserialize_with = "non_empty", skip_serializing_if = "Option::is_none"
             )]
             pub refresh_url: Option<String>,
-            /// The scopes and what they allow.
+            /// Scopes and their descriptions.
             #[serde(default, deserialize_with = "or_default")]
             pub scopes: BTreeMap<String, String>,
             $(
-                /// Whether the client must use PKCE.
+                /// Whether PKCE is required.
                 #[serde(
                     default, alias = "pkce_required", deserialize_with = "or_default", skip_serializing_if = "is_false"
                 )]
@@ -287,41 +287,42 @@ macro_rules! flow {
 }
 
 flow! {
-    /// A token by a browser.
+    /// OAuth authorization code flow.
     AuthorizationCodeFlow {
-        authorization_url: "authorization_url" "Where the browser is sent.",
-        token_url: "token_url" "Where the code is exchanged.",
+        authorization_url: "authorization_url" "URL of the authorization endpoint.",
+        token_url: "token_url" "URL of the token endpoint.",
     } + pkce_required
 }
 flow! {
-    /// A token by the client's own credentials.
-    ClientCredentialsFlow { token_url: "token_url" "Where the token comes from.", }
+    /// OAuth client credentials flow.
+    ClientCredentialsFlow { token_url: "token_url" "URL of the token endpoint.", }
 }
 flow! {
-    /// A token by a browser, the old way.
-    ImplicitFlow { authorization_url: "authorization_url" "Where the browser is sent.", }
+    /// OAuth implicit flow.
+    ImplicitFlow { authorization_url: "authorization_url" "URL of the authorization endpoint.", }
 }
 flow! {
-    /// A token by the user's password.
-    PasswordFlow { token_url: "token_url" "Where the token comes from.", }
+    /// OAuth password flow.
+    PasswordFlow { token_url: "token_url" "URL of the token endpoint.", }
 }
 flow! {
-    /// A token by another device.
+    /// OAuth device code flow.
     DeviceCodeFlow {
-        device_authorization_url: "device_authorization_url" "Where the device gets its code.",
-        token_url: "token_url" "Where the token comes from.",
+        device_authorization_url: "device_authorization_url" "URL of the device authorization endpoint.",
+        token_url: "token_url" "URL of the token endpoint.",
     }
 }
 
-/// Schemes that are needed together, each with its scopes. Of several requirements one suffices.
+/// Schemes that are required together, each with its scopes. A caller must satisfy one of a card's
+/// requirements.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SecurityRequirement {
-    /// The names of the schemes, and the scopes needed of each.
+    /// Required scopes by scheme name.
     pub schemes: BTreeMap<String, Vec<String>>,
 }
 
 impl SecurityRequirement {
-    /// One scheme with these scopes.
+    /// Creates a requirement of one scheme.
     pub fn new<S: Into<String>>(
         scheme: impl Into<String>,
         scopes: impl IntoIterator<Item = S>,
@@ -368,7 +369,8 @@ impl<'de> Deserialize<'de> for SecurityRequirement {
     }
 }
 
-/// Scopes as `{"list": […]}`, as `{}` from printers that drop what is empty, or as a bare array.
+/// Scopes in any accepted form: `{"list": […]}`, `{}` (serializers that omit empty lists), or a
+/// bare array.
 struct AnyScopes(Vec<String>);
 
 impl<'de> Deserialize<'de> for AnyScopes {

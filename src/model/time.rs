@@ -1,4 +1,4 @@
-//! Points in time: UTC, to the millisecond.
+//! Timestamps in UTC with millisecond precision.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,42 +7,42 @@ use jiff::civil::DateTime;
 use jiff::tz::{Offset, TimeZone};
 use serde::ser::{Serialize, Serializer};
 
-/// A point in time in UTC, to the millisecond: all that A2A writes.
+/// Timestamp in UTC with millisecond precision, the precision that A2A writes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Timestamp(i64);
 
-/// The text is no point in time.
+/// Error: the text is not a timestamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InvalidTimestamp;
 
-/// From the first day of year 1, as protobuf has it, to the day before the last of 9999, whose last hours would
-/// leave the year in some zone.
+/// Start of year 1, the minimum of protobuf, to 9999-12-30T22:00:00.999Z, the maximum that stays in
+/// year 9999 in every time zone.
 const MILLIS_RANGE: std::ops::RangeInclusive<i64> = -62_135_596_800_000..=253_402_207_200_999;
 
 impl Timestamp {
-    /// The last time there is.
+    /// Latest representable timestamp.
     pub const MAX: Self = Self(*MILLIS_RANGE.end());
 
-    /// The time `millis` milliseconds after 1970; `None` outside the years 1 to 9999.
+    /// Creates a timestamp from Unix milliseconds; `None` outside the years 1 to 9999.
     #[must_use]
     pub fn from_millis(millis: i64) -> Option<Self> {
         MILLIS_RANGE.contains(&millis).then_some(Self(millis))
     }
 
-    /// Milliseconds since 1970.
+    /// Returns the Unix time in milliseconds.
     #[must_use]
     pub fn as_millis(self) -> i64 {
         self.0
     }
 
-    /// Reads a time as peers send it: RFC 3339 with any offset, or with none, which means UTC.
+    /// Parses a timestamp from a peer: RFC 3339 with any offset; without an offset it is UTC.
     ///
     /// # Errors
-    /// The text is not a date with a time.
+    /// [`InvalidTimestamp`] if the text is not a date with a time.
     pub fn parse_lenient(text: &str) -> Result<Self, InvalidTimestamp> {
         text.parse().or_else(|InvalidTimestamp| {
             let civil: DateTime = text.trim().parse().map_err(|_| InvalidTimestamp)?;
-            // A bare date parses as midnight; as a time it is too vague to guess at.
+            // A bare date would parse as midnight; reject it as ambiguous.
             let time = civil
                 .to_zoned(TimeZone::UTC)
                 .map_err(|_| InvalidTimestamp)?
@@ -56,7 +56,7 @@ impl Timestamp {
     }
 
     fn from_jiff(time: jiff::Timestamp) -> Result<Self, InvalidTimestamp> {
-        // Rounds towards the past, as the order of events must not change.
+        // Rounds down, so that rounding does not change the order of events.
         let millis = time.as_nanosecond().div_euclid(1_000_000);
         i64::try_from(millis)
             .ok()
@@ -64,12 +64,14 @@ impl Timestamp {
             .ok_or(InvalidTimestamp)
     }
 
-    /// Writes `YYYY-MM-DDTHH:MM:SS.sssZ` into its place, with less ado than a general printer.
+    /// Formats `YYYY-MM-DDTHH:MM:SS.sssZ` into a fixed buffer. Cheaper than jiff's general printer.
     fn format_into(self, text: &mut [u8; 24]) -> &str {
-        // Milliseconds apart: as a whole, jiff takes one second less of them than of seconds.
+        // Seconds and milliseconds separately: jiff's millisecond range is one second shorter than
+        // its second range.
         let time = jiff::Timestamp::from_second(self.0.div_euclid(1000))
-            .expect("our range is that of jiff");
-        let (time, millis) = (Offset::UTC.to_datetime(time), self.0.rem_euclid(1000));
+            .expect("MILLIS_RANGE is within the range of jiff");
+        let time = Offset::UTC.to_datetime(time);
+        let millis = self.0.rem_euclid(1000);
         *text = *b"0000-00-00T00:00:00.000Z";
         write_digits(&mut text[0..4], time.year());
         write_digits(&mut text[5..7], time.month().into());
@@ -79,13 +81,13 @@ impl Timestamp {
         write_digits(&mut text[17..19], time.second().into());
         write_digits(
             &mut text[20..23],
-            i16::try_from(millis).expect("less than 1000"),
+            i16::try_from(millis).expect("a remainder of 1000 fits into i16"),
         );
         std::str::from_utf8(text).expect("digits are ASCII")
     }
 }
 
-/// Fills a field with the digits of a number that is not negative.
+/// Writes a non-negative number right-aligned, padded with zeros.
 fn write_digits(field: &mut [u8], number: i16) {
     let mut rest = number.unsigned_abs();
     for digit in field.iter_mut().rev() {
@@ -97,14 +99,14 @@ fn write_digits(field: &mut [u8], number: i16) {
 impl FromStr for Timestamp {
     type Err = InvalidTimestamp;
 
-    /// Reads RFC 3339: an offset or `Z` is required.
+    /// Parses RFC 3339. Requires an offset or `Z`.
     fn from_str(text: &str) -> Result<Self, InvalidTimestamp> {
         Self::from_jiff(text.parse().map_err(|_| InvalidTimestamp)?)
     }
 }
 
 impl fmt::Display for Timestamp {
-    /// `YYYY-MM-DDTHH:MM:SS.sssZ`, always.
+    /// Formats as `YYYY-MM-DDTHH:MM:SS.sssZ`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.format_into(&mut [0; 24]))
     }
@@ -135,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_with_any_offset_and_written_in_utc_with_milliseconds() {
+    fn timestamps_are_normalized_to_utc_milliseconds() {
         for (text, written) in [
             ("2026-03-14T09:26:53Z", "2026-03-14T09:26:53.000Z"),
             ("2026-03-14T09:26:53.5+02:00", "2026-03-14T07:26:53.500Z"),
@@ -149,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn r33_a_time_without_a_zone_is_utc_but_only_for_the_liberal_reader() {
+    fn r33_lenient_parser_reads_missing_offset_as_utc() {
         let text = "2026-03-14T09:26:53.5";
         assert_eq!(text.parse::<Timestamp>(), Err(InvalidTimestamp));
         assert_eq!(

@@ -1,30 +1,32 @@
-//! The trace that a request belongs to, as W3C Trace Context has it.
+//! W3C Trace Context of a request.
 
 use std::sync::Arc;
 
-/// A place in a trace: what is sent as `traceparent` and `tracestate`. There is none that is not well formed, and none
-/// that is long.
+/// Validated `traceparent` and `tracestate` of a request. Bounded in size, so it is safe to log and
+/// forward.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TraceContext {
     parent: Arc<str>,
     state: Option<Arc<str>>,
 }
 
-/// `00-` and a trace id, `-` and a span id, `-` and flags.
+/// Length of `00-<trace id>-<span id>-<flags>`.
 const TRACEPARENT_BYTES: usize = 55;
-/// What a later version may add to it is not read, and has an end.
+/// Later versions may append fields. They are ignored up to this length; longer values are
+/// rejected.
 const MAX_TRACEPARENT_BYTES: usize = 256;
 const MAX_TRACESTATE_BYTES: usize = 512;
 const MAX_TRACESTATE_MEMBERS: usize = 32;
 const MAX_KEY_OR_VALUE_BYTES: usize = 256;
 
 impl TraceContext {
-    /// The header that says which trace and which span; also, in capitals, the variable.
+    /// Header with trace id and span id. In upper case also the name of the environment variable.
     pub const PARENT: &str = "traceparent";
-    /// The header with what vendors add.
+    /// Header with vendor-specific state.
     pub const STATE: &str = "tracestate";
 
-    /// Reads both headers. A parent that is not well formed is none at all; a state that is not is left out.
+    /// Parses both headers. Returns `None` for a malformed `traceparent`; drops a malformed
+    /// `tracestate`.
     #[must_use]
     pub fn parse(parent: &str, state: Option<&str>) -> Option<Self> {
         let flags = parse_flags(parent.trim())?;
@@ -39,43 +41,44 @@ impl TraceContext {
         })
     }
 
-    /// The value of `traceparent`.
+    /// Returns the value of `traceparent`.
     #[must_use]
     pub fn parent(&self) -> &str {
         &self.parent
     }
 
-    /// The value of `tracestate`.
+    /// Returns the value of `tracestate`.
     #[must_use]
     pub fn state(&self) -> Option<&str> {
         self.state.as_deref()
     }
 
-    /// The id of the trace: 32 digits.
+    /// Returns the trace id: 32 hex digits.
     #[must_use]
     pub fn trace_id(&self) -> &str {
         &self.parent[3..35]
     }
 
-    /// The id of the span: 16 digits.
+    /// Returns the span id: 16 hex digits.
     #[must_use]
     pub fn span_id(&self) -> &str {
         &self.parent[36..52]
     }
 
-    /// The headers that say so.
+    /// Returns the headers to send.
     pub fn headers(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let state = self.state().map(|state| (Self::STATE, state));
         [(Self::PARENT, self.parent())].into_iter().chain(state)
     }
 
-    /// How much memory it takes, in bytes.
+    /// Returns the approximate size in memory, in bytes.
     pub(crate) fn memory_size(&self) -> usize {
         self.parent.len() + self.state().map_or(0, str::len)
     }
 }
 
-/// The flags of a parent; `None` where it is not well formed. Later versions may mean more by theirs than we know.
+/// Returns the flags of a well-formed `traceparent`. Of a later version, only the sampled flag is
+/// kept.
 fn parse_flags(parent: &str) -> Option<u8> {
     let whole = parent
         .get(..TRACEPARENT_BYTES)
@@ -87,7 +90,10 @@ fn parse_flags(parent: &str) -> Option<u8> {
             .next()
             .filter(|field| field.len() == length && field.bytes().all(digit))
     };
-    let (version, trace, span, flags) = (field(2)?, field(32)?, field(16)?, field(2)?);
+    let version = field(2)?;
+    let trace = field(32)?;
+    let span = field(16)?;
+    let flags = field(2)?;
     let is_all_zero = |id: &str| id.bytes().all(|digit| digit == b'0');
     let rest = &parent[TRACEPARENT_BYTES..];
     let fits = rest.is_empty() || (version != "00" && rest.starts_with('-'));
@@ -115,7 +121,7 @@ fn is_valid_tracestate(state: &str) -> bool {
         && (0..keys.len()).all(is_new)
 }
 
-/// The key of a member that is well formed.
+/// Returns the key of a well-formed `tracestate` member.
 fn member_key(member: &str) -> Option<&str> {
     let (key, value) = member.split_once('=')?;
     let is_key_start = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
@@ -139,7 +145,7 @@ mod tests {
     const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
     #[test]
-    fn a_parent_that_is_well_formed_is_passed_on() {
+    fn well_formed_headers_are_kept() {
         let trace = TraceContext::parse(PARENT, Some(" vendor=a b/c , other@x=1 ")).unwrap();
         assert_eq!(trace.parent(), PARENT);
         assert_eq!(trace.state(), Some("vendor=a b/c , other@x=1"));
@@ -155,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_well_formed_is_not_believed() {
+    fn malformed_headers_are_ignored() {
         for bad in [
             "",
             "00",

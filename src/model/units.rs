@@ -1,7 +1,7 @@
-//! Times and sizes as people write them in settings: `30s`, `1h30m`, `8MiB`.
+//! Human-readable durations and sizes in settings: `30s`, `1h30m`, `8MiB`.
 //!
-//! Each type here is for `#[serde(with = "…")]` on a field of plain type; with the feature `schema` it is the field's
-//! schema too.
+//! The types are used as `#[serde(with = "…")]` on fields of plain types. With the feature `schema`
+//! they also define the JSON Schema of the field.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 use serde::ser::Serializer;
 
-/// Units of time, the longest first, in milliseconds.
+/// Time units in milliseconds, longest first.
 const TIME_UNITS: [(&str, u64); 6] = [
     ("w", 604_800_000),
     ("d", 86_400_000),
@@ -21,7 +21,7 @@ const TIME_UNITS: [(&str, u64); 6] = [
     ("s", 1000),
     ("ms", 1),
 ];
-/// Units of size, the largest first, in bytes.
+/// Size units in bytes, largest first.
 const SIZE_UNITS: [(&str, u64); 7] = [
     ("GiB", 1 << 30),
     ("GB", 1_000_000_000),
@@ -31,40 +31,40 @@ const SIZE_UNITS: [(&str, u64); 7] = [
     ("kB", 1000),
     ("B", 1),
 ];
-/// What says that there is no such time.
+/// Text for an absent duration.
 const NEVER: &str = "never";
-/// What says that there is no such bound.
+/// Text for an absent limit.
 const UNLIMITED: &str = "unlimited";
 
-/// A [`Duration`] as text: numbers with units, such as `250ms`, `30s`, `1h30m` or `7d`.
+/// Serde helper: a [`Duration`] as text such as `250ms`, `30s`, `1h30m` or `7d`.
 #[derive(Debug)]
 pub struct HumanDuration;
 
-/// Several [`Duration`]s, each as [`HumanDuration`].
+/// Serde helper: a list of [`Duration`]s, each like [`HumanDuration`].
 #[derive(Debug)]
 pub struct HumanDurations;
 
-/// An optional [`Duration`] as text: as [`HumanDuration`], or `never`.
+/// Serde helper: an optional [`Duration`] like [`HumanDuration`], or `never`.
 #[derive(Debug)]
 pub struct HumanDurationOrNever;
 
-/// An optional [`Duration`] as text: as [`HumanDuration`], and left out if there is none.
+/// Serde helper: an optional [`Duration`] like [`HumanDuration`]; omitted if absent.
 #[derive(Debug)]
 pub struct OptionalHumanDuration;
 
-/// A number of bytes: a plain number, or text such as `64KiB` or `10MB`.
+/// Serde helper: a number of bytes, or text such as `64KiB` or `10MB`.
 #[derive(Debug)]
 pub struct ByteSize;
 
-/// An optional number: a plain one, or `unlimited`.
+/// Serde helper: a number above 0, or `unlimited`.
 #[derive(Debug)]
 pub struct CountOrUnlimited;
 
-/// An optional number of bytes: as [`ByteSize`], or `unlimited`.
+/// Serde helper: a size like [`ByteSize`], or `unlimited`.
 #[derive(Debug)]
 pub struct ByteSizeOrUnlimited;
 
-/// Reads a time: `None` if it is none.
+/// Parses a duration; `None` if the text is not one.
 #[must_use]
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
@@ -79,7 +79,7 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
     Some(Duration::from_millis(total))
 }
 
-/// Reads a size in bytes: `None` if it is none.
+/// Parses a size in bytes; `None` if the text is not one.
 #[must_use]
 pub fn parse_size(text: &str) -> Option<usize> {
     let (number, unit) = split_prefix(text.trim(), |c| c.is_ascii_digit());
@@ -91,12 +91,12 @@ pub fn parse_size(text: &str) -> Option<usize> {
     usize::try_from(number.parse::<u64>().ok()?.checked_mul(each)?).ok()
 }
 
-/// Splits off what fits at the beginning.
+/// Splits off the longest prefix of characters that satisfy `fits`.
 fn split_prefix(text: &str, fits: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(|c| !fits(c)).unwrap_or(text.len()))
 }
 
-/// Writes a time as [`parse_duration`] reads it, in whole milliseconds.
+/// Formats a duration for [`parse_duration`], in whole milliseconds.
 #[must_use]
 pub fn format_duration(time: Duration) -> String {
     let mut left = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
@@ -114,7 +114,7 @@ pub fn format_duration(time: Duration) -> String {
     }
 }
 
-/// Writes a size as [`parse_size`] reads it, exactly.
+/// Formats a size for [`parse_size`], without rounding.
 #[must_use]
 pub fn format_size(bytes: usize) -> String {
     let binary = SIZE_UNITS
@@ -131,20 +131,20 @@ pub fn format_size(bytes: usize) -> String {
 }
 
 impl HumanDuration {
-    /// Writes it as text.
+    /// Serializes the duration.
     ///
     /// # Errors
-    /// Of the serializer.
+    /// Errors of the serializer.
     pub fn serialize<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&format_duration(*time))
     }
 
-    /// Reads it.
+    /// Deserializes the duration.
     ///
     /// # Errors
-    /// It is no time.
+    /// The value is not a duration.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-        let expected = "a time such as \"30s\", \"5m\" or \"1h30m\"";
+        let expected = "a duration such as \"30s\", \"5m\" or \"1h30m\"";
         deserializer.deserialize_str(UnitVisitor {
             expected,
             from_text: parse_duration,
@@ -154,18 +154,18 @@ impl HumanDuration {
 }
 
 impl HumanDurations {
-    /// Writes them as texts.
+    /// Serializes the durations.
     ///
     /// # Errors
-    /// Of the serializer.
+    /// Errors of the serializer.
     pub fn serialize<S: Serializer>(times: &[Duration], serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(times.iter().map(|time| format_duration(*time)))
     }
 
-    /// Reads them.
+    /// Deserializes the durations.
     ///
     /// # Errors
-    /// One of them is no time.
+    /// An element is not a duration.
     pub fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Vec<Duration>, D::Error> {
@@ -174,15 +174,15 @@ impl HumanDurations {
     }
 }
 
-/// One of several.
+/// Element of a list of durations.
 #[derive(Deserialize)]
 struct DurationItem(#[serde(with = "HumanDuration")] Duration);
 
 impl HumanDurationOrNever {
-    /// Writes it as text.
+    /// Serializes the value as text.
     ///
     /// # Errors
-    /// Of the serializer.
+    /// Errors of the serializer.
     pub fn serialize<S: Serializer>(
         time: &Option<Duration>,
         serializer: S,
@@ -190,14 +190,14 @@ impl HumanDurationOrNever {
         serializer.serialize_str(&time.map_or_else(|| NEVER.to_owned(), format_duration))
     }
 
-    /// Reads it.
+    /// Deserializes the duration.
     ///
     /// # Errors
-    /// It is no time.
+    /// The value is not a duration.
     pub fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Option<Duration>, D::Error> {
-        let expected = "a time such as \"30s\", \"5m\" or \"1h30m\", or \"never\"";
+        let expected = "a duration such as \"30s\", \"5m\" or \"1h30m\", or \"never\"";
         let from_text = |text: &str| {
             if text == NEVER {
                 Some(None)
@@ -214,10 +214,10 @@ impl HumanDurationOrNever {
 }
 
 impl OptionalHumanDuration {
-    /// Writes it as text.
+    /// Serializes the value as text.
     ///
     /// # Errors
-    /// Of the serializer.
+    /// Errors of the serializer.
     pub fn serialize<S: Serializer>(
         time: &Option<Duration>,
         serializer: S,
@@ -228,10 +228,10 @@ impl OptionalHumanDuration {
         }
     }
 
-    /// Reads it.
+    /// Deserializes the duration.
     ///
     /// # Errors
-    /// It is no time.
+    /// The value is not a duration.
     pub fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Option<Duration>, D::Error> {
@@ -240,18 +240,18 @@ impl OptionalHumanDuration {
 }
 
 impl ByteSize {
-    /// Writes it as text.
+    /// Serializes the value as text.
     ///
     /// # Errors
-    /// Of the serializer.
+    /// Errors of the serializer.
     pub fn serialize<S: Serializer>(bytes: &usize, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&format_size(*bytes))
     }
 
-    /// Reads it.
+    /// Deserializes the size.
     ///
     /// # Errors
-    /// It is no size.
+    /// The value is not a size.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
         let expected = "a size such as \"64KiB\" or \"8MiB\", or a number of bytes";
         let from_number = |number: u64| usize::try_from(number).ok();
@@ -264,15 +264,15 @@ impl ByteSize {
 }
 
 impl CountOrUnlimited {
-    /// Writes it as a number, or as text.
+    /// Serializes the value as a number or as text.
     ///
     /// # Errors
-    /// Of the serializer.
+    /// Errors of the serializer.
     pub fn serialize<T: fmt::Display, S: Serializer>(
         count: &Option<T>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        // A number that is larger than any we count to is as good as the largest.
+        // Numbers beyond `u64` saturate.
         let number = |count: &T| count.to_string().parse().unwrap_or(u64::MAX);
         match count {
             Some(count) => serializer.serialize_u64(number(count)),
@@ -280,10 +280,10 @@ impl CountOrUnlimited {
         }
     }
 
-    /// Reads it.
+    /// Deserializes the value.
     ///
     /// # Errors
-    /// It is no number, or none of this type.
+    /// The value is not a number or does not fit into `T`.
     pub fn deserialize<'de, T: FromStr, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Option<T>, D::Error> {
@@ -304,10 +304,10 @@ impl CountOrUnlimited {
 }
 
 impl ByteSizeOrUnlimited {
-    /// Writes it as text.
+    /// Serializes the value as text.
     ///
     /// # Errors
-    /// Of the serializer.
+    /// Errors of the serializer.
     pub fn serialize<S: Serializer>(
         bytes: &Option<NonZeroU32>,
         serializer: S,
@@ -316,10 +316,10 @@ impl ByteSizeOrUnlimited {
         serializer.serialize_str(&bytes.as_ref().map_or_else(|| UNLIMITED.to_owned(), written))
     }
 
-    /// Reads it.
+    /// Deserializes the size.
     ///
     /// # Errors
-    /// It is no size.
+    /// The value is not a size.
     pub fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Option<NonZeroU32>, D::Error> {
@@ -345,7 +345,7 @@ impl ByteSizeOrUnlimited {
     }
 }
 
-/// Reads text in one way, and plain numbers in another.
+/// Visitor with one parser for text and one for numbers.
 struct UnitVisitor<R, P> {
     expected: &'static str,
     from_text: R,
@@ -379,7 +379,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_as_people_write_them() {
+    fn durations_with_units_are_parsed() {
         for (text, millis) in [
             ("30s", 30_000),
             ("250ms", 250),
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_read_as_people_write_them() {
+    fn sizes_with_units_are_parsed() {
         for (text, bytes) in [
             ("8MiB", 8 << 20),
             ("10 MB", 10_000_000),
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn formatted_values_parse_back() {
         for millis in [0, 1, 999, 1000, 5_400_000, 604_800_000, 90_061_001] {
             let time_ = Duration::from_millis(millis);
             assert_eq!(parse_duration(&format_duration(time_)), Some(time_));

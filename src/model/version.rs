@@ -1,20 +1,20 @@
-//! Versions, bindings and operations: the closed sets of the protocol.
+//! Protocol versions, bindings and operations.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A version of A2A as it is written on the wire. 0.1 and 0.2 are read, and answered as 0.3.
+/// Protocol version on the wire. Requests of 0.1 and 0.2 are read and answered as 0.3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Version {
-    /// 0.2.x and 0.3: `kind` members, lower-case enums, bare results.
+    /// Versions 0.2 and 0.3: `kind` members, lower-case enums, bare results.
     V03,
-    /// 1.0: the JSON of one protobuf file.
+    /// Version 1.0: the ProtoJSON of one protobuf file.
     V1,
 }
 
 impl Version {
-    /// Every version, newest first.
+    /// All versions, newest first.
     pub const ALL: [Self; 2] = [Self::V1, Self::V03];
 
     /// Whether requests may name a tenant.
@@ -26,7 +26,7 @@ impl Version {
         }
     }
 
-    /// `major.minor`, as headers and interfaces carry it.
+    /// Returns `major.minor`, as used in headers and interfaces.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -42,7 +42,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// How operations travel.
+/// Protocol binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Binding {
     /// JSON-RPC 2.0 over HTTP.
@@ -54,10 +54,10 @@ pub enum Binding {
 }
 
 impl Binding {
-    /// Every binding, in the order our cards prefer them.
+    /// All bindings, in the order of preference on generated cards.
     pub const ALL: [Self; 3] = [Self::JsonRpc, Self::HttpJson, Self::Grpc];
 
-    /// The name that cards use.
+    /// Returns the name used on cards.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -67,7 +67,7 @@ impl Binding {
         }
     }
 
-    /// Reads the name of a binding in any case; `None` for a binding we do not know.
+    /// Parses the name of a binding, ignoring case; `None` if it is unknown.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL
@@ -82,37 +82,37 @@ impl fmt::Display for Binding {
     }
 }
 
-/// The eleven operations of A2A. In settings they are written `send_message`, `get_task` and so on.
+/// The eleven operations of A2A. Settings use the snake_case names, such as `send_message`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Operation {
-    /// Sends a message and waits for the answer.
+    /// Sends a message and waits for the result.
     SendMessage,
-    /// Sends a message and streams what happens.
+    /// Sends a message and streams the events of the task.
     SendStreamingMessage,
     /// Reads a task.
     GetTask,
-    /// Lists tasks by page.
+    /// Lists tasks, page by page.
     ListTasks,
-    /// Asks for a task to be canceled.
+    /// Requests cancellation of a task.
     CancelTask,
-    /// Streams what happens to an existing task.
+    /// Streams the events of an existing task.
     SubscribeToTask,
     /// Registers a webhook for a task.
     CreatePushConfig,
-    /// Reads a webhook registration.
+    /// Reads a push configuration.
     GetPushConfig,
-    /// Lists the webhook registrations of a task.
+    /// Lists the push configurations of a task.
     ListPushConfigs,
-    /// Removes a webhook registration.
+    /// Deletes a push configuration.
     DeletePushConfig,
-    /// Reads the card that authenticated callers see.
+    /// Reads the card for authenticated callers.
     GetExtendedAgentCard,
 }
 
 impl Operation {
-    /// Every operation, in the protocol's order.
+    /// All operations, in the order of the specification.
     pub const ALL: [Self; 11] = [
         Self::SendMessage,
         Self::SendStreamingMessage,
@@ -127,7 +127,7 @@ impl Operation {
         Self::GetExtendedAgentCard,
     ];
 
-    /// Whether the answer is a stream of events.
+    /// Whether the response is a stream of events.
     #[must_use]
     pub fn is_streaming(self) -> bool {
         matches!(self, Self::SendStreamingMessage | Self::SubscribeToTask)

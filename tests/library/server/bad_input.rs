@@ -632,7 +632,7 @@ fn a_message_of_1_0_has_what_every_message_must_have() {
             "SendMessage",
             r#"{"message":{"metadata":{"a":"\udc00"}}}"#,
             "message.metadata",
-            "must not contain half a character (a lone surrogate escape)",
+            "must not contain a lone surrogate escape",
         ),
     ];
     refuse(Version::V1, &v1);
