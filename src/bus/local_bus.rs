@@ -1,14 +1,15 @@
-//! Wake-ups within one process.
+//! Bus within one process: a `watch` channel per watched task.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use tokio::sync::watch;
 
 use super::Bus;
 use crate::model::{Seq, TaskId};
+use crate::rt::lock;
 
-/// A channel per task that somebody watches.
+/// One channel per task that has subscribers.
 #[derive(Default)]
 pub(crate) struct LocalBus {
     channels: Mutex<Channels>,
@@ -17,7 +18,8 @@ pub(crate) struct LocalBus {
 #[derive(Default)]
 struct Channels {
     by_task: HashMap<TaskId, watch::Sender<Seq>>,
-    /// How many there may be before the abandoned ones are looked for again.
+    /// Number of channels at which those without a receiver are removed. Grows with the map, so that a subscription
+    /// costs amortized constant time.
     sweep_threshold: usize,
 }
 
@@ -25,13 +27,12 @@ const MIN_SWEEP_THRESHOLD: usize = 64;
 
 impl LocalBus {
     fn channels(&self) -> MutexGuard<'_, Channels> {
-        // Every section below leaves the map whole, so a panic elsewhere spoils nothing.
-        self.channels.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.channels)
     }
 }
 
 impl Channels {
-    /// Drops what nobody watches any more; seldom enough that a watch costs the same however many there are.
+    /// Removes channels without a receiver, once the map has reached its threshold.
     fn sweep(&mut self) {
         if self.by_task.len() >= self.sweep_threshold {
             self.by_task
@@ -78,7 +79,8 @@ mod tests {
 
     #[test]
     fn watchers_are_woken_and_positions_never_go_back() {
-        let (bus, task) = (LocalBus::default(), TaskId::from("t"));
+        let bus = LocalBus::default();
+        let task = TaskId::from("t");
         bus.announce(&task, Seq(1));
         let mut watch = bus.watch(&task);
         assert!(!watch.has_changed().unwrap());

@@ -1,7 +1,7 @@
-//! Work that is dropped when it is told to end.
+//! Runs a future until a `CancellationToken` fires, without taking the token's lock on every poll.
 //!
-//! A token that is asked at every step, as it usually is, has a lock that all work of the process would share. Here it tells
-//! whoever waits once, and the work looks at a flag of its own.
+//! `CancellationToken::cancelled` locks a mutex of its token on each poll, and all connections and turns of a process
+//! share one token. [`run_until`] polls it only after it was woken (see [`WakeFlag`]).
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -11,12 +11,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::WakeFlag;
 
-/// Does the work, or as much as is done when `stop` is cancelled. What it is in goes with it.
+/// Polls `future` until it completes or `token` is cancelled. The future is dropped before this returns.
 pub(crate) async fn run_until(
-    stop: CancellationToken,
-    mut work: Pin<Box<impl Future<Output = ()> + ?Sized>>,
+    token: CancellationToken,
+    mut future: Pin<Box<impl Future<Output = ()> + ?Sized>>,
 ) {
-    let (mut cancelled, mut wake_flag) = (pin!(stop.cancelled()), WakeFlag::default());
+    let mut cancelled = pin!(token.cancelled());
+    let mut wake_flag = WakeFlag::default();
     poll_fn(|context| {
         if let Some(waker) = wake_flag.poll_due(context)
             && cancelled
@@ -26,7 +27,7 @@ pub(crate) async fn run_until(
         {
             return Poll::Ready(());
         }
-        work.as_mut().poll(context)
+        future.as_mut().poll(context)
     })
     .await;
 }
@@ -38,36 +39,41 @@ mod tests {
     use std::time::Duration;
     use tokio::time::timeout;
 
-    const SOON: Duration = Duration::from_secs(60);
+    const DEADLINE: Duration = Duration::from_secs(60);
 
     #[tokio::test]
     async fn a_future_that_completes_ends_the_run() {
-        let work = async {
+        let future = async {
             for _ in 0..10 {
                 tokio::task::yield_now().await;
             }
         };
-        timeout(SOON, run_until(CancellationToken::new(), Box::pin(work)))
-            .await
-            .unwrap();
+        timeout(
+            DEADLINE,
+            run_until(CancellationToken::new(), Box::pin(future)),
+        )
+        .await
+        .unwrap();
     }
 
     #[tokio::test]
     async fn pending_and_busy_futures_are_dropped_on_cancellation() {
-        let (stop, here) = (CancellationToken::new(), Arc::new(()));
-        let held = (here.clone(), here.clone());
-        let mut both = tokio::task::JoinSet::new();
-        both.spawn(run_until(
-            stop.clone(),
+        let token = CancellationToken::new();
+        let guard = Arc::new(());
+        let pending_guard = guard.clone();
+        let busy_guard = guard.clone();
+        let mut runs = tokio::task::JoinSet::new();
+        runs.spawn(run_until(
+            token.clone(),
             Box::pin(async move {
-                let _held = held.0;
+                let _guard = pending_guard;
                 std::future::pending::<()>().await;
             }),
         ));
-        both.spawn(run_until(
-            stop.clone(),
+        runs.spawn(run_until(
+            token.clone(),
             Box::pin(async move {
-                let _held = held.1;
+                let _guard = busy_guard;
                 loop {
                     tokio::task::yield_now().await;
                 }
@@ -76,19 +82,19 @@ mod tests {
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(Arc::strong_count(&here), 3);
-        stop.cancel();
-        timeout(SOON, both.join_all()).await.unwrap();
-        assert_eq!(Arc::strong_count(&here), 1);
+        assert_eq!(Arc::strong_count(&guard), 3);
+        token.cancel();
+        timeout(DEADLINE, runs.join_all()).await.unwrap();
+        assert_eq!(Arc::strong_count(&guard), 1);
     }
 
     #[tokio::test]
     async fn a_cancelled_token_prevents_the_first_poll() {
-        let stop = CancellationToken::new();
-        stop.cancel();
+        let token = CancellationToken::new();
+        token.cancel();
         timeout(
-            SOON,
-            run_until(stop, Box::pin(async { panic!("it began") })),
+            DEADLINE,
+            run_until(token, Box::pin(async { panic!("it was polled") })),
         )
         .await
         .unwrap();

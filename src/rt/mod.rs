@@ -6,11 +6,25 @@ pub(crate) mod cancel;
 mod wake_flag;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+#[cfg(feature = "server")]
+use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 #[cfg(feature = "server")]
 pub(crate) use wake_flag::WakeFlag;
 
-/// Locks a mutex and ignores poisoning: every critical section of this crate leaves its data consistent even if it panics.
+/// Locks a mutex and ignores poisoning: critical sections leave their data consistent at every point that can panic.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks for reading and ignores poisoning, like [`lock`].
+#[cfg(feature = "server")]
+pub(crate) fn read_lock<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks for writing and ignores poisoning, like [`lock`].
+#[cfg(feature = "server")]
+pub(crate) fn write_lock<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
 }

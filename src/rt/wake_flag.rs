@@ -1,10 +1,13 @@
-//! Whether somebody has called: what is asked at every step of some work, and rarely has an answer, is asked again only then.
+//! A waker that records whether it was woken.
+//!
+//! Poll loops use it to skip futures (cancellation, timers) that were not woken since the last poll. A skipped poll
+//! costs one atomic load instead of the lock that the future takes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 
-/// Wakes whoever works, and remembers that it did.
+/// Records wake-ups of the futures that are polled with its waker, and forwards them to the polling task.
 #[derive(Default)]
 pub(crate) struct WakeFlag(Option<Arc<WakeState>>);
 
@@ -14,8 +17,9 @@ struct WakeState {
 }
 
 impl WakeFlag {
-    /// What to leave with those who are to call, where it is time to ask them: at first, when one has called, and when
-    /// somebody else does the work now.
+    /// Returns the waker to poll with if a poll is due, else `None`.
+    ///
+    /// A poll is due the first time, after each wake-up, and if the polling task's waker has changed.
     pub(crate) fn poll_due(&mut self, context: &Context<'_>) -> Option<Waker> {
         let state = match self.0.take() {
             Some(state) if state.waker.will_wake(context.waker()) => {
@@ -37,7 +41,7 @@ impl WakeFlag {
 
 impl WakeState {
     fn take_woken(&self) -> bool {
-        // Read first: a step that finds nothing writes nothing.
+        // Load before swap: the common case, not woken, writes nothing.
         self.woken.load(Ordering::Acquire) && self.woken.swap(false, Ordering::AcqRel)
     }
 }
@@ -59,9 +63,15 @@ mod tests {
     use std::sync::atomic::AtomicU32;
 
     #[derive(Default)]
-    struct Counts(AtomicU32);
+    struct CountingWaker(AtomicU32);
 
-    impl Wake for Counts {
+    impl CountingWaker {
+        fn count(&self) -> u32 {
+            self.0.load(Ordering::Relaxed)
+        }
+    }
+
+    impl Wake for CountingWaker {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
@@ -69,24 +79,23 @@ mod tests {
 
     #[test]
     fn a_poll_is_due_after_each_wake_and_for_each_new_waker() {
-        let (one, other) = (Arc::new(Counts::default()), Arc::new(Counts::default()));
-        let (first, second) = (Waker::from(one.clone()), Waker::from(other.clone()));
-        let (first, second) = (Context::from_waker(&first), Context::from_waker(&second));
+        let first_counter = Arc::new(CountingWaker::default());
+        let second_counter = Arc::new(CountingWaker::default());
+        let first_waker = Waker::from(first_counter.clone());
+        let second_waker = Waker::from(second_counter.clone());
+        let first = Context::from_waker(&first_waker);
+        let second = Context::from_waker(&second_waker);
         let mut flag = WakeFlag::default();
-        let waker = flag.poll_due(&first).expect("nobody has looked yet");
+        let waker = flag.poll_due(&first).expect("the first poll is due");
         assert!(flag.poll_due(&first).is_none());
         waker.wake_by_ref();
         waker.wake();
-        assert_eq!(one.0.load(Ordering::Relaxed), 2);
+        assert_eq!(first_counter.count(), 2);
         assert!(flag.poll_due(&first).is_some());
         assert!(flag.poll_due(&first).is_none());
-        flag.poll_due(&second).expect("somebody else does").wake();
-        assert_eq!(
-            (
-                one.0.load(Ordering::Relaxed),
-                other.0.load(Ordering::Relaxed)
-            ),
-            (2, 1)
-        );
+        let waker = flag.poll_due(&second).expect("the waker has changed");
+        waker.wake();
+        assert_eq!(first_counter.count(), 2);
+        assert_eq!(second_counter.count(), 1);
     }
 }
