@@ -1,4 +1,4 @@
-//! Any agent behind one type, with its panics caught.
+//! Type-erased agents. Panics of an agent are caught here and become failures.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use crate::model::{Call, Message, Task};
 
 type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
 
-/// Any agent. A panic in it is a failure like any other: nobody outside this file meets one.
+/// Object-safe form of [`Agent`]. Its futures return a panic as [`Failure`].
 pub(crate) trait DynAgent: Send + Sync {
     fn run(&self, turn: Turn) -> CatchPanic<'_, Outcome>;
     fn reply<'a>(&'a self, message: &'a Message, call: &'a Call)
@@ -47,24 +47,26 @@ impl<A: Agent> DynAgent for A {
     }
 }
 
-/// Runs a future to its end, or to its panic, which may come while it is made. A panic while it is dropped is swallowed.
+/// A future that returns panics of the wrapped future as [`Failure`].
+///
+/// Covers its construction and its polls. A panic while it is dropped is logged.
 pub(crate) struct CatchPanic<'a, T>(Option<BoxFuture<'a, T>>);
 
 impl<'a, T: Send + 'a> CatchPanic<'a, T> {
     fn new(make: impl FnOnce() -> BoxFuture<'a, T>) -> Self {
-        // Unwind safe: what was to be made is not there.
+        // Unwind safe: after a panic there is no future to observe.
         match catch_unwind(AssertUnwindSafe(make)) {
             Ok(future) => Self(Some(future)),
             Err(payload) => Self::failed(Failure::from_panic(payload)),
         }
     }
 
-    /// One that fails with this as soon as it is looked at.
+    /// Returns a future that fails on its first poll.
     pub(crate) fn failed(failure: Failure) -> Self {
         Self(Some(Box::pin(async { Err(failure) })))
     }
 
-    /// The same within a span.
+    /// Runs the wrapped future within `span`.
     pub(crate) fn instrumented(mut self, span: Span) -> Self {
         self.0 = self
             .0
@@ -90,9 +92,9 @@ impl<T> Future for CatchPanic<'_, T> {
 impl<T> Drop for CatchPanic<'_, T> {
     fn drop(&mut self) {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.0 = None)) {
-            let cause = Failure::from_panic(payload);
+            let failure = Failure::from_panic(payload);
             tracing::warn!(
-                cause = cause.cause() as &dyn std::error::Error,
+                cause = failure.cause() as &dyn std::error::Error,
                 "agent panicked while it was dropped"
             );
         }
@@ -109,15 +111,13 @@ mod tests {
         let failure = panics.await.unwrap_err();
         assert_eq!(failure.to_string(), "Agent execution failed (panic)");
         assert_eq!(failure.cause().to_string(), "at /etc/secret");
-        let unmade = CatchPanic::<()>::new(|| panic!("before it began"));
+        let unmade = CatchPanic::<()>::new(|| panic!("during construction"));
         assert_eq!(
             unmade.await.unwrap_err().to_string(),
             "Agent execution failed (panic)"
         );
-        assert_eq!(
-            CatchPanic::new(|| Box::pin(async { Ok(7) })).await.unwrap(),
-            7
-        );
+        let completes = CatchPanic::new(|| Box::pin(async { Ok(7) }));
+        assert_eq!(completes.await.unwrap(), 7);
     }
 
     #[tokio::test]
@@ -132,12 +132,12 @@ mod tests {
             let _bomb = Bomb;
             std::future::pending::<Result<(), Failure>>().await
         };
-        let mut calm = CatchPanic::new(|| Box::pin(armed));
+        let mut future = CatchPanic::new(|| Box::pin(armed));
         let pending = std::future::poll_fn(|context| {
-            Poll::Ready(Pin::new(&mut calm).poll(context).is_pending())
+            Poll::Ready(Pin::new(&mut future).poll(context).is_pending())
         })
         .await;
         assert!(pending);
-        drop(calm);
+        drop(future);
     }
 }

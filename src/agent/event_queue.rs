@@ -1,19 +1,22 @@
-//! What an agent has said and the log has not taken yet.
+//! Bounded queue of events between a turn and its log.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 
 use crate::model::Event;
+use crate::rt::lock;
 
-/// A bounded queue between a turn and its log. Costs a lock, and no channel.
+/// Bounded queue with one producer side (clones of a turn) and one consumer (the turn driver).
+///
+/// A mutex around a vector instead of a channel: the consumer takes the whole vector at once.
 #[derive(Debug)]
 pub(crate) struct EventQueue {
     state: Mutex<QueueState>,
     limit: usize,
-    /// Whether somebody waits for room.
+    /// Whether a producer waits for space.
     has_blocked_push: AtomicBool,
     space: Notify,
     events_added: Notify,
@@ -23,20 +26,21 @@ pub(crate) struct EventQueue {
 struct QueueState {
     events: Vec<Event>,
     closed: bool,
-    /// How often something was said after that.
+    /// Number of pushes after the queue was closed.
     late: u64,
 }
 
-/// Why something that was said is not in the queue.
+/// Reason why an event was not queued.
 pub(super) enum PushError {
-    /// There is no room for it yet.
+    /// The queue is full. Contains the event.
     Full(Box<Event>),
-    /// The turn is over: how often something was said after that.
+    /// The turn has ended. Contains the number of pushes since then, this one included.
     Closed(u64),
 }
 
-/// Room for how many more is made behind so many: in few steps, since what was said is moved at each of them, and not in leaps
-/// where that is much.
+/// Returns by how much to grow a full buffer of `length` events.
+///
+/// Growth copies all queued events. Small buffers grow by a large factor to copy rarely, large ones double.
 fn growth(length: usize) -> usize {
     match length {
         0..4 => 4,
@@ -58,23 +62,24 @@ impl EventQueue {
     }
 
     fn state(&self) -> MutexGuard<'_, QueueState> {
-        // A vector is whole between any two calls, so a panic elsewhere spoils nothing.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
-    /// Waits while the log is behind. What is said after the end of the turn is ignored: says how often that was so.
+    /// Queues the event of a failed push as soon as there is space (backpressure).
+    ///
+    /// Returns `None` once it is queued, or the number of pushes after the end of the turn if the queue is closed.
     pub(super) async fn wait_for_room(&self, mut push_error: PushError) -> Option<u64> {
         loop {
             let event = match push_error {
                 PushError::Full(event) => event,
                 PushError::Closed(times) => return Some(times),
             };
-            // Before looking once more: room made in between must wake us.
+            // Registered before the push is tried again, so that space made in between is not missed.
             let mut space = pin!(self.space.notified());
             space.as_mut().enable();
             match self.push(*event) {
                 Ok(()) => return None,
-                Err(retry_error) => push_error = retry_error,
+                Err(error) => push_error = error,
             }
             if matches!(push_error, PushError::Full(_)) {
                 space.await;
@@ -82,7 +87,7 @@ impl EventQueue {
         }
     }
 
-    /// Takes an event if there is room for it.
+    /// Queues an event if there is space.
     pub(super) fn push(&self, event: Event) -> Result<(), PushError> {
         let mut state = self.state();
         if state.closed {
@@ -95,19 +100,19 @@ impl EventQueue {
         }
         let was_empty = state.events.is_empty();
         if state.events.len() == state.events.capacity() {
-            let more = growth(state.events.len()).min(self.limit.max(4));
-            state.events.reserve_exact(more);
+            let additional = growth(state.events.len()).min(self.limit.max(4));
+            state.events.reserve_exact(additional);
         }
         state.events.push(event);
         drop(state);
-        // Whoever takes them takes all: behind the first there is nobody to wake.
+        // The consumer drains the whole queue, so only the first event needs to wake it.
         if was_empty {
             self.events_added.notify_one();
         }
         Ok(())
     }
 
-    /// Moves everything said so far, in order, behind what is in `events`; an empty vector is swapped for the full one.
+    /// Moves all queued events, in order, to the end of `events`. Swaps the buffers if `events` is empty.
     pub(crate) fn drain_into(&self, events: &mut Vec<Event>) {
         let mut state = self.state();
         if state.events.is_empty() {
@@ -123,22 +128,22 @@ impl EventQueue {
         self.space.notify_waiters();
     }
 
-    /// Whether the agent has more to say than there is room for.
+    /// Returns whether a producer waits for space.
     pub(crate) fn is_full(&self) -> bool {
         self.has_blocked_push.load(Ordering::Relaxed)
     }
 
-    /// Whether nothing was said that is not taken yet.
+    /// Returns whether no event is queued.
     pub(crate) fn is_empty(&self) -> bool {
         self.state().events.is_empty()
     }
 
-    /// Waits until something was said. May wake for nothing.
+    /// Waits for an event. May return although the queue is empty.
     pub(crate) async fn wait_for_events(&self) {
         self.events_added.notified().await;
     }
 
-    /// Lets nothing more in; whoever waits goes on, unheard.
+    /// Closes the queue. Blocked and later pushes fail with [`PushError::Closed`].
     pub(crate) fn close(&self) {
         self.state().closed = true;
         self.space.notify_waiters();

@@ -1,18 +1,18 @@
-//! A fault in an agent: what the caller reads, and apart from it what only the log may know.
+//! Failure of an agent: a kind for the caller, and a cause for the log.
 
 use std::any::Any;
 use std::fmt;
 
-/// A fault in the agent. The caller reads [`Failure::kind`], the cause goes to the log alone.
+/// Failure of an agent. Callers see [`kind`](Self::kind); [`cause`](Self::cause) goes to the log only.
 ///
-/// Made from any error by `?`.
+/// Converted from any error by `?`.
 pub struct Failure {
     kind: &'static str,
     cause: Box<dyn std::error::Error + Send + Sync>,
 }
 
 impl Failure {
-    /// A fault that is no error of the agent's own.
+    /// Creates a failure that is not an error of the agent itself.
     pub(crate) fn new(
         kind: &'static str,
         cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -23,13 +23,13 @@ impl Failure {
         }
     }
 
-    /// The name of the error's type, which the caller may know.
+    /// Type name of the error, without its path. Visible to the caller.
     #[must_use]
     pub fn kind(&self) -> &str {
         self.kind
     }
 
-    /// What happened, for the log alone.
+    /// The error itself. Only for the log.
     #[must_use]
     pub fn cause(&self) -> &(dyn std::error::Error + Send + Sync + 'static) {
         &*self.cause
@@ -42,7 +42,9 @@ impl Failure {
         let text = text.or_else(|payload| payload.downcast::<String>().map(|text| *text));
         Self {
             kind: "panic",
-            cause: text.unwrap_or_else(|_| "not a text".to_owned()).into(),
+            cause: text
+                .unwrap_or_else(|_| "panic payload is not a string".to_owned())
+                .into(),
         }
     }
 }
@@ -56,7 +58,7 @@ impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for Failure {
     }
 }
 
-/// The last name of a type's path: callers are not told which libraries are used.
+/// Returns the last segment of a type path, so that callers do not learn which libraries are in use.
 fn short_type_name(type_name: &'static str) -> &'static str {
     let path = type_name.split('<').next().unwrap_or_default();
     match path.rsplit("::").next().unwrap_or_default() {
@@ -66,7 +68,7 @@ fn short_type_name(type_name: &'static str) -> &'static str {
 }
 
 impl fmt::Display for Failure {
-    /// What the caller reads.
+    /// Writes the text for the caller.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Agent execution failed ({})", self.kind)
     }
@@ -85,22 +87,22 @@ impl fmt::Debug for Failure {
 mod tests {
     use super::*;
 
-    fn fails<E: Into<Failure>>(error: E) -> String {
+    fn caller_text<E: Into<Failure>>(error: E) -> String {
         error.into().to_string()
     }
 
     #[test]
     fn callers_read_the_kind_and_never_the_cause() {
         let io = || std::io::Error::other("/etc/secret");
-        assert_eq!(fails(io()), "Agent execution failed (Error)");
+        assert_eq!(caller_text(io()), "Agent execution failed (Error)");
         assert_eq!(
-            fails("x".parse::<u8>().unwrap_err()),
+            caller_text("x".parse::<u8>().unwrap_err()),
             "Agent execution failed (ParseIntError)"
         );
-        assert_eq!(fails("password"), "Agent execution failed (Error)");
+        assert_eq!(caller_text("password"), "Agent execution failed (Error)");
         assert_eq!(
-            fails(Box::<dyn std::error::Error + Send + Sync>::from(io())),
-            fails("password")
+            caller_text(Box::<dyn std::error::Error + Send + Sync>::from(io())),
+            caller_text("password")
         );
         assert!(
             Failure::from(io())

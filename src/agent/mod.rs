@@ -1,5 +1,9 @@
-//! What users implement: an agent works one turn at a time and says how each one ended.
+//! The agent side of the library: the [`Agent`] trait, the [`Turn`] it works on, and the [`Outcome`] or [`Failure`]
+//! that ends a turn.
+//!
+//! Events of a turn go through a bounded queue ([`EventQueue`]) to the engine, which is the only writer of the log.
 
+mod artifact_writer;
 mod dyn_agent;
 mod event_queue;
 mod failure;
@@ -7,13 +11,14 @@ mod turn;
 
 use crate::model::{Call, Json, Message, Task};
 
+pub use artifact_writer::ArtifactWriter;
 pub(crate) use dyn_agent::{CatchPanic, DynAgent};
 pub(crate) use event_queue::EventQueue;
 pub use failure::Failure;
-pub use turn::{ArtifactWriter, Turn};
+pub use turn::Turn;
 pub(crate) use turn::{TaskLookup, TurnContext};
 
-/// What does the work. A turn is one message of a task and everything the agent does about it.
+/// An agent: runs one turn at a time. A turn is one message of a task and everything the agent does about it.
 ///
 /// ```
 /// use attache::{Agent, Failure, Outcome, Turn};
@@ -28,7 +33,7 @@ pub(crate) use turn::{TaskLookup, TurnContext};
 /// }
 /// ```
 ///
-/// A function is an agent too, for what needs no state of its own:
+/// A function is an agent too, if it needs no state:
 ///
 /// ```
 /// use attache::{AgentCard, Failure, Outcome, Server, Turn};
@@ -38,35 +43,42 @@ pub(crate) use turn::{TaskLookup, TurnContext};
 ///     Ok(Outcome::Completed)
 /// }
 ///
-/// let server = Server::new(AgentCard::new("Shout", "Says it loudly"), shout);
+/// let server = Server::new(AgentCard::new("Shout", "Repeats the message in capitals"), shout);
 /// ```
 pub trait Agent: Send + Sync + 'static {
-    /// Works one turn and says how it ended. The task is in the log before anybody hears of it; an agent whose side
-    /// effects need that record first asks for a durable start.
+    /// Runs one turn and returns how it ended.
     ///
-    /// An error or a panic fails the task; callers learn the name of the error's type, only the log its text.
+    /// The task is durable before a client sees it. It is not necessarily durable before `run` is called; see
+    /// [`needs_durable_start`](Self::needs_durable_start).
+    ///
+    /// An error or a panic fails the task. Callers see the type name of the error; its text goes to the log.
+    ///
+    /// Cancellation: unless the agent awaits [`Turn::cancelled`], this future is dropped when the task is canceled.
     fn run(&self, turn: Turn) -> impl Future<Output = Result<Outcome, Failure>> + Send;
 
-    /// Answers without a task when a plain message is enough. Asked only while there is no task; nothing is stored.
+    /// Answers a message that names no task with a plain message instead of a task. `None` (the default) creates a
+    /// task. Nothing of the exchange is stored.
     fn reply(
         &self,
         message: &Message,
         call: &Call,
     ) -> impl Future<Output = Option<Message>> + Send {
-        let _ = (message, call);
+        let _ = message;
+        let _ = call;
         async { None }
     }
 
-    /// Hears that a task was canceled while no turn of it was running, as when it waits for an answer: what was kept
-    /// for it elsewhere can go. Whoever canceled waits for this, but no longer than
-    /// [`cancel_grace`](crate::Settings::cancel_grace).
+    /// Releases resources of a task that was canceled while no turn was running, for example while it waited for
+    /// input.
+    ///
+    /// The cancel call waits for this, for at most [`cancel_grace`](crate::Settings::cancel_grace).
     fn on_canceled(&self, task: &Task) -> impl Future<Output = ()> + Send {
         let _ = task;
         async {}
     }
 
-    /// Whether the task must be on disk before a turn begins, because what the agent does to the world cannot be
-    /// done twice. Costs a commit per turn.
+    /// Returns whether the task must be durable before a turn starts, because side effects of the agent must not
+    /// happen twice. Costs one commit per turn. The default is `false`.
     fn needs_durable_start(&self) -> bool {
         false
     }
@@ -82,56 +94,56 @@ where
     }
 }
 
-/// How a turn ended. The words are for the caller.
+/// How a turn ended. The messages are for the caller.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    /// The work is done.
+    /// The task is completed.
     Completed,
-    /// The work is done, and there is something to say about it.
+    /// The task is completed, with a final message.
     CompletedWith(Message),
-    /// The agent needs an answer before it can go on; the next message is a new turn.
+    /// The agent needs an answer to continue. The caller's next message starts a new turn.
     InputRequired(Question),
-    /// The agent needs credentials before it can go on, and says which.
+    /// The agent needs credentials to continue. The message says which.
     AuthRequired(Message),
-    /// The agent declines, and says why.
+    /// The agent declines the task. The message says why.
     Rejected(Message),
-    /// The work could not be done, and the caller may know why.
+    /// The task failed. The message says why, in words for the caller.
     Failed(Message),
 }
 
 impl Outcome {
-    /// Asks the caller; the next message is a new turn.
+    /// Asks the caller a question. The caller's next message starts a new turn.
     pub fn ask(question: impl Into<Question>) -> Self {
         Self::InputRequired(question.into())
     }
 
-    /// Says which credentials are needed.
-    pub fn auth_required(what: impl Into<String>) -> Self {
-        Self::AuthRequired(Message::agent(what.into()))
+    /// Requests credentials; `needed` says which.
+    pub fn auth_required(needed: impl Into<String>) -> Self {
+        Self::AuthRequired(Message::agent(needed.into()))
     }
 
-    /// Declines, and says why.
-    pub fn rejected(why: impl Into<String>) -> Self {
-        Self::Rejected(Message::agent(why.into()))
+    /// Declines the task; `reason` is for the caller.
+    pub fn rejected(reason: impl Into<String>) -> Self {
+        Self::Rejected(Message::agent(reason.into()))
     }
 
-    /// Gives up, and says why in words that the caller may read.
-    pub fn failed(why: impl Into<String>) -> Self {
-        Self::Failed(Message::agent(why.into()))
+    /// Fails the task; `reason` is for the caller.
+    pub fn failed(reason: impl Into<String>) -> Self {
+        Self::Failed(Message::agent(reason.into()))
     }
 }
 
 /// A question to the caller.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
-    /// What is asked, for people.
+    /// The question as text for people.
     pub message: Message,
-    /// The same for programs, if there is such a form.
+    /// The question in a machine-readable form, if the agent has one.
     pub request: Option<Json>,
 }
 
 impl Question {
-    /// Adds the form that programs understand.
+    /// Adds the machine-readable form.
     #[must_use]
     pub fn with_request(mut self, request: impl Into<Json>) -> Self {
         self.request = Some(request.into());

@@ -1,4 +1,4 @@
-//! One message to work on, and the ways to speak about it.
+//! A turn: one message of a task, and the operations with which its agent reports progress and results.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -8,47 +8,50 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::EventQueue;
 use super::event_queue::PushError;
+use super::{ArtifactWriter, EventQueue};
 use crate::model::{
     Artifact, ArtifactId, Call, Caller, Content, ContextId, Event, Message, Object, Part, Role,
     Scope, Task, TaskId, TaskState, TaskStatus, TraceContext,
 };
-use crate::telemetry::metrics;
-use crate::telemetry::trace;
+use crate::telemetry::{metrics, trace};
 
-/// One message to work on, and the ways to speak about it.
+/// One message of a task, and the operations with which its agent reports progress and results.
 ///
-/// Speaking waits while the log is behind. Once the turn is over it has no effect, but for an entry in the log that says so.
+/// Operations that add events wait while the queue to the log is full. After the end of the turn they have no effect,
+/// except for one log entry which records that an event was ignored.
 #[derive(Clone)]
 pub struct Turn(Arc<TurnContext>);
 
-/// What surrounds a turn.
+/// State shared by the clones of a [`Turn`] and the engine's turn driver.
 pub(crate) struct TurnContext {
+    /// Snapshot of the task at the start of the turn.
     pub(crate) task: Arc<Task>,
     pub(crate) message: Arc<Message>,
-    /// Whether the message stands for an answer that did not come.
+    /// Whether the message replaces an answer that did not arrive in time.
     pub(crate) is_unanswered: bool,
     pub(crate) call: Call,
-    /// Which attempt it is, from 1.
+    /// Attempt number, starting at 1.
     pub(crate) attempt: u32,
     pub(crate) queue: EventQueue,
-    /// Made by whoever listens, or has something to say: most turns have neither.
+    /// Created on first use: most turns are neither canceled nor await it.
     pub(crate) cancel: OnceLock<CancellationToken>,
-    /// Whether the agent listens for a cancel, and so gets time to end well.
+    /// Whether the agent awaits the cancellation. It then gets the grace period.
     pub(crate) awaits_cancel: AtomicBool,
     pub(crate) deadline: Option<Instant>,
     pub(crate) task_lookup: Arc<dyn TaskLookup>,
 }
 
-/// Where a turn looks things up, within its own scope.
+/// Read access to stored tasks, limited to one scope.
 #[async_trait]
 pub(crate) trait TaskLookup: Send + Sync {
-    /// A task of this scope; `None` for any other.
+    /// Returns a task, or `None` if the scope does not contain it.
     async fn task(&self, scope: &Scope, id: &TaskId) -> Option<Task>;
-    /// Records that something of this task was said after the end of its turn.
+
+    /// Records that an event of this task arrived after the end of its turn and was ignored.
     async fn record_late_event(self: Arc<Self>, scope: &Scope, id: &TaskId);
-    /// The newest tasks of a conversation in this scope, oldest first, without the one being worked on.
+
+    /// Returns the newest tasks of a context, oldest first, without `excluded`.
     async fn context(
         &self,
         scope: &Scope,
@@ -63,20 +66,21 @@ impl Turn {
         Self(context)
     }
 
-    /// The message this turn is about.
+    /// The message of this turn.
     #[must_use]
     pub fn message(&self) -> &Message {
         &self.0.message
     }
 
-    /// Whether nobody answered in time what the last turn asked for, and the task goes on without: as
-    /// [`Settings::on_waiting`](crate::Settings::on_waiting) says. The message only says so; `text` is empty.
+    /// Whether the question of the previous turn was not answered in time and the task continues without an answer
+    /// (see [`Settings::on_waiting`](crate::Settings::on_waiting)). The message then only states this, and
+    /// [`text`](Self::text) is empty.
     #[must_use]
     pub fn is_unanswered(&self) -> bool {
         self.0.is_unanswered
     }
 
-    /// What was asked, as a prompt: texts as they are, data as a line of JSON, and a line that a file is there.
+    /// The message as a prompt, one line per part: text unchanged, data as JSON, files as a description.
     #[must_use]
     pub fn text(&self) -> String {
         if self.0.is_unanswered {
@@ -88,55 +92,54 @@ impl Turn {
         }
     }
 
-    /// The task as it was when the turn began, its message included.
+    /// Snapshot of the task at the start of the turn, including its message.
     #[must_use]
     pub fn task(&self) -> &Task {
         &self.0.task
     }
 
-    /// The id of the task.
+    /// Id of the task.
     #[must_use]
     pub fn task_id(&self) -> &TaskId {
         &self.0.task.id
     }
 
-    /// The conversation the task belongs to.
+    /// Id of the context (conversation) of the task.
     #[must_use]
     pub fn context_id(&self) -> &ContextId {
         &self.0.task.context_id
     }
 
-    /// Who asks, as authentication knows them.
+    /// The authenticated caller.
     #[must_use]
     pub fn caller(&self) -> &Caller {
         self.0.call.caller()
     }
 
-    /// What surrounds the request: scope, extensions, trace.
+    /// Metadata of the call: scope, extensions, trace.
     #[must_use]
     pub fn call(&self) -> &Call {
         &self.0.call
     }
 
-    /// Where what runs now is in a trace: to be passed on, as [`headers`](TraceContext::headers), with whatever is asked of
-    /// others for this turn.
+    /// The current trace context. Send its [`headers`](TraceContext::headers) with outgoing calls of this turn.
     #[must_use]
     pub fn trace(&self) -> Option<TraceContext> {
         trace::current().or_else(|| self.0.call.trace.clone())
     }
 
-    /// Counts tokens that a model has read and written for this turn, for whoever looks at `/metrics`.
+    /// Adds to the token counters of `/metrics`: tokens that a model has read and written for this turn.
     pub fn count_tokens(&self, input: u64, output: u64) {
         metrics::record_tokens(&self.0.call.scope.agent, input, output);
     }
 
-    /// The how-manieth attempt at this message it is: more than 1 if a restart cut the one before off.
+    /// Attempt number, starting at 1. More than 1 if a restart interrupted the previous attempt.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.0.attempt
     }
 
-    /// How long the turn may still take; `None` for as long as it likes.
+    /// Time until the turn's deadline. `None` if it has no deadline.
     #[must_use]
     pub fn time_left(&self) -> Option<Duration> {
         self.0
@@ -144,7 +147,7 @@ impl Turn {
             .map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// Earlier tasks of the same conversation and the same caller, oldest first, at most `limit` of them.
+    /// Returns up to `limit` earlier tasks of the same context and caller, oldest first.
     pub async fn context_tasks(&self, limit: usize) -> Vec<Task> {
         self.0
             .task_lookup
@@ -152,7 +155,7 @@ impl Turn {
             .await
     }
 
-    /// The tasks that the message refers to, as far as the caller may see them.
+    /// Returns the tasks that the message refers to, if the caller can access them.
     pub async fn referenced_tasks(&self) -> Vec<Task> {
         let mut tasks = Vec::new();
         for id in &self.0.message.reference_task_ids {
@@ -161,8 +164,10 @@ impl Turn {
         tasks
     }
 
-    /// Ready when the task is to be canceled. An agent that has asked for this gets a grace period to end well; any
-    /// other is dropped at once.
+    /// Waits until the task is canceled.
+    ///
+    /// An agent that has called this gets [`cancel_grace`](crate::Settings::cancel_grace) to finish after a cancel.
+    /// Any other agent is dropped immediately.
     pub async fn cancelled(&self) {
         self.0.awaits_cancel.store(true, Ordering::Release);
         self.0
@@ -172,42 +177,43 @@ impl Turn {
             .await;
     }
 
-    /// Tells the caller how the work goes: the task is working, with this message.
+    /// Reports progress: sets the status to `working` with this message.
     pub async fn say(&self, part: impl Into<Part>) {
-        self.status(TaskState::Working, Some(agent_message(part)), None)
+        self.set_status(TaskState::Working, Some(agent_message(part)), None)
             .await;
     }
 
-    /// The same with a whole message: any parts, and metadata. Its ids are the task's.
+    /// Reports progress with a whole message, including metadata. The engine replaces its task and context ids.
     pub async fn say_message(&self, message: Message) {
         let message = Message {
             role: Role::Agent,
             ..message
         };
-        self.status(TaskState::Working, Some(message), None).await;
+        self.set_status(TaskState::Working, Some(message), None)
+            .await;
     }
 
-    /// Says which credentials are needed while the agent goes on waiting for them elsewhere. Blocked callers return.
+    /// Requests credentials while the turn continues: sets the status to `auth-required`. Blocking callers return.
     pub async fn require_auth(&self, part: impl Into<Part>) {
-        self.status(TaskState::AuthRequired, Some(agent_message(part)), None)
+        self.set_status(TaskState::AuthRequired, Some(agent_message(part)), None)
             .await;
     }
 
-    /// The same with a whole message.
+    /// Requests credentials with a whole message; see [`require_auth`](Self::require_auth).
     pub async fn require_auth_message(&self, message: Message) {
-        self.status(TaskState::AuthRequired, Some(message), None)
+        self.set_status(TaskState::AuthRequired, Some(message), None)
             .await;
     }
 
-    /// Adds to the metadata of the task, which is working then; while it waits for credentials, with what is said
-    /// next.
+    /// Adds to the metadata of the task and sets its status to `working`. While the task is `auth-required`, the
+    /// metadata is held until the next status.
     pub async fn add_metadata(&self, metadata: Object) {
-        // What the state is then is not ours to know.
-        self.status(TaskState::Unspecified, None, Some(metadata))
+        // `Unspecified` leaves the choice of the state to the engine, which knows the current one.
+        self.set_status(TaskState::Unspecified, None, Some(metadata))
             .await;
     }
 
-    /// Adds a result of one text.
+    /// Adds an artifact with one text part.
     pub async fn write(&self, name: impl Into<String>, text: impl Into<String>) {
         self.add_artifact(Artifact {
             artifact_id: ArtifactId::default(),
@@ -216,7 +222,8 @@ impl Turn {
         .await;
     }
 
-    /// Adds a result, or replaces the one with its id. One without parts breaks the protocol, and fails the task.
+    /// Adds an artifact, or replaces the one with the same id. An artifact without parts violates the protocol and
+    /// fails the task.
     pub async fn add_artifact(&self, artifact: Artifact) {
         self.push(Event::Artifact {
             artifact,
@@ -227,8 +234,9 @@ impl Turn {
         .await;
     }
 
-    /// Passes on a piece of a result: behind what is there under its id if `append`, else in its place. To write text,
-    /// take a [`writer`](Self::writer), whose flags are always right.
+    /// Adds a chunk of an artifact: appends it to the artifact of the same id if `append`, else replaces that one.
+    ///
+    /// To stream text, use a [`writer`](Self::writer), which sets the flags.
     pub async fn add_artifact_chunk(&self, artifact: Artifact, append: bool, last_chunk: bool) {
         self.push(Event::Artifact {
             artifact,
@@ -239,21 +247,17 @@ impl Turn {
         .await;
     }
 
-    /// Begins a result whose text comes piece by piece.
+    /// Starts an artifact whose text is streamed in chunks.
     pub fn writer(&self, name: impl Into<String>) -> ArtifactWriter {
-        let artifact = Artifact {
-            name: Some(name.into()),
-            artifact_id: ArtifactId::random(),
-            ..Artifact::default()
-        };
-        ArtifactWriter {
-            turn: self.clone(),
-            artifact,
-            begun: false,
-        }
+        ArtifactWriter::new(self.clone(), name.into())
     }
 
-    async fn status(&self, state: TaskState, message: Option<Message>, metadata: Option<Object>) {
+    async fn set_status(
+        &self,
+        state: TaskState,
+        message: Option<Message>,
+        metadata: Option<Object>,
+    ) {
         let status = TaskStatus {
             message: message.map(Arc::new),
             ..TaskStatus::new(state)
@@ -261,8 +265,9 @@ impl Turn {
         self.push(Event::Status { status, metadata }).await;
     }
 
-    /// Most of what is said is heard at once, and never carried along by what waits.
-    fn push(&self, event: Event) -> impl Future<Output = ()> {
+    /// Queues an event. The push happens before the first poll: the returned future contains the event only if the
+    /// queue is full.
+    pub(super) fn push(&self, event: Event) -> impl Future<Output = ()> {
         let push_error = self.0.queue.push(event).err();
         async {
             if let Some(push_error) = push_error {
@@ -271,7 +276,6 @@ impl Turn {
         }
     }
 
-    /// All that its caller may see.
     fn scope(&self) -> &Scope {
         &self.0.call.scope
     }
@@ -280,9 +284,9 @@ impl Turn {
         let Some(times) = self.0.queue.wait_for_room(push_error).await else {
             return;
         };
-        tracing::debug!(task = %self.task_id(), times, "said after the end of the turn");
+        tracing::debug!(task = %self.task_id(), times, "event after the end of the turn");
         if times == 1 {
-            // Once is enough to know of, and an agent that goes on and on must not fill the log.
+            // Recorded once per turn, so that an agent which does not stop cannot fill the log.
             self.0
                 .task_lookup
                 .clone()
@@ -300,66 +304,7 @@ impl std::fmt::Debug for Turn {
     }
 }
 
-/// A result whose text comes piece by piece; its chunk flags are always right.
-///
-/// Dropped without `finish`, it simply ends: whoever reads it has all that was written.
-#[derive(Debug)]
-pub struct ArtifactWriter {
-    turn: Turn,
-    artifact: Artifact,
-    begun: bool,
-}
-
-impl ArtifactWriter {
-    /// Gives the result an id. One that is there under it is replaced by the first piece: a turn that runs again does
-    /// not leave what it wrote before beside what it writes now.
-    #[must_use]
-    pub fn with_id(mut self, id: impl Into<ArtifactId>) -> Self {
-        self.artifact.artifact_id = id.into();
-        self
-    }
-
-    /// Adds a piece.
-    pub async fn write(&mut self, text: impl Into<String>) {
-        let chunk = self.chunk(text.into(), false);
-        self.turn.push(chunk).await;
-    }
-
-    /// Says that nothing more comes.
-    pub async fn finish(mut self) {
-        let chunk = self.chunk(String::new(), true);
-        self.turn.push(chunk).await;
-    }
-
-    fn chunk(&mut self, text: String, last_chunk: bool) -> Event {
-        let parts = vec![Part::text(text)];
-        let name = if self.begun {
-            None
-        } else {
-            self.artifact.name.clone()
-        };
-        let artifact_id = self.artifact.artifact_id.clone();
-        // Not from a default: that would make an id to throw away, for every piece.
-        let (description, extensions, metadata) = (None, Vec::new(), None);
-        let artifact = Artifact {
-            artifact_id,
-            name,
-            parts,
-            description,
-            extensions,
-            metadata,
-        };
-        let append = std::mem::replace(&mut self.begun, true);
-        Event::Artifact {
-            artifact,
-            append,
-            last_chunk,
-            metadata: None,
-        }
-    }
-}
-
-/// What the agent says; its ids are left to the engine.
+/// Creates a message of the agent. The engine fills in its ids.
 fn agent_message(part: impl Into<Part>) -> Message {
     Message {
         role: Role::Agent,
@@ -368,7 +313,7 @@ fn agent_message(part: impl Into<Part>) -> Message {
     }
 }
 
-/// A part as a line of a prompt. File contents are not for prompts; the parts themselves are at hand.
+/// Formats a part as a line of a prompt. Files are described, not included.
 fn prompt_text(part: &Part) -> String {
     let name = part.filename().unwrap_or("unnamed");
     let kind = part.media_type().unwrap_or("unknown type");
