@@ -1,4 +1,4 @@
-//! What went wrong in the engine, and what callers are told of it.
+//! Errors of the engine, and their conversion to protocol errors.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,35 +8,35 @@ use crate::store::{self, HealthProblem};
 
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong in the engine.
+/// Error of an engine operation.
 #[derive(Debug)]
 pub(crate) enum Error {
-    /// The task has ended and takes no more.
+    /// The task is in a terminal state and accepts no message or cancel.
     Ended(TaskState),
-    /// The task was removed meanwhile.
+    /// The task was deleted.
     Deleted,
-    /// Too much waits already.
+    /// A queue is full: turns, or messages of one task.
     Overloaded,
-    /// The task has no room for more.
+    /// The task would exceed `max_task_bytes`.
     TooLarge,
-    /// The engine is being stopped.
+    /// The engine is shutting down.
     ShuttingDown,
-    /// Nothing can be recorded for now.
+    /// The store does not respond, or has failed.
     StoreUnavailable,
-    /// The store takes no writes.
+    /// The store accepts no writes.
     Unwritable(HealthProblem),
-    /// Somebody else works on the task: they have begun a turn after ours.
+    /// Another process runs the task.
     Superseded,
     /// The store failed.
     Store(store::Error),
-    /// The agent broke a rule of the protocol, and the task has failed.
+    /// The agent violated the protocol, and the task has failed.
     InvalidAgentResponse(TaskId),
-    /// A log does not fold: it was not written by us.
+    /// A log cannot be folded.
     CorruptLog(FoldError),
 }
 
 impl Error {
-    /// Whether what was asked for was surely not done; after any other error it may have been.
+    /// Returns whether the operation certainly had no effect. After any other error it may have been applied.
     pub(crate) fn is_refusal(&self) -> bool {
         match self {
             Self::Ended(_)
@@ -62,8 +62,8 @@ impl From<store::Error> for Error {
 }
 
 impl From<FoldError> for Error {
-    fn from(broken: FoldError) -> Self {
-        Self::CorruptLog(broken)
+    fn from(error: FoldError) -> Self {
+        Self::CorruptLog(error)
     }
 }
 
@@ -71,18 +71,18 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ended(state) => write!(f, "the task has ended as {state}"),
-            Self::Deleted => f.write_str("the task was removed"),
-            Self::Overloaded => f.write_str("too much waits already"),
-            Self::TooLarge => f.write_str(
-                "the task would be larger than max_task_bytes allows; begin another one",
-            ),
-            Self::ShuttingDown => f.write_str("the engine is being stopped"),
-            Self::StoreUnavailable => f.write_str("nothing can be recorded for now"),
-            Self::Unwritable(why) => write!(f, "the store cannot be written: {why}"),
-            Self::Superseded => f.write_str("somebody else works on the task"),
-            Self::InvalidAgentResponse(_) => f.write_str("the agent broke a rule of the protocol"),
+            Self::Deleted => f.write_str("the task was deleted"),
+            Self::Overloaded => f.write_str("too many turns or messages are waiting"),
+            Self::TooLarge => {
+                f.write_str("the task would exceed max_task_bytes; send the message to a new task")
+            }
+            Self::ShuttingDown => f.write_str("the engine is shutting down"),
+            Self::StoreUnavailable => f.write_str("the store is unavailable"),
+            Self::Unwritable(problem) => write!(f, "the store cannot be written: {problem}"),
+            Self::Superseded => f.write_str("another process runs the task"),
+            Self::InvalidAgentResponse(_) => f.write_str("the agent violated the protocol"),
             Self::Store(error) => fmt::Display::fmt(error, f),
-            Self::CorruptLog(broken) => fmt::Display::fmt(broken, f),
+            Self::CorruptLog(error) => fmt::Display::fmt(error, f),
         }
     }
 }
@@ -105,7 +105,7 @@ impl std::error::Error for Error {
     }
 }
 
-/// How long a caller is told to wait before trying again.
+/// Delay before a retry that `Unavailable` responses suggest.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl From<Error> for model::Error {
@@ -131,14 +131,14 @@ impl From<Error> for model::Error {
             Error::Store(store::Error::KeyReused) => {
                 Self::invalid("Idempotency-Key", "was used before with another body")
             }
-            // Somebody has just taken the name that was to be given: it is there when they come again.
+            // A conflict on create means that a concurrent call has taken the id or alias: a retry finds that task.
             Error::Store(error @ (store::Error::Failed(_) | store::Error::Conflict)) => {
                 Self::new(ErrorKind::Unavailable)
                     .with_retry_after(RETRY_AFTER)
                     .with_source(error)
             }
             Error::Store(error) => Self::internal(error),
-            Error::CorruptLog(broken) => Self::internal(broken),
+            Error::CorruptLog(error) => Self::internal(error),
         }
     }
 }

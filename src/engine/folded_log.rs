@@ -1,4 +1,4 @@
-//! The log of one task, folded: where the task stands and which messages still wait for their turn.
+//! Fold of a task's log: the task, and the messages that wait for their turn.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, LazyLock};
@@ -8,54 +8,53 @@ use crate::model::{
 };
 use crate::store::Snapshot;
 
-/// What is there before the first entry; everybody begins with the same.
+/// The task before the first entry, shared by all empty folds.
 static EMPTY_TASK: LazyLock<Arc<Task>> = LazyLock::new(Arc::default);
 
-/// A task of which nothing is known.
+/// Returns the task before the first entry.
 pub(super) fn empty_task() -> Arc<Task> {
     EMPTY_TASK.clone()
 }
 
-/// A log up to one of its positions.
+/// Fold of a task's log up to a position.
 ///
-/// Turns take messages in the order they came, one each, so the n-th `TurnEnded` answers the n-th message. A
-/// message that is not answered yet waits; while one waits, somebody works on the task.
+/// Turns answer messages in log order, one each: the n-th `TurnEnded` answers the n-th message. While a message is
+/// unanswered, a runner works on the task.
 #[derive(Debug, Clone)]
 pub(crate) struct FoldedLog {
-    /// Shared with those it was given to: as long as one of them has it, the next change makes a copy.
+    /// Copy-on-write: a change clones the task while readers hold it.
     pub(crate) task: Arc<Task>,
     pub(crate) position: Seq,
     unanswered: VecDeque<Arc<Message>>,
-    /// The traces of messages that wait, and of the last one that had any, by the number of their turn.
+    /// Trace contexts of unanswered messages, and of the newest message that had one, by turn number.
     traces: VecDeque<(u64, TraceContext)>,
     turns_ended: u64,
-    /// How often the turn of the first waiting message was begun.
+    /// Number of times that the turn of the first unanswered message was started. 0: it is not running.
     pub(super) attempts: u32,
 }
 
 impl FoldedLog {
-    /// A log of no entries yet.
+    /// Returns the fold of an empty log.
     pub(super) fn empty() -> Self {
-        let (unanswered, traces) = (VecDeque::new(), VecDeque::new());
         Self {
             task: empty_task(),
             position: Seq(0),
-            unanswered,
-            traces,
+            unanswered: VecDeque::new(),
+            traces: VecDeque::new(),
             turns_ended: 0,
             attempts: 0,
         }
     }
 
-    /// A log that was kept at a position.
-    pub(super) fn from_snapshot(position: Seq, folded: Snapshot) -> Self {
+    /// Restores the fold from a snapshot at a position.
+    pub(super) fn from_snapshot(position: Seq, snapshot: Snapshot) -> Self {
         let Snapshot {
             task,
             unanswered,
             traces,
             turns_ended,
             attempts,
-        } = folded;
+        } = snapshot;
         Self {
             task,
             position,
@@ -66,7 +65,7 @@ impl FoldedLog {
         }
     }
 
-    /// What can be kept of it.
+    /// Returns the fold in the form that the store saves.
     pub(super) fn to_snapshot(&self) -> Snapshot {
         Snapshot {
             task: self.task.clone(),
@@ -77,7 +76,8 @@ impl FoldedLog {
         }
     }
 
-    /// The same log, for others to hold: what is appended here later makes no copy for their sake.
+    /// Returns a copy that does not share the task, so that later changes of `self` need not clone it. Ended tasks do
+    /// not change and are shared.
     pub(super) fn deep_copy(&self) -> Self {
         let mut copy = self.clone();
         if !copy.task.is_ended() {
@@ -86,7 +86,7 @@ impl FoldedLog {
         copy
     }
 
-    /// Takes in the next entry; on an error the log is as it was.
+    /// Applies the next entry. On an error the fold is unchanged.
     pub(super) fn apply(&mut self, entry: &Entry) -> Result<(), FoldError> {
         self.apply_event(entry.seq, entry.time, &entry.event)
     }
@@ -113,7 +113,7 @@ impl FoldedLog {
             | Event::Artifact { .. } => {
                 Arc::make_mut(&mut self.task).apply_event(time, event)?;
             }
-            // They change nothing in the task, and so need no copy of it.
+            // These do not change the task. `make_mut` would clone it if readers hold it.
             Event::TraceContext(_)
             | Event::TurnStarted
             | Event::CancelRequested { .. }
@@ -139,32 +139,33 @@ impl FoldedLog {
         Ok(())
     }
 
-    /// Takes an event in as the next entry and leaves it as it is to be recorded: a status with its time, and what does
-    /// not fit as ignored.
+    /// Applies an event as the next entry and changes it to the form to be recorded: a status gets its timestamp, an
+    /// event that cannot be applied becomes `Ignored`.
     pub(super) fn apply_next(&mut self, time: Timestamp, event: &mut Event) {
         let seq = Seq(self.position.0 + 1);
         if let Event::Status { status, .. } = event {
-            // Within a task time does not go back, whatever the clocks say.
+            // Timestamps within a task never decrease, although clocks may.
             status.timestamp =
                 Some(status.timestamp.unwrap_or(time)).max(self.task.status.timestamp);
         }
-        if let Err(broken) = self.apply_event(seq, time, event) {
+        if let Err(error) = self.apply_event(seq, time, event) {
             *event = Event::Ignored {
-                reason: broken.to_string(),
+                reason: error.to_string(),
             };
             self.position = seq;
         }
     }
 
-    /// Notes the trace of the newest message. Those of turns that are over are nobody's any more.
+    /// Records the trace context of the newest message, and drops those of ended turns.
     fn set_newest_trace(&mut self, trace: &TraceContext) {
-        let (ended, last) = (self.turns_ended, self.newest_turn());
+        let ended = self.turns_ended;
+        let newest = self.newest_turn();
         self.traces
-            .retain(|(turn, _)| *turn > ended && *turn != last);
-        self.traces.push_back((last, trace.clone()));
+            .retain(|(turn, _)| *turn > ended && *turn != newest);
+        self.traces.push_back((newest, trace.clone()));
     }
 
-    /// The trace of the message that a turn takes.
+    /// Returns the trace context of the message that a turn answers.
     pub(super) fn trace_for_turn(&self, turn: u64) -> Option<&TraceContext> {
         self.traces
             .iter()
@@ -172,56 +173,58 @@ impl FoldedLog {
             .map(|(_, trace)| trace)
     }
 
-    /// The trace of the newest message that had one.
+    /// Returns the trace context of the newest message that had one.
     pub(super) fn newest_trace(&self) -> Option<&TraceContext> {
         self.traces.back().map(|(_, trace)| trace)
     }
 
-    /// The message whose turn it is, if there is work left to do.
+    /// Returns the message of the current turn. `None` if no message is unanswered or the task has ended.
     pub(super) fn next_message(&self) -> Option<&Arc<Message>> {
         self.unanswered.front().filter(|_| !self.task.is_ended())
     }
 
-    /// How many messages are not answered yet, the one being worked on included.
+    /// Number of unanswered messages, including that of the running turn.
     pub(super) fn backlog(&self) -> usize {
         self.unanswered.len()
     }
 
-    /// The number of the turn that runs, or comes next.
+    /// Number of the turn that runs or comes next, starting at 1.
     pub(super) fn current_turn(&self) -> u64 {
         self.turns_ended + 1
     }
 
-    /// The number of the turn that takes the newest message.
+    /// Number of the turn that answers the newest message.
     pub(super) fn newest_turn(&self) -> u64 {
         self.turns_ended + self.unanswered.len() as u64
     }
 
-    /// Whether a turn was begun that has not ended.
+    /// Returns whether a turn was started and has not ended.
     pub(super) fn is_turn_running(&self) -> bool {
         self.attempts > 0
     }
 
-    /// Whether only somebody outside can move the task: it has not ended, and there is nothing to do for it.
+    /// Returns whether the task is parked: not ended, and without anything to do until a client sends a message.
     pub(super) fn is_parked(&self) -> bool {
         !self.task.is_ended() && self.unanswered.is_empty() && !self.is_turn_running()
     }
 
-    /// Whether `entry`, just taken in, is what a caller of this turn waits for: the task ended, or the turn stopped
-    /// to ask.
+    /// Returns whether `entry`, which was just applied, is the result that a blocking caller of this turn waits for:
+    /// the task ended, or the turn requires input or credentials.
     pub(super) fn is_turn_result(&self, turn: u64, entry: &Entry) -> bool {
-        let asks =
+        let is_interrupted =
             matches!(entry.event, Event::Status { .. }) && self.task.status.state.is_interrupted();
-        self.task.is_ended() || (asks && self.current_turn() == turn)
+        self.task.is_ended() || (is_interrupted && self.current_turn() == turn)
     }
 
-    /// Whether what a caller of this turn waits for has happened already.
+    /// Returns whether the result that a blocking caller of this turn waits for is in the log.
     pub(super) fn has_turn_result(&self, turn: u64) -> bool {
-        let asks = self.is_turn_running() && self.task.status.state.is_interrupted();
-        self.task.is_ended() || self.turns_ended >= turn || (asks && self.current_turn() == turn)
+        let is_interrupted = self.is_turn_running() && self.task.status.state.is_interrupted();
+        self.task.is_ended()
+            || self.turns_ended >= turn
+            || (is_interrupted && self.current_turn() == turn)
     }
 
-    /// What a turn begins with: a task that waited for somebody outside is worked on again.
+    /// Returns the events that start a turn. An interrupted task becomes `working` again.
     pub(super) fn turn_start(&self) -> impl Iterator<Item = Event> + use<> {
         let working = TaskStatus::new(TaskState::Working);
         let resumes = self.task.status.state.is_interrupted();
@@ -269,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_take_messages_in_the_order_they_came() {
+    fn turns_answer_messages_in_log_order() {
         let mut log = opened();
         assert_eq!((log.position, log.newest_turn()), (Seq(3), 1));
         extend(&mut log, [message()]);

@@ -1,34 +1,34 @@
-//! Why the engine itself moved a task: a word in the metadata.
+//! Reasons for state changes made by the engine, as a value in the metadata (`attache.reason`).
 
 use crate::model::{Event, Json, Message, MessageId, Object, Task, TaskState};
 
 const REASON: &str = "attache.reason";
 const TIMED_OUT: &str = "timed-out";
 
-/// The agent broke a rule of the protocol (04 §3.8).
+/// The agent violated the protocol (04 §3.8).
 pub(super) const INVALID: &str = "invalid-agent-response";
 
-/// The task has grown beyond its bound.
+/// The task exceeded `max_task_bytes`.
 pub(super) const TOO_LARGE: &str = "too-large";
 
-/// What is recorded of something that an agent says after the end of its turn.
+/// Returns the entry which records that an event after the end of its turn was ignored.
 pub(super) fn late_event() -> Event {
     Event::Ignored {
-        reason: "said after the end of its turn".to_owned(),
+        reason: "event after the end of its turn".to_owned(),
     }
 }
 
-/// The metadata that gives a reason.
+/// Returns metadata with a reason.
 pub(super) fn metadata(reason: &str) -> Object {
     [(REASON, Json::from(reason))].into_iter().collect()
 }
 
-/// Whether a task failed because its agent broke a rule of the protocol.
+/// Returns whether a task failed because its agent violated the protocol.
 pub(super) fn is_invalid_response(task: &Task) -> bool {
     task.status.state == TaskState::Failed && has_reason(task.metadata.as_ref(), INVALID)
 }
 
-/// What stands in the place of an answer that did not come.
+/// Returns the message that replaces an answer which did not arrive in time.
 pub(super) fn timeout_message(id: MessageId) -> Message {
     Message {
         message_id: id,
@@ -37,7 +37,7 @@ pub(super) fn timeout_message(id: MessageId) -> Message {
     }
 }
 
-/// Whether a message stands for an answer that did not come.
+/// Returns whether a message was made by [`timeout_message`].
 pub(super) fn is_timeout_message(message: &Message) -> bool {
     has_reason(message.metadata.as_ref(), TIMED_OUT)
 }
@@ -45,10 +45,10 @@ pub(super) fn is_timeout_message(message: &Message) -> bool {
 fn has_reason(metadata: Option<&Object>, reason: &str) -> bool {
     metadata
         .and_then(|metadata| metadata.get(REASON))
-        .is_some_and(|known| known == Json::from(reason))
+        .is_some_and(|value| value == Json::from(reason))
 }
 
-/// Makes a message what may come from outside: the word is ours alone.
+/// Removes the reason from a message of a client, so that clients cannot forge one.
 pub(super) fn strip_reason(message: &mut Message) {
     if let Some(metadata) = &mut message.metadata
         && metadata.remove(REASON).is_some()

@@ -1,4 +1,4 @@
-//! What an engine may do, and for how long. Every bound has a default.
+//! Settings of the engine: limits, timeouts, policies. Every setting has a default.
 
 use std::time::Duration;
 
@@ -7,137 +7,137 @@ use serde::{Deserialize, Serialize};
 use crate::model::units::{ByteSize, HumanDuration, HumanDurationOrNever, OptionalHumanDuration};
 use crate::store::Store;
 
-/// What an engine may do, and for how long.
+/// Limits, timeouts and policies of an engine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Settings {
-    /// Turns that run at the same time.
+    /// Maximum number of concurrent turns.
     pub max_turns: usize,
-    /// Tasks that wait for a turn, as submitted; beyond that new ones are refused as unavailable.
+    /// Maximum number of tasks that wait for a turn, in the state `submitted`. Further ones are refused as unavailable.
     pub max_waiting_turns: usize,
-    /// Messages and cancels that wait for one task; beyond that they are refused as unavailable.
+    /// Maximum number of messages and cancels that wait for one task. Further ones are refused as unavailable.
     pub max_waiting_messages: usize,
-    /// Events that an agent may say before it waits for the log.
+    /// Maximum number of events in the queue between an agent and its log. A full queue blocks the agent.
     pub max_queued_events: usize,
-    /// Entries of a running task that stay in memory for those who follow it, until the last of them has read its end;
-    /// older ones are read from the store.
+    /// Maximum number of log entries of a running task that stay in memory for its subscribers. Older entries are read
+    /// from the store.
     pub max_tail_entries: usize,
-    /// The same in bytes, for each running task.
+    /// Maximum size of the log entries of a running task that stay in memory for its subscribers, in bytes.
     pub max_tail_bytes: usize,
-    /// How large a task may grow, in bytes: beyond that what its agent says is not recorded any more, and the task fails
-    /// with the reason `too-large`; a message that would make it larger is refused.
+    /// Maximum size of a task, in bytes. A task that would exceed it fails with the reason `too-large`; a message that
+    /// would exceed it is refused.
     pub max_task_bytes: usize,
-    /// Memory, in bytes, for tasks that nobody works on: one that was read and is read again does not touch the
-    /// store, as long as it did not change.
+    /// Size of the LRU cache of tasks that are not running, in bytes. Unchanged tasks are served from it without
+    /// reading the store.
     #[serde(with = "ByteSize")]
     pub task_cache_bytes: usize,
-    /// How long an agent that listens for a cancel may take to end well.
+    /// How long an agent that awaits cancellation may take to finish after a cancel.
     #[serde(with = "HumanDuration")]
     pub cancel_grace: Duration,
-    /// How long those who call wait for a store that hangs before they are told that it is unavailable, as do those
-    /// who follow. What had not begun to be recorded by then is not; what had is recorded or not, and only the same
-    /// call under an idempotency key finds out which. The limits of a turn hold all the while.
+    /// How long callers and subscribers wait for the store before the call fails as unavailable. A write that has not
+    /// started by then is dropped. A started write may still be applied: retry with an idempotency key to find out.
+    /// The limits of a turn apply while the store hangs.
     #[serde(with = "HumanDuration")]
     pub store_timeout: Duration,
-    /// How long a turn may take.
+    /// Maximum duration of a turn.
     #[serde(with = "HumanDurationOrNever")]
     pub max_turn_time: Option<Duration>,
-    /// How long an agent may be silent within a turn.
+    /// Maximum time between two events of an agent within a turn.
     #[serde(with = "HumanDurationOrNever")]
     pub max_silence: Option<Duration>,
-    /// What becomes of a task whose turn was cut off by a restart.
+    /// Policy for tasks whose turn was interrupted by a restart.
     pub on_restart: RestartPolicy,
-    /// What becomes of a task that waits too long for somebody outside.
+    /// Policy for `input-required` and `auth-required` tasks that are not answered.
     pub on_waiting: UnansweredPolicy,
-    /// Ended tasks that are kept; the oldest go first. `None`: 2,000 in memory, any number on disk.
+    /// Maximum number of ended tasks; the oldest are deleted first. `None`: 2,000 in memory, unlimited on disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tasks: Option<u64>,
-    /// How long ended tasks are kept. `None`: for ever in memory, 30 days on disk.
+    /// How long ended tasks are retained. `None`: unlimited in memory, 30 days on disk.
     #[serde(
         with = "OptionalHumanDuration",
         skip_serializing_if = "Option::is_none"
     )]
     pub max_age: Option<Duration>,
-    /// Whether a message that comes again under its own id, from the same caller, is the same message: it is answered
-    /// with the task it made or continued, and with another content it is refused. An `Idempotency-Key` goes before.
+    /// Whether the message id is an idempotency key. A repeated message of the same caller is answered with the task
+    /// it created or continued; with different content it is refused. An `Idempotency-Key` header takes precedence.
     pub idempotent_message_ids: bool,
-    /// How long a task may wait for somebody outside, whatever `on_waiting` says, before it fails as expired.
+    /// How long a task may be `input-required` or `auth-required`, whatever `on_waiting` says. Then it fails with the
+    /// reason `expired`.
     #[serde(with = "HumanDurationOrNever")]
     pub max_parked_age: Option<Duration>,
-    /// Tasks of callers whom nobody knows that may wait for somebody outside, for each agent and tenant: beyond that the
-    /// oldest fail as expired. Those who are known have an allowance each, and are refused a new task instead.
+    /// Maximum number of `input-required` and `auth-required` tasks of anonymous callers, per agent and tenant. The
+    /// oldest beyond it fail with the reason `expired`. Authenticated callers have quotas of their own instead.
     pub max_anonymous_waiting_tasks: u64,
-    /// How long a task may be silent that has work left and on which nobody here works; then it is seen to as after
-    /// a restart. For stores that several processes share, where one may end and leave its tasks to the others.
+    /// How long an unfinished task without a runner in this process may have no new log entry. Then it is recovered
+    /// according to `on_restart`. For stores shared by several processes, one of which may have crashed.
     #[serde(with = "HumanDurationOrNever")]
     pub orphan_timeout: Option<Duration>,
-    /// Whether every status that an agent's turn brings names its place in a trace, as `traceId` and `spanId` in its
-    /// metadata: for clients that look for it there.
+    /// Whether the metadata of each status of a turn contains its trace context, as `traceId` and `spanId`.
     pub trace_metadata: bool,
-    /// How often what has become too old or too many is looked for.
+    /// Interval of the maintenance sweep, which expires and deletes tasks.
     #[serde(with = "HumanDuration")]
     pub sweep_every: Duration,
 }
 
-/// What one agent may do, where that is not what all may.
+/// Settings of one agent that override those of the engine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AgentSettings {
-    /// Turns of this agent that run at the same time, within those of all.
+    /// Maximum number of concurrent turns of this agent, within the engine's limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_turns: Option<usize>,
-    /// How long a turn may take.
+    /// Maximum duration of a turn.
     #[serde(
         with = "OptionalHumanDuration",
         skip_serializing_if = "Option::is_none"
     )]
     pub max_turn_time: Option<Duration>,
-    /// How long the agent may be silent within a turn.
+    /// Maximum time between two events of the agent within a turn.
     #[serde(
         with = "OptionalHumanDuration",
         skip_serializing_if = "Option::is_none"
     )]
     pub max_silence: Option<Duration>,
-    /// What becomes of a task whose turn was cut off by a restart.
+    /// Policy for tasks whose turn was interrupted by a restart.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_restart: Option<RestartPolicy>,
-    /// What becomes of a task that waits too long for somebody outside.
+    /// Policy for `input-required` and `auth-required` tasks that are not answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_waiting: Option<UnansweredPolicy>,
 }
 
-/// What becomes of a task whose turn was cut off by a restart.
+/// Policy for tasks whose turn was interrupted by a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum RestartPolicy {
-    /// It fails, and says that it was interrupted.
+    /// The task fails with the reason `interrupted`.
     Fail,
-    /// Its turn runs again, at most so many times in all.
+    /// The turn runs again.
     RunAgain {
-        /// Attempts in all, the first one included.
+        /// Maximum number of attempts, including the first.
         attempts: u32,
     },
 }
 
-/// What becomes of a task that waits too long for somebody outside.
+/// Policy for `input-required` and `auth-required` tasks that are not answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum UnansweredPolicy {
-    /// It goes on waiting.
+    /// The task waits without limit.
     Stay,
-    /// After this time its next turn begins without the answer; [`Turn::is_unanswered`](crate::Turn::is_unanswered) tells
-    /// the agent. A turn that asks again waits again.
+    /// After this time the next turn starts without an answer; [`Turn::is_unanswered`](crate::Turn::is_unanswered) is
+    /// true in it. If that turn asks again, the time starts again.
     ContinueAfter(#[serde(with = "HumanDuration")] Duration),
-    /// It fails after this time.
+    /// The task fails after this time, with the reason `expired`.
     FailAfter(#[serde(with = "HumanDuration")] Duration),
 }
 
 impl Settings {
-    /// Fills in what depends on where tasks are kept.
+    /// Sets the defaults that depend on whether the store is durable.
     pub(super) fn for_store(mut self, store: &dyn Store) -> Self {
         const DAY: Duration = Duration::from_secs(60 * 60 * 24);
         let durable = store.is_durable();

@@ -1,42 +1,42 @@
-//! An entry that is in the log, with room for the forms it goes out in.
+//! Log entries shared by all readers of a log, with a cache of their wire encodings.
 
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::model::Entry;
+use crate::rt::lock;
 
-/// An entry of a log, with those that were recorded at the same time. Everybody who follows the log shares it, and what it
-/// looks like on the wire.
+/// An entry of a log. All readers of the log share it and its wire encodings.
 #[derive(Debug, Clone)]
 pub(crate) struct SharedEntry {
     batch: EntryBatch,
     index: usize,
 }
 
-/// Entries that were recorded at the same time: one allocation for all of them.
+/// Entries that were committed together, in one allocation.
 pub(super) type EntryBatch = Arc<[EncodedEntry]>;
 
+/// An entry and its cached encodings.
 #[derive(Debug)]
 pub(super) struct EncodedEntry {
     entry: Entry,
-    /// The forms that were asked for; `None` where one reader has the entry, who needs no copy of what is written.
+    /// `None` if the entry has only one reader: its encodings are not cached.
     encodings: Option<EntryEncodings>,
 }
 
-/// Most often one form is asked for, and it needs no allocation to find it.
+/// Encodings of one entry. Most entries are requested in one format, which needs no allocation to look up.
 #[derive(Debug, Default)]
 struct EntryEncodings {
-    first: OnceLock<u8>,
-    bytes: Bytes,
-    /// Apart: every entry of a live log has room for its forms, and few are asked for in a second one.
+    first_format: OnceLock<u8>,
+    first: EncodingCell,
+    /// Boxed: every entry of a tail has this field, few need it.
     others: OnceLock<Box<EncodingCache<Box<[u8]>>>>,
 }
 
-/// What a form looks like, once somebody has written it.
-type Bytes = OnceLock<Box<[u8]>>;
+/// Bytes of one encoding, set by the first reader that requests it.
+type EncodingCell = OnceLock<Box<[u8]>>;
 
-/// Forms by their numbers, each with room for what it looks like. Places are filled outside the lock: whoever wants another
-/// form need not wait for this one.
+/// Encodings by format number. Cells are filled outside the lock, so a slow encoding does not block other formats.
 #[derive(Debug)]
 pub(super) struct EncodingCache<T>(Mutex<Vec<(u8, Arc<OnceLock<T>>)>>);
 
@@ -47,20 +47,20 @@ impl<T> Default for EncodingCache<T> {
 }
 
 impl<T> EncodingCache<T> {
+    /// Returns the cell of a format, and creates it if necessary.
     pub(super) fn cell(&self, format: u8) -> Arc<OnceLock<T>> {
-        // Places are added whole, so a panic elsewhere spoils nothing.
-        let mut encodings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, cell)) = encodings.iter().find(|(known, _)| *known == format) {
+        let mut cells = lock(&self.0);
+        if let Some((_, cell)) = cells.iter().find(|(number, _)| *number == format) {
             return cell.clone();
         }
         let cell = Arc::<OnceLock<T>>::default();
-        encodings.push((format, cell.clone()));
+        cells.push((format, cell.clone()));
         cell
     }
 }
 
 impl SharedEntry {
-    /// Makes a sheet of entries.
+    /// Creates a batch whose entries cache their encodings.
     pub(super) fn batch(entries: impl IntoIterator<Item = Entry>) -> EntryBatch {
         entries
             .into_iter()
@@ -71,7 +71,7 @@ impl SharedEntry {
             .collect()
     }
 
-    /// Entries that one reader has.
+    /// Returns entries for a single reader, without a cache.
     pub(super) fn unshared(entries: impl IntoIterator<Item = Entry>) -> Vec<Self> {
         let batch: EntryBatch = entries
             .into_iter()
@@ -83,16 +83,18 @@ impl SharedEntry {
         Self::iter_from(&batch, 0).collect()
     }
 
-    /// The entries of a sheet, from one of them on.
-    pub(super) fn iter_from(batch: &EntryBatch, from: usize) -> impl Iterator<Item = Self> {
-        (from..batch.len()).map(|index| Self {
+    /// Iterates over the entries of a batch, starting at an index.
+    pub(super) fn iter_from(batch: &EntryBatch, start: usize) -> impl Iterator<Item = Self> {
+        (start..batch.len()).map(|index| Self {
             batch: batch.clone(),
             index,
         })
     }
 
-    /// Writes the entry in a wire form: the first who asks does it, the others share the bytes. What a form is, is
-    /// nothing that we need to know.
+    /// Appends the encoding of the entry in this format to `out`.
+    ///
+    /// Calls `encode` the first time and caches the result for other readers. The meaning of the format number is up
+    /// to the caller.
     pub(crate) fn encode_into(
         &self,
         format: u8,
@@ -103,25 +105,22 @@ impl SharedEntry {
         let Some(encodings) = encodings else {
             return encode(entry, out);
         };
-        if *encodings.first.get_or_init(|| format) == format {
-            return encode_once(&encodings.bytes, out, |out| encode(entry, out));
+        if *encodings.first_format.get_or_init(|| format) == format {
+            return encode_once(&encodings.first, out, |out| encode(entry, out));
         }
-        encode_once(
-            &encodings.others.get_or_init(Box::default).cell(format),
-            out,
-            |out| encode(entry, out),
-        );
+        let cell = encodings.others.get_or_init(Box::default).cell(format);
+        encode_once(&cell, out, |out| encode(entry, out));
     }
 }
 
-/// Whoever is first writes where it goes, and leaves a copy to the others.
-fn encode_once(bytes: &Bytes, out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
-    let begun = out.len();
-    let bytes = bytes.get_or_init(|| {
+/// Appends the cached bytes to `out`. The first caller encodes directly into `out` and caches a copy.
+fn encode_once(cell: &EncodingCell, out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    let bytes = cell.get_or_init(|| {
         encode(out);
-        Box::from(&out[begun..])
+        Box::from(&out[start..])
     });
-    if out.len() == begun {
+    if out.len() == start {
         out.extend_from_slice(bytes);
     }
 }
@@ -147,20 +146,22 @@ mod tests {
     use super::*;
     use crate::model::{Event, Seq, Timestamp};
 
-    fn shared_entry() -> SharedEntry {
-        let entry = Entry {
+    fn entry() -> Entry {
+        Entry {
             seq: Seq(1),
             time: Timestamp::default(),
             event: Event::TurnStarted,
-        };
-        SharedEntry::iter_from(&SharedEntry::batch([entry]), 0)
-            .next()
-            .unwrap()
+        }
     }
 
-    fn encode_into(shared_entry: &SharedEntry, format: u8, bytes: &str) -> String {
+    fn shared_entry() -> SharedEntry {
+        let batch = SharedEntry::batch([entry()]);
+        SharedEntry::iter_from(&batch, 0).next().unwrap()
+    }
+
+    fn encode(entry: &SharedEntry, format: u8, bytes: &str) -> String {
         let mut out = b"> ".to_vec();
-        shared_entry.encode_into(format, &mut out, |_, out| {
+        entry.encode_into(format, &mut out, |_, out| {
             out.extend_from_slice(bytes.as_bytes())
         });
         String::from_utf8(out).unwrap()
@@ -168,39 +169,32 @@ mod tests {
 
     #[test]
     fn a_format_is_encoded_once() {
-        let shared_entry = shared_entry();
-        for (number, bytes) in [
+        let entry = shared_entry();
+        for (format, bytes) in [
             (1, "first"),
             (2, "second"),
             (3, "third"),
             (2, "again"),
             (1, "again"),
         ] {
-            let expected = ["", "> first", "> second", "> third"][usize::from(number)];
-            assert_eq!(encode_into(&shared_entry, number, bytes), expected);
+            let expected = ["", "> first", "> second", "> third"][usize::from(format)];
+            assert_eq!(encode(&entry, format, bytes), expected);
         }
     }
 
     #[test]
     fn an_unshared_entry_is_encoded_directly_each_time() {
-        let entry = Entry {
-            seq: Seq(1),
-            time: Timestamp::default(),
-            event: Event::TurnStarted,
-        };
-        let own = SharedEntry::unshared([entry]).remove(0);
-        assert_eq!(
-            (encode_into(&own, 1, "a"), encode_into(&own, 1, "b")),
-            ("> a".to_owned(), "> b".to_owned())
-        );
+        let unshared = SharedEntry::unshared([entry()]).remove(0);
+        assert_eq!(encode(&unshared, 1, "a"), "> a");
+        assert_eq!(encode(&unshared, 1, "b"), "> b");
     }
 
     #[test]
     fn a_slow_encoding_blocks_no_other_format() {
-        let shared_entry = shared_entry();
+        let entry = shared_entry();
         let mut out = Vec::new();
-        shared_entry.encode_into(1, &mut out, |_, out| {
-            out.extend_from_slice(encode_into(&shared_entry, 2, "quick").as_bytes())
+        entry.encode_into(1, &mut out, |_, out| {
+            out.extend_from_slice(encode(&entry, 2, "quick").as_bytes())
         });
         assert_eq!(out, b"> quick");
     }

@@ -1,27 +1,28 @@
-//! Puts folds of long logs into the store, so that whoever reads such a log need not fold it from its beginning.
+//! Background writer of snapshots: folds of long logs, stored so that a reader need not fold from the first entry.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::folded_log::FoldedLog;
 use crate::model::TaskId;
+use crate::rt::lock;
 use crate::store::{Head, Store};
 
-/// A log of fewer entries is read and folded about as quickly as its fold.
+/// Shorter logs get no snapshot: reading and folding them costs about as much as reading a snapshot.
 pub(super) const MIN_SNAPSHOT_ENTRIES: u64 = 256;
 
-/// So many folds may be on their way; beyond that none are kept. Whoever reads such a log later makes up for it.
+/// Maximum number of snapshots that are written at the same time. Others are skipped; a later reader saves them.
 const MAX_PENDING_SNAPSHOTS: usize = 64;
 
-/// Keeps folds behind everybody's back: no append waits for it, and none fails when it does.
+/// Saves snapshots in background tasks. No append waits for one, and a failed snapshot fails no append.
 pub(super) struct Snapshotter {
     store: Arc<dyn Store>,
     tracker: TaskTracker,
     stop: CancellationToken,
-    /// Tasks whose folds are on their way.
+    /// Tasks with a snapshot that is being written.
     pending: Mutex<HashSet<TaskId>>,
 }
 
@@ -39,38 +40,50 @@ impl Snapshotter {
         }
     }
 
-    /// Keeps the fold of a task; `false` where one is on its way, or too many are.
+    /// Starts to save a snapshot. Returns `false` if one of this task is pending, or too many are.
     pub(super) fn save(self: &Arc<Self>, task: &Head, log: FoldedLog) -> bool {
-        let Some(guard) = PendingSnapshot::new(self, &task.id) else {
+        let Some(pending) = PendingSnapshot::new(self, &task.id) else {
             return false;
         };
-        let task = task.clone();
-        self.tracker.spawn(self.stop.clone().run_until_cancelled_owned(async move {
-            if let Err(error) = guard.0.store.save_snapshot(&task, log.position, &log.to_snapshot()).await {
-                tracing::debug!(task = %task.id, error = &error as &dyn std::error::Error, "fold not kept");
-            }
-        }));
+        let save = pending.save(task.clone(), log);
+        self.tracker
+            .spawn(self.stop.clone().run_until_cancelled_owned(save));
         true
     }
 
     fn pending(&self) -> MutexGuard<'_, HashSet<TaskId>> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.pending)
     }
 }
 
-/// A task's place among those that are busy, for as long as it lives.
-struct PendingSnapshot(Arc<Snapshotter>, TaskId);
+/// Guard that marks a task as having a pending snapshot.
+struct PendingSnapshot {
+    snapshotter: Arc<Snapshotter>,
+    task: TaskId,
+}
 
 impl PendingSnapshot {
     fn new(snapshotter: &Arc<Snapshotter>, task: &TaskId) -> Option<Self> {
         let mut pending = snapshotter.pending();
-        let free = pending.len() < MAX_PENDING_SNAPSHOTS && pending.insert(task.clone());
-        free.then(|| Self(snapshotter.clone(), task.clone()))
+        let is_free = pending.len() < MAX_PENDING_SNAPSHOTS && pending.insert(task.clone());
+        is_free.then(|| Self {
+            snapshotter: snapshotter.clone(),
+            task: task.clone(),
+        })
+    }
+
+    async fn save(self, task: Head, log: FoldedLog) {
+        let snapshot = log.to_snapshot();
+        let store = &self.snapshotter.store;
+        if let Err(error) = store.save_snapshot(&task, log.position, &snapshot).await {
+            let error = &error as &dyn std::error::Error;
+            tracing::debug!(task = %task.id, error, "snapshot not saved");
+        }
     }
 }
 
 impl Drop for PendingSnapshot {
     fn drop(&mut self) {
-        self.0.pending().remove(&self.1);
+        self.snapshotter.pending().remove(&self.task);
     }
 }

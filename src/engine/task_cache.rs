@@ -1,51 +1,51 @@
-//! Logs that nobody works on, folded: as many as fit, for those who ask again.
+//! LRU cache of folded tasks that have no runner, with their wire encodings.
 
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 
 use super::folded_log::FoldedLog;
 use super::shared_entry::EncodingCache;
 use crate::model::{Task, TaskId};
+use crate::rt::lock;
 use crate::store::LruCache;
 
-/// A bounded memory of folded logs, and of what their tasks look like on the wire; those that nobody has asked for again
-/// go first.
+/// LRU cache of folded logs and of their tasks' encodings, bounded in bytes.
 ///
-/// A log only grows, so none of them is ever wrong: at most entries came behind it, and its position tells.
+/// A log is append-only, so a cached fold is never wrong, at most outdated. Readers compare its position with that of
+/// the task's head.
 #[derive(Clone)]
 pub(super) struct TaskCache {
     lru: Arc<Mutex<LruCache<Arc<CachedTask>>>>,
 }
 
-/// A log that was read, with room for the forms in which its task goes out.
+/// A folded log and the encodings of its task.
 pub(super) struct CachedTask {
     pub(super) log: FoldedLog,
     encodings: EncodingCache<Bytes>,
 }
 
 impl TaskCache {
-    /// All of them may weigh so much, in bytes.
-    pub(super) fn new(most: usize) -> Self {
+    /// Creates a cache of at most `max_bytes` (`task_cache_bytes`). The least recently used tasks are evicted.
+    pub(super) fn new(max_bytes: usize) -> Self {
         Self {
-            lru: Arc::new(Mutex::new(LruCache::new(most))),
+            lru: Arc::new(Mutex::new(LruCache::new(max_bytes))),
         }
     }
 
     fn lru(&self) -> MutexGuard<'_, LruCache<Arc<CachedTask>>> {
-        // Every section below leaves the shelf whole, so a panic elsewhere spoils nothing.
-        self.lru.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.lru)
     }
 
-    /// The log as it was when somebody read it last.
+    /// Returns the cached fold of a task. It may be outdated.
     pub(super) fn get(&self, id: &TaskId) -> Option<Arc<CachedTask>> {
         self.lru().get(id).cloned()
     }
 
-    /// Remembers a log, in the place of an older one of the same task, if it is not too large.
+    /// Caches a fold, unless it is larger than the cache or a newer one of the task is cached.
     pub(super) fn put(&self, id: &TaskId, log: &FoldedLog) {
-        let weight = log.task.memory_size();
+        let bytes = log.task.memory_size();
         let mut lru = self.lru();
         if lru
             .get_mut(id)
@@ -55,7 +55,7 @@ impl TaskCache {
         }
         lru.put(
             id,
-            weight,
+            bytes,
             Arc::new(CachedTask {
                 log: log.clone(),
                 encodings: EncodingCache::default(),
@@ -63,66 +63,68 @@ impl TaskCache {
         );
     }
 
-    /// Forgets a log.
+    /// Removes a task.
     pub(super) fn remove(&self, id: &TaskId) {
         self.lru().remove(id);
     }
 
-    /// Counts a form that was kept with a log, if that is still the one that is remembered.
-    fn add_weight(&self, cached: &Arc<CachedTask>, by: usize) {
-        let (id, mut lru) = (&cached.log.task.id, self.lru());
+    /// Adds the size of a new encoding, if the task is still cached.
+    fn add_bytes(&self, task: &Arc<CachedTask>, bytes: usize) {
+        let id = &task.log.task.id;
+        let mut lru = self.lru();
         if lru
             .get_mut(id)
-            .is_some_and(|known| Arc::ptr_eq(known, cached))
+            .is_some_and(|cached| Arc::ptr_eq(cached, task))
         {
-            lru.grow(id, by);
+            lru.grow(id, bytes);
         }
     }
 }
 
-/// A task as it stands, for one who reads it.
+/// The current state of a task, for a reader.
 pub(crate) enum TaskView {
-    /// As it was read: somebody works on it, or it is too large to be remembered.
+    /// Not cached: the task has a runner, or is larger than the cache.
     Owned(Arc<Task>),
-    /// As it is remembered.
+    /// Shared with the cache.
     Cached(CacheHandle),
 }
 
-/// A log that is remembered, and by whom.
+/// A cached task, and the cache that counts its encodings.
 pub(crate) struct CacheHandle {
-    cached: Arc<CachedTask>,
-    task_cache: TaskCache,
+    task: Arc<CachedTask>,
+    cache: TaskCache,
 }
 
 impl TaskView {
-    pub(super) fn cached(cached: Arc<CachedTask>, task_cache: &TaskCache) -> Self {
+    pub(super) fn cached(task: Arc<CachedTask>, cache: &TaskCache) -> Self {
         Self::Cached(CacheHandle {
-            cached,
-            task_cache: task_cache.clone(),
+            task,
+            cache: cache.clone(),
         })
     }
 
-    /// The task in a wire form: as long as it rests the first who asks has it written, and the others share that. What a
-    /// form is, is nothing that we need to know.
+    /// Returns the encoding of the task in this format.
+    ///
+    /// The encoding of a cached task is made once and shared. The meaning of the format number is up to the caller.
     pub(crate) fn encoded(&self, format: u8, encode: impl FnOnce(&Task, &mut Vec<u8>)) -> Bytes {
         let encode_task = || {
             let mut out = Vec::with_capacity(1024);
             encode(self, &mut out);
             out
         };
-        let Self::Cached(CacheHandle { cached, task_cache }) = self else {
+        let Self::Cached(CacheHandle { task, cache }) = self else {
             return encode_task().into();
         };
-        let mut grown = 0;
-        let cell = cached.encodings.cell(format);
+        let mut added_bytes = 0;
+        let cell = task.encodings.cell(format);
         let bytes = cell.get_or_init(|| {
-            // Kept for long: as large as it is, and no larger.
+            // Shrunk to its length, because it stays in the cache.
             let bytes = Bytes::from(encode_task().into_boxed_slice());
-            grown = bytes.len();
+            added_bytes = bytes.len();
             bytes
         });
-        if grown > 0 {
-            task_cache.add_weight(cached, grown);
+        if added_bytes > 0 {
+            cache.add_bytes(task, added_bytes);
         }
         bytes.clone()
     }
@@ -134,7 +136,7 @@ impl Deref for TaskView {
     fn deref(&self) -> &Task {
         match self {
             Self::Owned(task) => task,
-            Self::Cached(remembered) => &remembered.cached.log.task,
+            Self::Cached(handle) => &handle.task.log.task,
         }
     }
 }
@@ -173,7 +175,7 @@ mod tests {
         log
     }
 
-    fn there(task_cache: &TaskCache, ids: &[&str]) -> Vec<u64> {
+    fn positions(task_cache: &TaskCache, ids: &[&str]) -> Vec<u64> {
         let found = ids.iter().map(|id| {
             task_cache
                 .get(&TaskId::from(*id))
@@ -193,14 +195,14 @@ mod tests {
         for id in ["a", "b", "c"] {
             task_cache.put(&id.into(), &log(id, 2, 10_000));
         }
-        assert_eq!(there(&task_cache, &["a", "c"]), [2, 2]);
+        assert_eq!(positions(&task_cache, &["a", "c"]), [2, 2]);
         task_cache.put(&"d".into(), &log("d", 2, 10_000));
-        assert_eq!(there(&task_cache, &["a", "b", "c", "d"]), [2, 0, 2, 2]);
+        assert_eq!(positions(&task_cache, &["a", "b", "c", "d"]), [2, 0, 2, 2]);
         task_cache.put(&"e".into(), &log("e", 2, 40_000));
         assert_eq!(
-            there(&task_cache, &["a", "c", "d", "e"]),
+            positions(&task_cache, &["a", "c", "d", "e"]),
             [2, 2, 2, 0],
-            "what is too large moves nobody"
+            "an oversized task evicts no other"
         );
     }
 
@@ -210,9 +212,9 @@ mod tests {
         for position in [5, 9, 7] {
             task_cache.put(&"a".into(), &log("a", position, 30_000));
         }
-        assert_eq!(there(&task_cache, &["a"]), [9]);
+        assert_eq!(positions(&task_cache, &["a"]), [9]);
         task_cache.remove(&"a".into());
-        assert_eq!(there(&task_cache, &["a"]), [0]);
+        assert_eq!(positions(&task_cache, &["a"]), [0]);
     }
 
     #[test]
@@ -232,7 +234,7 @@ mod tests {
         assert_eq!(
             encode_task(&first, 1, "again"),
             "one",
-            "whoever holds the old one reads the old one"
+            "an old view keeps its encoding"
         );
     }
 
@@ -244,21 +246,21 @@ mod tests {
         let view = TaskView::cached(task_cache.get(&"b".into()).unwrap(), &task_cache);
         let long = "x".repeat(12_000);
         encode_task(&view, 1, &long);
-        assert_eq!(there(&task_cache, &["b"]), [2]);
+        assert_eq!(positions(&task_cache, &["b"]), [2]);
         encode_task(&view, 2, "x");
-        assert_eq!(there(&task_cache, &["a", "b"]), [2, 2]);
+        assert_eq!(positions(&task_cache, &["a", "b"]), [2, 2]);
         encode_task(&view, 3, &long);
-        let there = there(&task_cache, &["a", "b"]);
+        let positions = positions(&task_cache, &["a", "b"]);
         assert!(
-            there.contains(&0),
-            "both with all forms would be more than fits: {there:?}"
+            positions.contains(&0),
+            "both tasks with all encodings exceed the cache: {positions:?}"
         );
         encode_task(&view, 4, &long);
         assert_eq!(encode_task(&view, 5, &long).len(), long.len());
         assert_eq!(
-            self::there(&task_cache, &["b"]),
+            self::positions(&task_cache, &["b"]),
             [0],
-            "one alone is more than fits"
+            "this task alone exceeds the cache"
         );
     }
 }
