@@ -1,4 +1,4 @@
-//! Says something to an agent and shows what comes back, as it comes: `client http://127.0.0.1:8080 hello`.
+//! Sends a message to an agent and prints the events: `client http://127.0.0.1:8080 hello`.
 
 use attache::Client;
 use attache::model::{Message, StreamResponse};

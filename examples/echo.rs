@@ -1,4 +1,4 @@
-//! The smallest agent: echoes each message. Try it with the request in the README.
+//! Minimal agent that echoes the message. Try it with the request in the README.
 
 use attache::{Agent, AgentCard, Failure, Outcome, Server, Turn};
 

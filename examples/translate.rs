@@ -1,4 +1,5 @@
-//! Reads any A2A object or event, of whatever version, and writes it in another: `translate 1.0 < event.json`.
+//! Reads an A2A object or event of any version and writes it in another: `translate 1.0 <
+//! event.json`.
 
 use std::io::{Read, Write};
 use std::process::ExitCode;
@@ -24,7 +25,7 @@ fn translate(version: Option<&str>) -> Result<Vec<u8>, String> {
         Some("1.0") => Dialect::V1,
         Some("0.3") => Dialect::V03,
         Some("0.3-rest") => Dialect::V03Rest,
-        _ => return Err("say in which version to write: 1.0, 0.3 or 0.3-rest".to_owned()),
+        _ => return Err("expected the version to write: 1.0, 0.3 or 0.3-rest".to_owned()),
     };
     let mut text = String::new();
     std::io::stdin()

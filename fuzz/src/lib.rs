@@ -1,6 +1,7 @@
-//! What each fuzz target does with its bytes. Plain functions, so that a stable compiler can build and call them too.
+//! Fuzz targets as plain functions, so that a stable compiler can build and call them too.
 //!
-//! Run one with `cargo +nightly fuzz run jsonrpc`. What is read is written again and must be read as the same.
+//! Run one with `cargo +nightly fuzz run jsonrpc`. Each target checks that values which were read
+//! are written and read back unchanged.
 
 use attache::model::{self, Operation, Version};
 use attache::wire::card::{CardForm, read_card, write_card};
@@ -8,7 +9,7 @@ use attache::wire::method::{find_method, method_name};
 use attache::wire::{self, Dialect, errors, json, jsonrpc, sse as sse_codec};
 use prost::Message;
 
-/// A call or an answer, from the envelope to the model.
+/// JSON-RPC requests and responses, from the envelope to the model.
 pub fn jsonrpc(data: &[u8]) {
     if let Ok(call) = jsonrpc::read_request(data)
         && let Ok(method) = find_method(&call.method)
@@ -25,8 +26,9 @@ pub fn jsonrpc(data: &[u8]) {
             Err(error) => Version::ALL.into_iter().for_each(|version| {
                 let mut out = Vec::new();
                 wire::write_json(&mut out, &errors::JsonRpcError(&error, version));
-                let again =
-                    errors::read_jsonrpc_error(std::str::from_utf8(&out).expect("we write UTF-8"));
+                let again = errors::read_jsonrpc_error(
+                    std::str::from_utf8(&out).expect("the writer produces UTF-8"),
+                );
                 assert_eq!(
                     errors::jsonrpc_code(again.kind()),
                     errors::jsonrpc_code(error.kind())
@@ -36,12 +38,12 @@ pub fn jsonrpc(data: &[u8]) {
     }
 }
 
-/// Params, answers and events of 1.0.
+/// Params, responses and events of 1.0.
 pub fn v1_json(data: &[u8]) {
     read_texts(data, Version::V1, &[Dialect::V1]);
 }
 
-/// Params, answers and events of 0.3, in JSON-RPC and REST; reading 0.1 is reading 0.3.
+/// Params, responses and events of 0.3 on JSON-RPC and REST; 0.1 is read as 0.3.
 pub fn v03_json(data: &[u8]) {
     read_texts(data, Version::V03, &[Dialect::V03, Dialect::V03Rest]);
 }
@@ -49,32 +51,36 @@ pub fn v03_json(data: &[u8]) {
 fn read_texts(data: &[u8], version: Version, dialects: &[Dialect]) {
     let Ok(text) = json::check(data) else { return };
     for operation in Operation::ALL {
-        if let Some(method) = method_name(operation, version).and_then(|name| find_method(name).ok()) {
+        if let Some(method) =
+            method_name(operation, version).and_then(|name| find_method(name).ok())
+        {
             let _ = wire::read_params(method, text);
         }
         for dialect in dialects {
             let _ = wire::read_response(operation, text, dialect);
         }
     }
-    dialects.iter().for_each(|dialect| assert_event_round_trip(text, dialect));
+    dialects
+        .iter()
+        .for_each(|dialect| assert_event_round_trip(text, dialect));
 }
 
-/// What was read once and written is read again as the same, and writes the same bytes.
+/// Asserts that an event is written and read back unchanged, and written again as the same bytes.
 fn assert_event_round_trip(text: &str, dialect: &Dialect) {
     let Ok(first) = wire::read_event(text, dialect) else {
         return;
     };
     let mut once = Vec::new();
     wire::write_event(&mut once, &first, false, dialect);
-    let written = std::str::from_utf8(&once).expect("we write UTF-8");
-    let second = wire::read_event(written, dialect).expect("we read what we write");
+    let written = std::str::from_utf8(&once).expect("the writer produces UTF-8");
+    let second = wire::read_event(written, dialect).expect("written values can be read");
     let mut twice = Vec::new();
     wire::write_event(&mut twice, &second, false, dialect);
     assert_eq!(written, String::from_utf8_lossy(&twice));
 }
 
-/// Every message of both protos that a peer may send: decoded, encoded, and decoded as the same, by itself and by way
-/// of the model.
+/// All messages of both protobuf packages that a peer may send: round trip by themselves and
+/// through the model.
 pub fn protobuf(data: &[u8]) {
     use attache_proto::{v1, v03};
     assert_round_trip::<v1::SendMessageRequest, model::SendMessageRequest>(data);
@@ -86,10 +92,18 @@ pub fn protobuf(data: &[u8]) {
     assert_round_trip::<v1::CancelTaskRequest, model::CancelTaskRequest>(data);
     assert_round_trip::<v1::SubscribeToTaskRequest, model::SubscribeToTaskRequest>(data);
     assert_round_trip::<v1::TaskPushNotificationConfig, model::PushConfig>(data);
-    assert_round_trip::<v1::GetTaskPushNotificationConfigRequest, model::GetPushConfigRequest>(data);
-    assert_round_trip::<v1::ListTaskPushNotificationConfigsRequest, model::ListPushConfigsRequest>(data);
-    assert_round_trip::<v1::ListTaskPushNotificationConfigsResponse, model::ListPushConfigsResponse>(data);
-    assert_round_trip::<v1::DeleteTaskPushNotificationConfigRequest, model::DeletePushConfigRequest>(data);
+    assert_round_trip::<v1::GetTaskPushNotificationConfigRequest, model::GetPushConfigRequest>(
+        data,
+    );
+    assert_round_trip::<v1::ListTaskPushNotificationConfigsRequest, model::ListPushConfigsRequest>(
+        data,
+    );
+    assert_round_trip::<v1::ListTaskPushNotificationConfigsResponse, model::ListPushConfigsResponse>(
+        data,
+    );
+    assert_round_trip::<v1::DeleteTaskPushNotificationConfigRequest, model::DeletePushConfigRequest>(
+        data,
+    );
     assert_round_trip::<v1::GetExtendedAgentCardRequest, model::GetExtendedAgentCardRequest>(data);
     assert_round_trip::<v1::AgentCard, model::AgentCard>(data);
     assert_round_trip::<v03::SendMessageRequest, model::SendMessageRequest>(data);
@@ -100,10 +114,18 @@ pub fn protobuf(data: &[u8]) {
     assert_round_trip::<v03::TaskSubscriptionRequest, model::SubscribeToTaskRequest>(data);
     assert_round_trip::<v03::CreateTaskPushNotificationConfigRequest, model::PushConfig>(data);
     assert_round_trip::<v03::TaskPushNotificationConfig, model::PushConfig>(data);
-    assert_round_trip::<v03::GetTaskPushNotificationConfigRequest, model::GetPushConfigRequest>(data);
-    assert_round_trip::<v03::ListTaskPushNotificationConfigRequest, model::ListPushConfigsRequest>(data);
-    assert_round_trip::<v03::ListTaskPushNotificationConfigResponse, model::ListPushConfigsResponse>(data);
-    assert_round_trip::<v03::DeleteTaskPushNotificationConfigRequest, model::DeletePushConfigRequest>(data);
+    assert_round_trip::<v03::GetTaskPushNotificationConfigRequest, model::GetPushConfigRequest>(
+        data,
+    );
+    assert_round_trip::<v03::ListTaskPushNotificationConfigRequest, model::ListPushConfigsRequest>(
+        data,
+    );
+    assert_round_trip::<v03::ListTaskPushNotificationConfigResponse, model::ListPushConfigsResponse>(
+        data,
+    );
+    assert_round_trip::<v03::DeleteTaskPushNotificationConfigRequest, model::DeletePushConfigRequest>(
+        data,
+    );
     assert_round_trip::<v03::GetAgentCardRequest, model::GetExtendedAgentCardRequest>(data);
     assert_round_trip_with(data, |event: &model::StreamResponse| {
         Some(wire::proto_v03::stream_response(event, true))
@@ -121,7 +143,7 @@ where
     assert_round_trip_with(data, |model: &M| Some(P::from(model)));
 }
 
-/// Bytes are compared and not messages: a number that is none is not equal to itself.
+/// Compares bytes instead of messages, because NaN is not equal to itself.
 fn assert_round_trip_with<P, M>(data: &[u8], write: impl Fn(&M) -> Option<P>)
 where
     P: Message + Default,
@@ -129,7 +151,7 @@ where
 {
     let Ok(first) = P::decode(data) else { return };
     let once = first.encode_to_vec();
-    let second = P::decode(&*once).expect("we read what we write");
+    let second = P::decode(&*once).expect("written values can be read");
     assert_eq!(once, second.encode_to_vec());
     let Ok(model) = M::try_from(first) else {
         return;
@@ -139,13 +161,13 @@ where
     };
     let read = P::decode(&*once)
         .map(M::try_from)
-        .expect("we read what we write");
+        .expect("written values can be read");
     let again =
-        write(&read.expect("we understand what we write")).expect("it could be written once");
+        write(&read.expect("written values can be converted")).expect("it was written before");
     assert_eq!(once, again.encode_to_vec());
 }
 
-/// A stream at once and in pieces, which never changes what is read.
+/// SSE decoder: the result does not depend on the chunking.
 pub fn sse(data: &[u8]) {
     const LIMIT: usize = 4096;
     let read = |piece: usize| {
@@ -170,7 +192,7 @@ pub fn sse(data: &[u8]) {
     );
 }
 
-/// A card of any version, written in every form; what is written is read again.
+/// Cards of any version, written in every form and read back.
 pub fn card(data: &[u8]) {
     let Ok(card) = read_card(data) else { return };
     for form in [
@@ -182,7 +204,7 @@ pub fn card(data: &[u8]) {
     ] {
         let mut out = Vec::new();
         if write_card(&mut out, &card, form).is_ok() {
-            read_card(&out).expect("we read what we write");
+            read_card(&out).expect("written values can be read");
         }
     }
 }
@@ -191,9 +213,9 @@ pub fn card(data: &[u8]) {
 mod tests {
     use super::*;
 
-    /// The targets take what the golden files hold, and the pieces of it.
+    /// Runs every target on the golden files and the objects inside them.
     #[test]
-    fn every_target_takes_real_bodies() {
+    fn targets_accept_golden_bodies() {
         let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden");
         for entry in std::fs::read_dir(golden).expect("the golden files") {
             let path = entry.expect("an entry").path();

@@ -1,9 +1,11 @@
-//! Protobuf and gRPC of A2A 1.0 ([`v1`]) and 0.3 ([`v03`]), as the `.proto` files of this crate say them.
+//! Generated protobuf messages and gRPC services of A2A 1.0 ([`v1`]) and 0.3 ([`v03`]), from the
+//! `.proto` files of this crate.
 //!
-//! Shapes and nothing else: what a message means, what is required and how the versions map onto each other is
-//! the library's affair. Clients come without a transport, so that every connection is opened in one place.
+//! The crate contains generated code only. The library validates messages and converts between
+//! versions. The generated clients have no transport; the library opens all connections in one
+//! place.
 //!
-//! All maps are ordered: equal messages encode to equal bytes.
+//! Maps are ordered, so equal messages encode to equal bytes.
 
 /// A2A 1.0, package `lf.a2a.v1`.
 #[expect(
@@ -13,7 +15,7 @@
     reason = "generated"
 )]
 pub mod v1 {
-    /// The encoded `FileDescriptorSet` of this package and its imports, for reflection.
+    /// Encoded `FileDescriptorSet` of this package and its imports, for gRPC reflection.
     pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!("generated/lf.a2a.v1.bin");
 
     include!("generated/lf.a2a.v1.rs");
@@ -27,7 +29,7 @@ pub mod v1 {
     reason = "generated"
 )]
 pub mod v03 {
-    /// The encoded `FileDescriptorSet` of this package and its imports, for reflection.
+    /// Encoded `FileDescriptorSet` of this package and its imports, for gRPC reflection.
     pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!("generated/a2a.v1.bin");
 
     include!("generated/a2a.v1.rs");

@@ -1,6 +1,6 @@
-//! The committed code is what the `.proto` files say, byte for byte.
+//! Checks that the committed code is what the `.proto` files generate, byte by byte.
 //!
-//! A test instead of a build script: nobody pays for code generation who only builds.
+//! A test instead of a build script, so that builds do not run the code generator.
 
 use std::env;
 use std::fs;
@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use prost::Message as _;
 
-/// Packages of this crate; `x.y` is read from `proto/x/y/a2a.proto` and written to `src/generated/x.y.{rs,bin}`.
+/// Packages of this crate. `x.y` is read from `proto/x/y/a2a.proto` and written to
+/// `src/generated/x.y.{rs,bin}`.
 const PACKAGES: [&str; 2] = ["lf.a2a.v1", "a2a.v1"];
 
 const COMMAND: &str = "UPDATE_GENERATED=1 cargo test -p attache-proto --test generated";
@@ -42,7 +43,8 @@ fn committed_code_is_current() {
     );
 }
 
-/// Writes code and descriptor set of one package to a temporary folder, under the names of the committed ones.
+/// Generates code and descriptor set of one package into a temporary folder, under the names of the
+/// committed files.
 fn generate(root: &Path, package: &str) -> [PathBuf; 2] {
     let out = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let code = out.join(format!("{package}.rs"));
@@ -54,9 +56,9 @@ fn generate(root: &Path, package: &str) -> [PathBuf; 2] {
 
     tonic_prost_build::configure()
         .out_dir(out)
-        // Ordered maps, so that equal messages are equal bytes.
+        // Ordered maps, so that equal messages encode to equal bytes.
         .btree_map(".")
-        // No `connect`: the library opens every connection itself.
+        // Without `connect`: the library opens all connections itself.
         .build_transport(false)
         .emit_rerun_if_changed(false)
         .compile_fds(set.clone())

@@ -1,6 +1,7 @@
-//! The golden bytes of the gRPC binding decode and encode again to themselves.
+//! Checks that the golden gRPC messages decode and encode to the same bytes.
 //!
-//! A new file with `grpc.messages` in `tests/golden` is a new test; only a new type needs a line here.
+//! Every file with `grpc.messages` in `tests/golden` is a test case. Only a new type needs a line
+//! here.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +22,7 @@ macro_rules! types {
     };
 }
 
-/// Whatever an rpc takes or returns.
+/// Types of all RPC requests and responses.
 const TYPES: &[(&str, RoundTrip)] = types! {
     "lf.a2a.v1" v1 {
         SendMessageRequest SendMessageResponse StreamResponse
