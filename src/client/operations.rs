@@ -1,4 +1,5 @@
-//! The eleven operations, each one exchange: nothing is tried again, but for the way that a card offers besides.
+//! The eleven A2A operations, each as a single call without retries. If the selected endpoint is unreachable or does not
+//! know the version, one other endpoint of the card is tried.
 
 use tokio::time::timeout;
 use tracing::{Instrument, Span};
@@ -14,25 +15,25 @@ use crate::model::{
 use crate::telemetry::trace;
 
 impl Client {
-    /// Sends a message and waits for the answer.
+    /// Sends a message and waits for the response.
     ///
     /// # Errors
-    /// Of the agent, of the connection, or an answer that makes no sense; the same for every operation.
+    /// An error of the agent, a connection error, or an invalid response. The same holds for every operation.
     pub async fn send_message(
         &self,
         mut request: SendMessageRequest,
     ) -> Result<SendMessageResponse> {
         self.fill_tenant(&mut request.tenant);
         match self.call(Request::SendMessage(Box::new(request))).await? {
-            Response::SendMessage(answer) => Ok(answer),
+            Response::SendMessage(response) => Ok(response),
             other => Err(mismatched_response(&other)),
         }
     }
 
-    /// Sends a message and streams what happens.
+    /// Sends a message and streams the events of its task.
     ///
     /// # Errors
-    /// As [`send_message`](Self::send_message). A refusal may also come as the first item of the stream.
+    /// As [`send_message`](Self::send_message). A refusal may also be the first item of the stream.
     pub async fn send_streaming_message(
         &self,
         mut request: SendMessageRequest,
@@ -54,7 +55,7 @@ impl Client {
     /// Lists tasks by page.
     ///
     /// # Errors
-    /// As [`send_message`](Self::send_message). Unsupported: 0.3 cannot list tasks.
+    /// As [`send_message`](Self::send_message). Unsupported in A2A 0.3.
     pub async fn list_tasks(&self, mut request: ListTasksRequest) -> Result<ListTasksResponse> {
         self.fill_tenant(&mut request.tenant);
         match self.call(Request::ListTasks(request)).await? {
@@ -63,7 +64,7 @@ impl Client {
         }
     }
 
-    /// Asks for a task to be canceled.
+    /// Requests the cancellation of a task.
     ///
     /// # Errors
     /// As [`send_message`](Self::send_message).
@@ -72,10 +73,10 @@ impl Client {
         into_task(self.call(Request::CancelTask(request)).await?)
     }
 
-    /// Streams what happens to an existing task: from now, or from behind a position that an earlier stream gave.
+    /// Streams the events of an existing task: from now on, or from behind a position that an earlier stream returned.
     ///
     /// # Errors
-    /// As [`send_message`](Self::send_message). A refusal may also come as the first item of the stream.
+    /// As [`send_message`](Self::send_message). A refusal may also be the first item of the stream.
     pub async fn subscribe_to_task(
         &self,
         mut request: SubscribeToTaskRequest,
@@ -132,7 +133,7 @@ impl Client {
             .map(|_| ())
     }
 
-    /// Reads the card that authenticated callers see.
+    /// Reads the extended card for authenticated callers.
     ///
     /// # Errors
     /// As [`send_message`](Self::send_message).
@@ -146,7 +147,7 @@ impl Client {
         }
     }
 
-    /// 1.0: every request carries the tenant of its interface.
+    /// Adds the tenant of the interface to a request without one, as A2A 1.0 requires.
     fn fill_tenant(&self, tenant: &mut Option<String>) {
         if tenant.is_none() {
             tenant.clone_from(&self.endpoint.tenant);
@@ -182,10 +183,10 @@ impl Client {
     }
 
     fn span(&self, request: &Request) -> Span {
-        let endpoint = (self.endpoint.binding, self.endpoint.version);
         trace::client_span(
             request.operation(),
-            endpoint,
+            self.endpoint.binding,
+            self.endpoint.version,
             self.endpoint.url.host(),
             self.trace.as_ref(),
         )
@@ -245,7 +246,7 @@ fn into_push_config(response: Response) -> Result<PushConfig> {
     }
 }
 
-/// The readers answer by operation, so this does not happen; if it does, it is our fault.
+/// Returns the error for a response of another operation. The decoders choose by operation, so this is a bug here.
 pub(super) fn mismatched_response(_: &Response) -> Error {
-    Error::internal("an answer of another operation")
+    Error::internal("decoded a response of another operation")
 }

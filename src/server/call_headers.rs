@@ -89,7 +89,7 @@ impl CallSpan {
         version: Version,
         headers: &HeaderMap,
     ) -> Self {
-        let span = trace::call_span(operation, (binding, version), || read_trace(headers));
+        let span = trace::call_span(operation, binding, version, || read_trace(headers));
         Self {
             operation,
             binding,

@@ -1,9 +1,7 @@
-//! What is counted, for whoever watches a server. Any room may say that something happened; nobody reads it but
-//! the operator.
+//! Prometheus metrics of the process.
 //!
-//! Nothing is counted until [`enable`] is called: before that, and without the feature `metrics`, what happens costs
-//! nothing. The counts are those of the process. Labels are names that the operator or this library has given, never
-//! what a caller says, so that there is an end to them.
+//! Recording starts with [`enable`]; before, and without the feature `metrics`, every call is a no-op. Label values come
+//! from the operator or from this library, never from a caller, so that their number is bounded.
 
 mod registry;
 
@@ -19,26 +17,26 @@ use registry::{AgentLabels, MetricsRegistry, PushLabels, TaskLabels, TokenLabels
 static REGISTRY: OnceLock<MetricsRegistry> = OnceLock::new();
 static OBSERVER: OnceLock<Box<dyn TaskObserver>> = OnceLock::new();
 
-/// Somebody else who counts tasks.
+/// Observer of task states and turns, for an additional metrics exporter.
 pub trait TaskObserver: Send + Sync + 'static {
-    /// A task has entered a state, and that is durable.
+    /// A task has entered a state, and the change is durable.
     fn state_entered(&self, agent: &str, version: Version, state: TaskState);
 
-    /// A turn is over, and its task in this state.
+    /// A turn has ended and left its task in this state.
     fn turn_ended(&self, agent: &str, state: TaskState, took: Duration);
 }
 
-/// Tells somebody else too, from now on. The first one who asks is told, and nobody after that.
+/// Sets the observer. Only the first call has an effect.
 pub fn set_observer(observer: impl TaskObserver) {
     let _ = OBSERVER.set(Box::new(observer));
 }
 
-/// Begins to count.
+/// Starts recording.
 pub fn enable() {
     REGISTRY.get_or_init(MetricsRegistry::new);
 }
 
-/// All counts in the text form of Prometheus; `None` as long as nothing is counted.
+/// Returns all metrics in the OpenMetrics text format; `None` while recording is disabled.
 #[must_use]
 pub fn text() -> Option<String> {
     let mut out = String::new();
@@ -46,16 +44,17 @@ pub fn text() -> Option<String> {
     Some(out)
 }
 
-/// The media type of [`text`].
+/// Media type of [`text`].
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// Runs `write` on the registry if recording is enabled.
 fn record(write: impl FnOnce(&MetricsRegistry)) {
     if let Some(metrics) = REGISTRY.get() {
         write(metrics);
     }
 }
 
-/// A call was answered.
+/// Counts a completed call.
 pub(crate) fn record_call(
     agent: &str,
     operation: Operation,
@@ -65,18 +64,18 @@ pub(crate) fn record_call(
     record(|metrics| metrics.record_call(agent, operation, version, failed));
 }
 
-/// The states that a task enters with a batch; counted when that is durable.
+/// States that a task enters with a batch of events, counted once the batch is durable.
 pub(crate) struct StateChanges(Vec<TaskState>);
 
-/// The states that a task enters with these events.
+/// Returns the states that a task enters with these events; empty while nothing records them.
 pub(crate) fn state_changes(events: &[Event]) -> StateChanges {
     let entered = |event: &Event| match event {
         Event::Created { .. } => Some(TaskState::Submitted),
         Event::Status { status, .. } => Some(status.state),
         _ => None,
     };
-    let counts = REGISTRY.get().is_some() || OBSERVER.get().is_some();
-    StateChanges(if counts {
+    let is_recorded = REGISTRY.get().is_some() || OBSERVER.get().is_some();
+    StateChanges(if is_recorded {
         events.iter().filter_map(entered).collect()
     } else {
         Vec::new()
@@ -103,10 +102,10 @@ impl StateChanges {
     }
 }
 
-/// A turn of an agent, as long as it lasts.
+/// Metrics of a running turn. Dropping it decrements the gauge of running turns.
 pub(crate) struct TurnMetrics(Option<AgentLabels>);
 
-/// A turn begins that waited for so long.
+/// Records the start of a turn and the time it waited in the queue.
 pub(crate) fn start_turn(agent: &str, waited: Duration) -> TurnMetrics {
     let labels = REGISTRY.get().map(|metrics| {
         let labels = AgentLabels {
@@ -123,26 +122,26 @@ pub(crate) fn start_turn(agent: &str, waited: Duration) -> TurnMetrics {
 }
 
 impl TurnMetrics {
-    /// The agent, which began then, said the first thing.
-    pub(crate) fn record_first_event(&self, begun: Instant) {
+    /// Records the time from the start of the turn to its first event.
+    pub(crate) fn record_first_event(&self, started: Instant) {
         self.record(|metrics, labels| {
             metrics
                 .first_event_seconds
                 .get_or_create(labels)
-                .observe(begun.elapsed().as_secs_f64());
+                .observe(started.elapsed().as_secs_f64());
         });
     }
 
-    /// The turn that began then is over, and the task in this state.
-    pub(crate) fn record_end(&self, agent: &str, state: TaskState, begun: Instant) {
+    /// Records the duration of the turn and the resulting state.
+    pub(crate) fn record_end(&self, agent: &str, state: TaskState, started: Instant) {
         self.record(|metrics, labels| {
             metrics
                 .turn_seconds
                 .get_or_create(labels)
-                .observe(begun.elapsed().as_secs_f64())
+                .observe(started.elapsed().as_secs_f64())
         });
         if let Some(observer) = OBSERVER.get() {
-            observer.turn_ended(agent, state, begun.elapsed());
+            observer.turn_ended(agent, state, started.elapsed());
         }
     }
 
@@ -161,7 +160,7 @@ impl Drop for TurnMetrics {
     }
 }
 
-/// When something began that is counted by how long it takes.
+/// Start time of a measured operation.
 pub(crate) struct Stopwatch(Instant);
 
 impl Stopwatch {
@@ -170,31 +169,31 @@ impl Stopwatch {
     }
 }
 
-/// A batch of so many events is durable.
-pub(crate) fn record_commit(events: usize, begun: &Stopwatch) {
+/// Records a durable batch.
+pub(crate) fn record_commit(events: usize, started: &Stopwatch) {
     record(|metrics| {
         metrics
             .commit_seconds
-            .observe(begun.0.elapsed().as_secs_f64());
+            .observe(started.0.elapsed().as_secs_f64());
         metrics.batch_events.observe(events as f64);
     });
 }
 
-/// A stream is read.
+/// Increments the gauge of open streams.
 pub(crate) fn record_stream_opened() {
     record(|metrics| {
         metrics.streams.inc();
     });
 }
 
-/// A stream is read no more.
+/// Decrements the gauge of open streams.
 pub(crate) fn record_stream_closed() {
     record(|metrics| {
         metrics.streams.dec();
     });
 }
 
-/// So many events went out, in so many bytes.
+/// Counts events and bytes sent in streams.
 pub(crate) fn record_stream_events(events: usize, bytes: usize) {
     record(|metrics| {
         metrics.events.inc_by(events as u64);
@@ -202,26 +201,27 @@ pub(crate) fn record_stream_events(events: usize, bytes: usize) {
     });
 }
 
-/// What became of one attempt to call a webhook: `delivered`, `retry` or `failed`.
+/// Counts an attempt to call a webhook by its outcome; see `docs/operate.md` for the values.
 pub(crate) fn record_push_attempt(outcome: &'static str) {
     record(|metrics| {
         metrics.pushes.get_or_create(&PushLabels { outcome }).inc();
     });
 }
 
-/// Somebody named a place that we do not connect to.
+/// Counts a target that the SSRF guard blocked.
 pub(crate) fn record_egress_block() {
     record(|metrics| {
         metrics.refusals.inc();
     });
 }
 
-/// Somebody was not let in: `missing`, `invalid` or `forbidden` credentials, `locked_out`, or a `delegation` whose word is not good.
+/// Counts a rejected caller by reason: `missing`, `invalid` or `forbidden` credentials, `locked_out`, or `delegation` for an
+/// untrusted delegation claim.
 pub(crate) fn record_auth_failure(reason: &'static str) {
     record(|metrics| metrics.record_auth_failure(reason));
 }
 
-/// A model has read and written so many tokens for an agent.
+/// Counts the tokens that a model has read and written for an agent.
 pub(crate) fn record_tokens(agent: &str, input: u64, output: u64) {
     record(|metrics| {
         for (kind, count) in [("input", input), ("output", output)] {
@@ -236,7 +236,7 @@ pub(crate) fn record_tokens(agent: &str, input: u64, output: u64) {
     });
 }
 
-/// Somebody met a limit.
+/// Counts a call that exceeded a limit, by the name of its setting.
 pub(crate) fn record_limit_hit(name: &'static str) {
     record(|metrics| metrics.record_limit_hit(name));
 }

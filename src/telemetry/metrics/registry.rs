@@ -1,4 +1,4 @@
-//! The counts, their names and their labels.
+//! Registry of all metrics with their names and labels. `docs/operate.md` documents each of them.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -9,11 +9,13 @@ use prometheus_client::registry::Registry;
 
 use crate::model::{ErrorKind, Operation, Version};
 
+/// Label of metrics by agent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct AgentLabels {
     pub(super) agent: String,
 }
 
+/// Labels of task state changes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct TaskLabels {
     pub(super) agent: String,
@@ -21,6 +23,7 @@ pub(super) struct TaskLabels {
     pub(super) state: &'static str,
 }
 
+/// Labels of completed calls.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct CallLabels {
     agent: String,
@@ -29,29 +32,35 @@ pub(super) struct CallLabels {
     outcome: String,
 }
 
+/// Label of webhook attempts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct PushLabels {
     pub(super) outcome: &'static str,
 }
 
+/// Label of rejected callers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReasonLabels {
     reason: &'static str,
 }
 
+/// Label of exceeded limits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct LimitLabels {
     limit: &'static str,
 }
 
+/// Labels of model tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct TokenLabels {
     pub(super) agent: String,
     pub(super) kind: &'static str,
 }
 
+/// Duration histograms by agent.
 type DurationFamily = Family<AgentLabels, Histogram, fn() -> Histogram>;
 
+/// Prometheus registry and its metrics.
 pub(super) struct MetricsRegistry {
     pub(super) registry: Registry,
     calls: Family<CallLabels, Counter>,
@@ -100,37 +109,29 @@ impl MetricsRegistry {
         metrics
     }
 
-    /// Every one of these is in `docs/operate.md`.
+    /// Registers every metric; a unit test compares the names with `docs/operate.md`.
     fn register(&mut self) {
         let Self { registry, .. } = self;
-        registry.register("calls", "Calls answered", self.calls.clone());
-        registry.register(
-            "tasks",
-            "States that tasks have entered",
-            self.tasks.clone(),
-        );
-        registry.register("turns_running", "Turns that run now", self.turns.clone());
+        registry.register("calls", "Completed calls", self.calls.clone());
+        registry.register("tasks", "Task state changes", self.tasks.clone());
+        registry.register("turns_running", "Running turns", self.turns.clone());
         registry.register(
             "turn_seconds",
-            "How long turns took",
+            "Duration of turns",
             self.turn_seconds.clone(),
         );
         registry.register(
             "queue_seconds",
-            "How long turns waited for leave",
+            "Time that turns waited for a permit",
             self.queue_seconds.clone(),
         );
         let first = self.first_event_seconds.clone();
         registry.register(
             "first_event_seconds",
-            "From the start of a turn to its first event",
+            "Time from the start of a turn to its first event",
             first,
         );
-        registry.register(
-            "streams_open",
-            "Streams that are read now",
-            self.streams.clone(),
-        );
+        registry.register("streams_open", "Open streams", self.streams.clone());
         registry.register(
             "stream_events",
             "Events sent in streams",
@@ -139,12 +140,12 @@ impl MetricsRegistry {
         registry.register("stream_bytes", "Bytes sent in streams", self.bytes.clone());
         registry.register(
             "store_commit_seconds",
-            "How long commits took",
+            "Duration of commits",
             self.commit_seconds.clone(),
         );
         registry.register(
             "store_batch_events",
-            "Events in one batch",
+            "Events per batch",
             self.batch_events.clone(),
         );
         registry.register(
@@ -154,20 +155,24 @@ impl MetricsRegistry {
         );
         registry.register(
             "egress_refusals",
-            "Places that were not connected to",
+            "Targets that the SSRF guard blocked",
             self.refusals.clone(),
         );
         registry.register(
             "auth_failures",
-            "Callers who were not let in",
+            "Rejected callers",
             self.auth_failures.clone(),
         );
         registry.register(
             "model_tokens",
-            "Tokens that models read and wrote",
+            "Tokens that models have read and written",
             self.tokens.clone(),
         );
-        registry.register("limits_hit", "Calls that met a limit", self.limits.clone());
+        registry.register(
+            "limits_hit",
+            "Calls that exceeded a limit",
+            self.limits.clone(),
+        );
     }
 
     pub(super) fn record_call(
@@ -197,7 +202,7 @@ impl MetricsRegistry {
     }
 }
 
-/// From half a millisecond to ten minutes: a commit, and a turn that talks to a model.
+/// Returns a histogram with buckets from 0.5 ms (a commit) to 10 min (a turn that calls a model).
 fn seconds() -> Histogram {
     Histogram::new([
         0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 600.0,
@@ -206,29 +211,25 @@ fn seconds() -> Histogram {
 
 #[cfg(test)]
 mod tests {
-    /// Every count is in the book for operators, and nothing else is.
     #[test]
-    fn every_count_is_documented() {
+    fn every_metric_is_documented() {
         let page = include_str!("../../../docs/operate.md");
-        let source = include_str!("registry.rs")
-            .split("#[cfg(test)]")
-            .next()
+        let (source, _) = include_str!("registry.rs")
+            .split_once("#[cfg(test)]")
             .unwrap();
+        let source: String = source.split_whitespace().collect();
         let names: Vec<&str> = source
             .split("registry.register(\"")
             .skip(1)
             .map(|rest| rest.split('"').next().unwrap())
             .collect();
         for name in &names {
-            let is_there = ["", "_total"]
+            let is_documented = ["", "_total"]
                 .iter()
-                .any(|end| page.contains(&format!("| `attache_{name}{end}` |")));
-            assert!(is_there, "attache_{name} is not in docs/operate.md");
+                .any(|suffix| page.contains(&format!("| `attache_{name}{suffix}` |")));
+            assert!(is_documented, "attache_{name} is not in docs/operate.md");
         }
-        let documented = page
-            .lines()
-            .filter(|line| line.starts_with("| `attache_"))
-            .count();
-        assert_eq!(documented, names.len());
+        let rows = page.lines().filter(|line| line.starts_with("| `attache_"));
+        assert_eq!(rows.count(), names.len());
     }
 }

@@ -1,8 +1,8 @@
-//! What is traced, for whoever follows a request through many programs: spans of [`tracing`], all under one target.
+//! Tracing spans of calls, turns and webhooks, all with one target.
 //!
-//! Where nobody subscribes to that target no span is made, and what happens costs nothing. With the feature `otel` and a
-//! layer of OpenTelemetry the spans have places in a trace, and what is passed on names them; without, what came with a
-//! call is passed on as it came. What is said in messages and artifacts is in no span.
+//! Without a subscriber for [`TARGET`] no span is created. With the feature `otel` and an OpenTelemetry layer, spans have a
+//! trace context of their own, which is propagated to other servers; otherwise the context of the incoming call is
+//! propagated unchanged. Spans never contain the content of messages or artifacts.
 
 #[cfg(feature = "otel")]
 #[path = "otel.rs"]
@@ -24,23 +24,24 @@ pub(crate) use server_spans::{
     turn_span,
 };
 
-/// The target of every span.
+/// Target of every span.
 pub const TARGET: &str = "a2a";
 
+/// Whether agents may record prompts and responses of models.
 static CONTENT: AtomicBool = AtomicBool::new(false);
 
-/// Lets agents write what models are asked and answer into their spans, from now on. Nobody does unless this was called.
+/// Allows agents to record the prompts and responses of models in their spans. The default is not to.
 pub fn enable_content_recording() {
     CONTENT.store(true, Ordering::Relaxed);
 }
 
-/// Whether what is said may be in spans.
+/// Whether spans may contain the prompts and responses of models.
 #[must_use]
 pub fn is_content_recording_enabled() -> bool {
     CONTENT.load(Ordering::Relaxed)
 }
 
-/// The place in a trace of what runs now, to be passed on with what it asks of others; `None` where nothing is traced.
+/// Returns the trace context of the current span, for propagation to other servers; `None` if nothing is traced.
 #[must_use]
 pub fn current() -> Option<TraceContext> {
     if tracing::span_enabled!(target: TARGET, Level::INFO) {
@@ -50,6 +51,7 @@ pub fn current() -> Option<TraceContext> {
     }
 }
 
+/// Makes a span the child of a remote parent.
 fn with_parent(span: Span, parent: Option<&TraceContext>) -> Span {
     if let Some(parent) = parent.filter(|_| !span.is_disabled()) {
         context::set_parent(&span, parent);
@@ -57,10 +59,11 @@ fn with_parent(span: Span, parent: Option<&TraceContext>) -> Span {
     span
 }
 
-/// A call that goes out, below the trace that the client was given, else below what runs now.
+/// Returns the span of an outgoing call: a child of the current span, else of the trace that the client was given.
 pub(crate) fn client_span(
     operation: Operation,
-    (binding, version): (Binding, Version),
+    binding: Binding,
+    version: Version,
     host: Option<&str>,
     parent: Option<&TraceContext>,
 ) -> Span {
@@ -74,7 +77,7 @@ pub(crate) fn client_span(
         a2a.version = version.as_str(),
         server.address = host,
     );
-    // What runs now may be deeper in the same trace than what the client was given.
+    // The current span may be a descendant of the given context, so it takes precedence.
     let inherits = !span.is_disabled() && current().is_some();
     with_parent(span, parent.filter(|_| !inherits))
 }

@@ -1,4 +1,4 @@
-//! The places of spans in a trace, as the layer of OpenTelemetry keeps them.
+//! Trace context of spans, from the OpenTelemetry layer.
 
 use opentelemetry::Context;
 use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState};
@@ -7,20 +7,18 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 use crate::model::TraceContext;
 
-/// Where a span is; `None` without a layer of OpenTelemetry.
+/// Returns the trace context of a span; `None` without an OpenTelemetry layer.
 pub(super) fn span_context(span: &Span) -> Option<TraceContext> {
     let context = span.context();
     let span = context.span();
-    let place = span.span_context();
-    if !place.is_valid() {
+    let current = span.span_context();
+    if !current.is_valid() {
         return None;
     }
-    let (trace, span, flags) = (
-        place.trace_id(),
-        place.span_id(),
-        place.trace_flags().to_u8(),
-    );
-    let state = place.trace_state().header();
+    let trace = current.trace_id();
+    let span = current.span_id();
+    let flags = current.trace_flags().to_u8();
+    let state = current.trace_state().header();
     TraceContext::parse(
         &format!("00-{trace}-{span}-{flags:02x}"),
         Some(&state)
@@ -29,13 +27,13 @@ pub(super) fn span_context(span: &Span) -> Option<TraceContext> {
     )
 }
 
-/// Puts a span below a place that may be anywhere.
+/// Makes a span the child of a context of another process.
 pub(super) fn set_parent(span: &Span, parent: &TraceContext) {
-    let Some(place) = parse_context(parent) else {
+    let Some(remote) = parse_context(parent) else {
         return;
     };
-    // Without a layer of OpenTelemetry there is nobody to tell.
-    let _ = span.set_parent(Context::new().with_remote_span_context(place));
+    // Fails without an OpenTelemetry layer; then there is no trace.
+    let _ = span.set_parent(Context::new().with_remote_span_context(remote));
 }
 
 fn parse_context(trace: &TraceContext) -> Option<SpanContext> {

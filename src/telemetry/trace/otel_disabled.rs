@@ -1,4 +1,4 @@
-//! Spans have no place in a trace: the feature `otel` is not there.
+//! Replacement if the feature `otel` is disabled: spans have no trace context.
 
 use tracing::Span;
 

@@ -1,4 +1,4 @@
-//! What a server does, as spans: calls, turns, webhooks.
+//! Spans of a server: incoming calls, turns and webhook attempts.
 
 use tracing::Span;
 use tracing::field::Empty;
@@ -8,7 +8,7 @@ use crate::model::{
     Binding, ErrorKind, Operation, Scope, Task, TaskId, TaskState, TraceContext, Version,
 };
 
-/// The place of a span.
+/// Returns the trace context of a span.
 pub(crate) fn span_context(span: &Span) -> Option<TraceContext> {
     if span.is_disabled() {
         None
@@ -17,10 +17,11 @@ pub(crate) fn span_context(span: &Span) -> Option<TraceContext> {
     }
 }
 
-/// A call that came in. What its headers say is looked at only if there is a span.
+/// Returns the span of an incoming call. `parent` is evaluated only if the span is enabled.
 pub(crate) fn call_span(
     operation: Operation,
-    (binding, version): (Binding, Version),
+    binding: Binding,
+    version: Version,
     parent: impl FnOnce() -> Option<TraceContext>,
 ) -> Span {
     let span = tracing::info_span!(
@@ -42,13 +43,13 @@ pub(crate) fn call_span(
     }
 }
 
-/// The call of a span could not be answered.
+/// Marks the span of a failed call.
 pub(crate) fn record_failure(span: &Span, kind: ErrorKind) {
     span.record("error.type", tracing::field::debug(kind));
     span.record("otel.status_code", "ERROR");
 }
 
-/// A turn of an agent.
+/// Returns the span of a turn.
 pub(crate) fn turn_span(
     scope: &Scope,
     task: &Task,
@@ -71,7 +72,7 @@ pub(crate) fn turn_span(
     with_parent(span, parent)
 }
 
-/// A turn is over, and its task in this state.
+/// Records the state of the task at the end of its turn.
 pub(crate) fn record_turn_end(span: &Span, state: TaskState) {
     if span.is_disabled() {
         return;
@@ -82,7 +83,7 @@ pub(crate) fn record_turn_end(span: &Span, state: TaskState) {
     }
 }
 
-/// One attempt to call a webhook.
+/// Returns the span of one attempt to call a webhook.
 pub(crate) fn push_span(task: &TaskId, attempt: u32, parent: Option<&TraceContext>) -> Span {
     let span = tracing::info_span!(
         target: TARGET,
@@ -98,7 +99,7 @@ pub(crate) fn push_span(task: &TaskId, attempt: u32, parent: Option<&TraceContex
     with_parent(span, parent)
 }
 
-/// What became of an attempt to call a webhook.
+/// Records the result of an attempt to call a webhook.
 pub(crate) fn record_push_result(span: &Span, status: Option<u16>, delivered: bool) {
     if let Some(status) = status {
         span.record("http.response.status_code", status);
