@@ -137,8 +137,8 @@ impl<'a> Session<'a> {
     pub(crate) fn error(&self, error: &Error) -> CliError {
         let failure = CliError::from_error(error, self.binding, self.supplied);
         // Nobody was asked: the card leads where it may not.
-        match error.message().split_once(" is not connected to: it ") {
-            Some((_, rule)) => {
+        match Client::block_reason(error) {
+            Some(rule) => {
                 let host = reference::url_host(&self.client.interface().url);
                 let message = format!("the card leads to {host}, but it {rule}");
                 let again = crate::resume::rerun_with(&format!(

@@ -1,4 +1,4 @@
-//! The client for programs that do not wait in parallel: each call waits where it stands.
+//! Blocking client, for programs without an async runtime.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use crate::model::{
     Result, SendMessageRequest, SendMessageResponse, Seq, StreamResponse, Task, TaskId,
 };
 
-/// A [`Client`](super::Client) whose calls wait. Not for use inside an async runtime, where it would stop everybody.
+/// [`Client`](super::Client) with blocking calls. Must not be used inside an async runtime: it would block a worker
+/// thread.
 ///
 /// ```no_run
 /// use attache::BlockingClient;
@@ -29,10 +30,10 @@ pub struct BlockingClient {
 }
 
 impl BlockingClient {
-    /// Finds the card of the agent at this url; see [`super::Client::discover`].
+    /// Finds the card of the agent at `url`; see [`super::Client::discover`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`super::Client::discover`].
     pub fn discover(url: &str) -> Result<Self> {
         let runtime = runtime()?;
         let client = runtime.block_on(super::Client::discover(url))?;
@@ -42,10 +43,10 @@ impl BlockingClient {
         })
     }
 
-    /// A client that does as this one does.
+    /// Wraps an async client.
     ///
     /// # Errors
-    /// The system gives us no runtime.
+    /// Internal: the runtime could not be created.
     pub fn new(client: super::Client) -> Result<Self> {
         Ok(Self {
             client,
@@ -53,30 +54,30 @@ impl BlockingClient {
         })
     }
 
-    /// The client behind it.
+    /// Returns the async client.
     #[must_use]
     pub fn client(&self) -> &super::Client {
         &self.client
     }
 
-    /// The card it was made from, if there was one.
+    /// Returns the agent card that [`discover`](Self::discover) read.
     #[must_use]
     pub fn card(&self) -> Option<&AgentCard> {
         self.client.card()
     }
 
-    /// Sends a message and waits for the end; see [`super::Client::send`].
+    /// Sends a message and waits until its task is at rest; see [`super::Client::send`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`super::Client::send`].
     pub fn send(&self, request: impl Into<SendMessageRequest>) -> Result<SendMessageResponse> {
         self.wait(self.client.send(request))
     }
 
-    /// Sends a message and gives what happens, event by event; see [`super::Client::stream`].
+    /// Sends a message and returns the events of its task; see [`super::Client::stream`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`super::Client::stream`].
     pub fn stream(&self, request: impl Into<SendMessageRequest>) -> Result<BlockingTaskStream> {
         let stream = self.wait(self.client.stream(request))?;
         Ok(BlockingTaskStream {
@@ -85,7 +86,7 @@ impl BlockingClient {
         })
     }
 
-    /// Follows a task to its end; see [`super::Client::follow`].
+    /// Follows a task until it has ended; see [`super::Client::follow`].
     #[must_use]
     pub fn follow(&self, id: impl Into<TaskId>, after: Option<Seq>) -> BlockingTaskStream {
         let _entered = self.runtime.enter();
@@ -114,7 +115,7 @@ impl BlockingClient {
         self.wait(self.client.list_tasks(request))
     }
 
-    /// Asks for a task to be canceled.
+    /// Requests the cancellation of a task.
     ///
     /// # Errors
     /// As [`super::Client::cancel_task`].
@@ -125,7 +126,7 @@ impl BlockingClient {
         }))
     }
 
-    /// Waits for anything else that [`client`](Self::client) can do.
+    /// Runs any other call of [`client`](Self::client) to completion.
     pub fn wait<F: Future>(&self, call: F) -> F::Output {
         self.runtime.block_on(call)
     }
@@ -138,14 +139,14 @@ fn runtime() -> Result<Runtime> {
         .map_err(Error::internal)
 }
 
-/// The events of a task, one after the other; see [`TaskStream`].
+/// Iterator over the events of a task; see [`TaskStream`].
 pub struct BlockingTaskStream {
     stream: TaskStream,
     runtime: Arc<Runtime>,
 }
 
 impl BlockingTaskStream {
-    /// The task as far as it is known.
+    /// Returns the task as known so far.
     #[must_use]
     pub fn task(&self) -> Option<&Task> {
         self.stream.task()

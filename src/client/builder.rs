@@ -1,4 +1,4 @@
-//! A client that is set up otherwise than by default.
+//! Builder of clients: settings, headers, trusted origins, TLS and the card cache.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use tokio_util::task::TaskTracker;
 
 use super::card_cache::{CardCache, MemoryCardCache};
 use super::credentials::CredentialSet;
-use super::endpoint::{Endpoint, origin, supported_protocol};
+use super::endpoint::{Endpoint, origin};
 use super::settings::ClientSettings;
-use super::{Client, headers, unsupported_interface};
+use super::{Client, headers};
 use crate::egress::{ClientTls, Egress, Traffic, TrafficObserver};
 use crate::model::{AgentCard, AgentInterface, Binding, Error, Result, Secret, Version};
 
-/// Sets up clients; [`Client::builder`] begins one. Clones share the cards that were read, so that asking for an agent
-/// again costs nothing while its card may be kept.
+/// Builder of clients, returned by [`Client::builder`]. Clones share the card cache, so that a second
+/// [`discover`](Self::discover) of the same agent does not read a fresh card again.
 #[derive(Clone)]
 pub struct ClientBuilder {
     pub(super) settings: Arc<ClientSettings>,
@@ -28,10 +28,10 @@ pub struct ClientBuilder {
     observer: Option<TrafficObserver>,
 }
 
-/// Whether a card may be used at all.
+/// Check that a discovered card must pass before it is used.
 #[async_trait]
 pub(super) trait CardCheck: Send + Sync {
-    /// `received` is the document that it was read from.
+    /// Checks a card; `received` is the document that it was parsed from.
     async fn check(&self, card: &AgentCard, received: &[u8]) -> Result<()>;
 }
 
@@ -51,7 +51,7 @@ impl Default for ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// Sets everything at once.
+    /// Replaces all settings.
     #[must_use]
     pub fn settings(self, settings: ClientSettings) -> Self {
         Self {
@@ -60,44 +60,44 @@ impl ClientBuilder {
         }
     }
 
-    /// Prefers these bindings, the best first, where a card offers them.
+    /// Prefers these bindings, best first, among the interfaces of a card.
     #[must_use]
     pub fn bindings(mut self, bindings: impl IntoIterator<Item = Binding>) -> Self {
         Arc::make_mut(&mut self.settings).interface.bindings = bindings.into_iter().collect();
         self
     }
 
-    /// Speaks this version and no other.
+    /// Uses this version only.
     #[must_use]
     pub fn version(mut self, version: Version) -> Self {
         Arc::make_mut(&mut self.settings).interface.version = Some(version);
         self
     }
 
-    /// Sends a header with every request, also for the card; see [`Client::with_header`].
+    /// Sends a header with every request, including requests for the card; see [`Client::with_header`].
     ///
     /// # Errors
-    /// Invalid parameters: no such header can be sent.
+    /// Invalid parameters if the name or value is not valid in HTTP.
     pub fn header(mut self, name: &str, value: &str) -> Result<Self> {
         let (name, value) = headers::parse_header(name, value)?;
         self.headers.insert(name, value);
         Ok(self)
     }
 
-    /// Sends this token as `Authorization: Bearer`, also for the card.
+    /// Sends this token as `Authorization: Bearer` with every request, including requests for the card.
     ///
     /// # Errors
-    /// Invalid parameters: the token has characters that a header cannot carry.
+    /// Invalid parameters if the token contains characters that are not valid in a header.
     pub fn bearer(mut self, token: &Secret) -> Result<Self> {
         self.headers
             .insert(::http::header::AUTHORIZATION, headers::bearer_value(token)?);
         Ok(self)
     }
 
-    /// Asks for these extensions, by their URIs, with every request.
+    /// Requests these extensions, by URI, with every call.
     ///
     /// # Errors
-    /// Invalid parameters: a URI has characters that a header cannot carry.
+    /// Invalid parameters if a URI contains characters that are not valid in a header.
     pub fn extensions<'a>(self, uris: impl IntoIterator<Item = &'a str>) -> Result<Self> {
         Ok(Self {
             extensions: Some(headers::extensions_value(uris)?),
@@ -105,11 +105,11 @@ impl ClientBuilder {
         })
     }
 
-    /// Sends the headers also to this origin (`https://host:port`), where a card leads there from another one, and connects
-    /// to it wherever it is.
+    /// Trusts an origin (`https://host:port`) that cards of other origins may lead to: the headers are sent to it, and
+    /// connections to it are not checked by the SSRF guard.
     ///
     /// # Errors
-    /// Invalid parameters: it is no url.
+    /// Invalid parameters if it is not an HTTP URL.
     pub fn trust(mut self, url: &str) -> Result<Self> {
         let url = url.parse().map_err(|_| {
             Error::invalid("url", "must begin with http:// or https:// and name a host")
@@ -123,20 +123,20 @@ impl ClientBuilder {
         Ok(self)
     }
 
-    /// Trusts whom these settings trust, and shows their certificate to servers that ask for one.
+    /// Uses these certificate authorities, and this client certificate if the server requests one.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(self, tls: ClientTls) -> Self {
         Self { tls, ..self }
     }
 
-    /// Keeps cards here, in place of memory.
+    /// Caches cards here instead of in memory.
     #[must_use]
     pub fn card_cache(self, card_cache: Arc<dyn CardCache>) -> Self {
         Self { card_cache, ..self }
     }
 
-    /// Lets somebody see all that passes, credentials included; see [`Client::with_traffic_observer`].
+    /// Passes all traffic to `observer`, including credentials; see [`Client::with_traffic_observer`].
     #[must_use]
     pub fn with_traffic_observer(
         self,
@@ -148,7 +148,7 @@ impl ClientBuilder {
         }
     }
 
-    /// A client of the agent at this url, without a look at its card; see [`Client::new`].
+    /// Returns a client of the agent at `url` without reading its card; see [`Client::new`].
     ///
     /// # Errors
     /// As [`Client::new`].
@@ -156,24 +156,16 @@ impl ClientBuilder {
         Ok(self.build(self.egress(), Endpoint::new(url, binding, version)?))
     }
 
-    /// A client of an interface that a card names, with its tenant.
+    /// Returns a client of an interface of a card, with its tenant.
     ///
     /// # Errors
     /// As [`Client::from_interface`].
     pub fn interface(&self, interface: &AgentInterface) -> Result<Client> {
-        let (binding, version) = supported_protocol(interface).ok_or_else(unsupported_interface)?;
-        let endpoint = Endpoint::new(&interface.url, binding, version)?;
-        Ok(self.build(
-            self.egress(),
-            Endpoint {
-                tenant: interface.tenant.clone(),
-                ..endpoint
-            },
-        ))
+        Ok(self.build(self.egress(), Endpoint::from_interface(interface)?))
     }
 
-    /// A client of an interface that the card at `card_url` names. It leads no further inside than it came from itself; see
-    /// [`Client::discover`].
+    /// Returns a client of an interface of the card at `card_url`. Like [`Client::discover`], it connects to no network
+    /// zone that is more private than the card's own.
     ///
     /// # Errors
     /// As [`Client::from_interface`].
@@ -184,16 +176,9 @@ impl ClientBuilder {
     ) -> Result<Client> {
         let card_url = card_url
             .parse()
-            .map_err(|_| Error::invalid("home", "must be the url of a card"))?;
-        let (binding, version) = supported_protocol(interface).ok_or_else(unsupported_interface)?;
-        let endpoint = Endpoint::new(&interface.url, binding, version)?;
-        Ok(self.build(
-            self.following_document(&card_url),
-            Endpoint {
-                tenant: interface.tenant.clone(),
-                ..endpoint
-            },
-        ))
+            .map_err(|_| Error::invalid("card_url", "must be the URL of a card"))?;
+        let endpoint = Endpoint::from_interface(interface)?;
+        Ok(self.build(self.following_document(&card_url), endpoint))
     }
 
     pub(super) fn egress(&self) -> Egress {
@@ -207,7 +192,7 @@ impl ClientBuilder {
         }
     }
 
-    /// For whoever reads a card at this url and follows it.
+    /// Returns the egress for a card that is read at `card_url` and for the interfaces it names.
     pub(super) fn following_document(&self, card_url: &Uri) -> Egress {
         self.with_observer(Egress::following_document(
             &self.tls,

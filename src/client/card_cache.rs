@@ -1,7 +1,7 @@
-//! Cards that were read before, kept as HTTP says.
+//! Cache of agent cards, with the lifetime that HTTP caching headers give them.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use ::http::HeaderMap;
@@ -9,39 +9,40 @@ use ::http::header::{AGE, AsHeaderName, CACHE_CONTROL, ETAG, LAST_MODIFIED, VARY
 use serde::{Deserialize, Serialize};
 
 use crate::model::Timestamp;
+use crate::rt::lock;
 
-/// However long a peer says that its card stays as it is.
+/// Maximum lifetime of a cached card, whatever `max-age` the server sends.
 const MAX_CACHE_AGE: Duration = Duration::from_secs(24 * 3600);
-/// How many cards are kept in memory.
+/// Maximum number of cards in memory.
 const MAX_CACHED_CARDS: usize = 64;
 
-/// Where cards are kept between reads. [`MemoryCardCache`] is the default; a program may keep them in files.
+/// Cache of agent cards. [`MemoryCardCache`] is the default; a program may store cards in files.
 ///
-/// Whoever shares one between callers with different credentials shows the one what the other may see.
+/// A cache that is shared between callers with different credentials exposes the cards of one to the others.
 pub trait CardCache: Send + Sync + 'static {
-    /// The card that was read from this url.
+    /// Returns the card that was read from this URL.
     fn get(&self, url: &str) -> Option<CachedCard>;
 
-    /// Keeps a card, in place of what there was.
+    /// Stores a card and replaces an earlier one of the same URL.
     fn put(&self, url: &str, card: CachedCard);
 }
 
-/// A card as it was read, and how long it may be used.
+/// Card as received, with its cache headers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CachedCard {
     /// The document.
     pub body: String,
-    /// What its server calls this state of it.
+    /// `ETag` of the response.
     pub etag: Option<String>,
-    /// When its server says that it was changed.
+    /// `Last-Modified` of the response.
     pub last_modified: Option<String>,
-    /// Until then it may be used without asking.
+    /// End of the time in which the card is used without revalidation.
     pub fresh_until: Timestamp,
 }
 
 impl CachedCard {
-    /// A card with the headers it came with; `None` if it may not be kept, or there would be no use in it.
+    /// Returns a cache entry; `None` if the headers forbid caching or allow neither reuse nor revalidation.
     pub(super) fn new(body: &str, headers: &HeaderMap, now: Timestamp) -> Option<Self> {
         let age = max_age(headers)?;
         let card = Self {
@@ -53,7 +54,7 @@ impl CachedCard {
         (!age.is_zero() || card.etag.is_some() || card.last_modified.is_some()).then_some(card)
     }
 
-    /// Its server says that it has not changed.
+    /// Extends the lifetime after a 304 response.
     pub(super) fn revalidated(self, headers: &HeaderMap, now: Timestamp) -> Self {
         Self {
             fresh_until: expiry(now, max_age(headers).unwrap_or_default()),
@@ -62,12 +63,12 @@ impl CachedCard {
     }
 }
 
-/// How long an answer may be used; `None` if it may not be kept at all.
+/// Returns the remaining lifetime of a response; `None` if it must not be stored.
 fn max_age(headers: &HeaderMap) -> Option<Duration> {
-    let said = header_text(headers, CACHE_CONTROL)
+    let cache_control = header_text(headers, CACHE_CONTROL)
         .unwrap_or_default()
         .to_ascii_lowercase();
-    let directives: Vec<_> = said.split(',').map(str::trim).collect();
+    let directives: Vec<_> = cache_control.split(',').map(str::trim).collect();
     if directives.contains(&"no-store")
         || header_text(headers, VARY).is_some_and(|vary| vary.contains('*'))
     {
@@ -99,13 +100,13 @@ pub(super) fn now() -> Timestamp {
     Timestamp::from_millis(jiff::Timestamp::now().as_millisecond()).unwrap_or_default()
 }
 
-/// Keeps the cards that were read last.
+/// Cache of the 64 most recently stored cards, in memory.
 #[derive(Debug, Default)]
 pub struct MemoryCardCache(Mutex<VecDeque<(String, CachedCard)>>);
 
 impl CardCache for MemoryCardCache {
     fn get(&self, url: &str) -> Option<CachedCard> {
-        let cards = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let cards = lock(&self.0);
         cards
             .iter()
             .find(|(one, _)| one == url)
@@ -113,7 +114,7 @@ impl CardCache for MemoryCardCache {
     }
 
     fn put(&self, url: &str, card: CachedCard) {
-        let mut cards = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cards = lock(&self.0);
         cards.retain(|(one, _)| one != url);
         cards.truncate(MAX_CACHED_CARDS - 1);
         cards.push_front((url.to_owned(), card));
@@ -127,7 +128,7 @@ mod tests {
     fn cached(headers: &[(&'static str, &'static str)]) -> Option<i64> {
         let headers = headers.iter().map(|(name, value)| {
             (
-                name.parse().expect("a name"),
+                name.parse().expect("valid header name"),
                 ::http::HeaderValue::from_static(value),
             )
         });
@@ -146,7 +147,7 @@ mod tests {
             cached(&[("cache-control", "max-age=99999999")]),
             Some(24 * 3600)
         );
-        assert_eq!(cached(&[("etag", "\"1\"")]), Some(0), "to be asked after");
+        assert_eq!(cached(&[("etag", "\"1\"")]), Some(0), "to be revalidated");
         assert_eq!(
             cached(&[("cache-control", "no-cache, max-age=9"), ("etag", "\"1\"")]),
             Some(0)

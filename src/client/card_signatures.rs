@@ -1,4 +1,4 @@
-//! Cards that are taken only as they were signed.
+//! Signature check of discovered cards.
 
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use super::builder::{CardCheck, ClientBuilder};
 use crate::jws::{CardVerification, CardVerifier, SignaturePolicy};
 use crate::model::{AgentCard, Result};
 
+/// Card check that verifies the signatures of a card and applies a policy to the result.
 struct SignatureCheck {
     verifier: CardVerifier,
     policy: SignaturePolicy,
@@ -19,20 +20,20 @@ impl CardCheck for SignatureCheck {
         let verdict = self.verifier.verify(card, Some(received)).await;
         match &verdict {
             CardVerification::Verified { kid } => {
-                tracing::debug!(kid, "the signature of the card is good")
+                tracing::debug!(kid, "card signature verified")
             }
             CardVerification::Unverifiable { reason } => {
-                tracing::warn!(reason, "the signature of the card is not good")
+                tracing::warn!(reason, "card signature cannot be verified")
             }
-            CardVerification::Absent => tracing::warn!("the card is not signed"),
+            CardVerification::Absent => tracing::warn!("card is not signed"),
         }
         verdict.check(self.policy)
     }
 }
 
 impl ClientBuilder {
-    /// Checks the signatures of every card that [`discover`](Self::discover) finds, before anything else is done with it: one
-    /// that the policy does not take is an error. The log says what each was worth.
+    /// Verifies the signatures of every card that [`discover`](Self::discover) finds, before the card is used. A card that
+    /// `policy` rejects is an error. Each result is logged.
     #[must_use]
     pub fn signatures(mut self, verifier: CardVerifier, policy: SignaturePolicy) -> Self {
         self.check = Some(Arc::new(SignatureCheck { verifier, policy }));

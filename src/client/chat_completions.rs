@@ -1,4 +1,5 @@
-//! A peer that has no A2A and completes chats: one message there, one message back. Only where the caller asks for it.
+//! Fallback for peers without A2A: one message becomes one request to `/v1/chat/completions`. Enabled by
+//! [`ClientSettings::chat_completions`](super::ClientSettings::chat_completions).
 
 use ::http::{HeaderMap, Method};
 use serde::{Deserialize, Serialize};
@@ -11,7 +12,7 @@ use crate::model::{
 };
 use crate::wire::errors::read_rest_error;
 
-/// What an interface that is none of A2A's is called.
+/// Name of this protocol in [`Client::interface`].
 pub(super) const BINDING: &str = "chat/completions";
 const PATH: &str = "/v1/chat/completions";
 const JSON: &str = "application/json";
@@ -51,8 +52,9 @@ pub(super) async fn call(client: &Client, model: &str, request: &Request) -> Res
 }
 
 pub(super) fn unsupported() -> Error {
-    Error::new(ErrorKind::UnsupportedOperation)
-        .with_message("This operation is not supported: the peer completes chats and has no tasks")
+    Error::new(ErrorKind::UnsupportedOperation).with_message(
+        "This operation is not supported: the peer offers chat completions and has no tasks",
+    )
 }
 
 async fn complete(client: &Client, model: &str, request: &SendMessageRequest) -> Result<Response> {
@@ -60,7 +62,7 @@ async fn complete(client: &Client, model: &str, request: &SendMessageRequest) ->
     if text.is_empty() {
         return Err(Error::invalid(
             "message.parts",
-            "must have text: the peer completes chats",
+            "must contain text: the peer offers chat completions only",
         ));
     }
     let mut body = Vec::new();
@@ -69,7 +71,7 @@ async fn complete(client: &Client, model: &str, request: &SendMessageRequest) ->
         content: &text,
     }];
     crate::wire::write_json(&mut body, &CompletionRequest { model, messages });
-    let ask = ClientRequest {
+    let http_request = ClientRequest {
         method: Method::POST,
         url: join_path(&client.endpoint.url, PATH)?,
         accept: JSON,
@@ -79,14 +81,14 @@ async fn complete(client: &Client, model: &str, request: &SendMessageRequest) ->
         head_timeout: HeadTimeout::Unbounded,
     };
     let failure = |status, body: &[u8]| read_rest_error(status, &String::from_utf8_lossy(body));
-    let body = client.exchange(ask).await?.read(failure).await?;
+    let body = client.exchange(http_request).await?.read(failure).await?;
     let completed: Option<CompletionResponse> = serde_json::from_slice(&body).ok();
     let choice = completed.and_then(|completed| completed.choices.into_iter().next());
     let Some(PeerCompletionChoice {
         message: CompletionMessage { content },
     }) = choice
     else {
-        return Err(super::invalid_response("no completion of a chat"));
+        return Err(super::invalid_response("not a chat completion"));
     };
     let context_id = request.message.context_id.clone();
     let message = Message {

@@ -1,4 +1,4 @@
-//! A way to an agent: where, in which binding and version, for which tenant; and which of them a card offers.
+//! Endpoint of an agent (URL, binding, version, tenant), and the selection of endpoints from a card.
 
 use std::sync::OnceLock;
 
@@ -8,10 +8,13 @@ use super::grpc;
 use super::settings::InterfacePreference;
 use crate::egress;
 pub(super) use crate::egress::origin;
-use crate::model::{AgentCard, AgentInterface, Binding, Error, Result, Version};
+use crate::model::{AgentCard, AgentInterface, Binding, Error, ErrorKind, Result, Version};
 use crate::wire::negotiation::RequestedVersion;
 
-/// One way to talk to an agent.
+/// Maximum number of interfaces that an error message lists.
+const MAX_LISTED_INTERFACES: usize = 8;
+
+/// One way to reach an agent.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Endpoint {
     pub(super) url: Uri,
@@ -21,8 +24,10 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
+    /// Returns an endpoint without a tenant.
+    ///
     /// # Errors
-    /// Invalid parameters: the url is not one we can call. Unsupported: gRPC without the feature `grpc`.
+    /// Invalid parameters if `url` is not an HTTP URL. Unsupported for gRPC without the feature `grpc`.
     pub(super) fn new(url: &str, binding: Binding, version: Version) -> Result<Self> {
         let url = match binding {
             Binding::JsonRpc | Binding::HttpJson => url.parse().ok(),
@@ -40,6 +45,18 @@ impl Endpoint {
         })
     }
 
+    /// Returns the endpoint of an interface of a card, with its tenant.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); unsupported if this client does not support the binding or version.
+    pub(super) fn from_interface(interface: &AgentInterface) -> Result<Self> {
+        let (binding, version) = supported_protocol(interface).ok_or_else(unsupported_interface)?;
+        Ok(Self {
+            tenant: interface.tenant.clone(),
+            ..Self::new(&interface.url, binding, version)?
+        })
+    }
+
     pub(super) fn interface(&self) -> AgentInterface {
         AgentInterface {
             tenant: self.tenant.clone(),
@@ -48,7 +65,13 @@ impl Endpoint {
     }
 }
 
-/// What a card offers besides the first choice, and which of it was fallen back on.
+fn unsupported_interface() -> Error {
+    Error::new(ErrorKind::UnsupportedOperation).with_message(
+        "This operation is not supported: the client does not support the binding or version of this interface",
+    )
+}
+
+/// Endpoints of a card besides the selected one, and the one that the client fell back to.
 #[derive(Debug, Default)]
 pub(super) struct Fallbacks {
     candidates: Vec<Endpoint>,
@@ -63,22 +86,25 @@ impl Fallbacks {
         }
     }
 
+    /// Returns the endpoint that replaced the selected one.
     pub(super) fn active(&self) -> Option<&Endpoint> {
         self.active.get()
     }
 
-    pub(super) fn find(&self, suits: impl Fn(&Endpoint) -> bool) -> Option<&Endpoint> {
-        self.candidates.iter().find(|endpoint| suits(endpoint))
+    pub(super) fn find(&self, is_suitable: impl Fn(&Endpoint) -> bool) -> Option<&Endpoint> {
+        self.candidates
+            .iter()
+            .find(|endpoint| is_suitable(endpoint))
     }
 
+    /// Uses this endpoint from now on. The first concurrent call wins.
     pub(super) fn activate(&self, endpoint: &Endpoint) {
-        // If another call was quicker, its way is as good.
         let _ = self.active.set(endpoint.clone());
     }
 }
 
-/// The binding and the version of an interface, if this client speaks both.
-pub(super) fn supported_protocol(interface: &AgentInterface) -> Option<(Binding, Version)> {
+/// Returns the binding and version of an interface, if this client supports both.
+fn supported_protocol(interface: &AgentInterface) -> Option<(Binding, Version)> {
     let binding = interface
         .binding()
         .filter(|binding| *binding != Binding::Grpc || grpc::IS_SUPPORTED)?;
@@ -88,100 +114,124 @@ pub(super) fn supported_protocol(interface: &AgentInterface) -> Option<(Binding,
     }
 }
 
-/// The ways that a card offers, the best first. What cannot be called is left out, and why is said if nothing is left.
+/// Interface of a card that this client supports.
+struct InterfaceCandidate<'a> {
+    interface: &'a AgentInterface,
+    binding: Binding,
+    version: Version,
+}
+
+/// Selects the endpoints of a card that may be used, best first.
+///
+/// Interfaces with an invalid URL are left out.
 ///
 /// # Errors
-/// None is left, by our means or by the choice.
+/// None is left: the error of the first invalid URL, or a list of what the card offers.
 pub(super) fn select_endpoints(
     card: &AgentCard,
-    from: &Uri,
+    card_url: &Uri,
     preference: &InterfacePreference,
 ) -> Result<Vec<Endpoint>> {
-    let mut offered: Vec<_> = card
-        .supported_interfaces
-        .iter()
-        .filter_map(|interface| {
-            supported_protocol(interface).map(|(binding, version)| (binding, version, interface))
-        })
-        .filter(|(_, version, _)| preference.version.is_none_or(|pinned| pinned == *version))
-        .filter(|(binding, ..)| !preference.only_listed || preference.bindings.contains(binding))
-        .collect();
-    let order: Vec<_> = offered.iter().map(|(binding, ..)| *binding).collect();
-    let rank = |binding: Binding| {
-        let preferred = preference.bindings.iter().position(|one| *one == binding);
-        let listed = order.iter().position(|one| *one == binding);
-        (preferred.unwrap_or(usize::MAX), listed)
-    };
-    let newest = |version: Version| Version::ALL.iter().position(|one| *one == version);
-    offered.sort_by_key(|(binding, version, _)| (rank(*binding), newest(*version)));
-    let (mut found, mut refused) = (Vec::new(), None);
-    for (binding, version, interface) in offered {
-        for url in absolute_urls(interface, from) {
-            match Endpoint::new(&url, binding, version) {
+    let mut found = Vec::new();
+    let mut first_error = None;
+    for candidate in ranked_candidates(card, preference) {
+        for url in absolute_urls(candidate.interface, card_url) {
+            match Endpoint::new(&url, candidate.binding, candidate.version) {
                 Ok(endpoint) => found.push(Endpoint {
-                    tenant: interface.tenant.clone(),
+                    tenant: candidate.interface.tenant.clone(),
                     ..endpoint
                 }),
-                Err(error) => refused = refused.or(Some(error)),
+                Err(error) => first_error = first_error.or(Some(error)),
             }
         }
     }
-    match refused {
+    match first_error {
         _ if !found.is_empty() => Ok(found),
         Some(error) => Err(error),
         None => Err(super::invalid_response(&describe_interfaces(card))),
     }
 }
 
-fn describe_interfaces(card: &AgentCard) -> String {
-    let shown = card.supported_interfaces.iter().take(8);
-    let listed: Vec<_> = shown
-        .map(|one| format!("{} {}", one.protocol_binding, one.protocol_version))
+/// Returns the supported interfaces by preference: preferred bindings, then card order, then newest version.
+fn ranked_candidates<'a>(
+    card: &'a AgentCard,
+    preference: &InterfacePreference,
+) -> Vec<InterfaceCandidate<'a>> {
+    let supported = card.supported_interfaces.iter().filter_map(|interface| {
+        let (binding, version) = supported_protocol(interface)?;
+        Some(InterfaceCandidate {
+            interface,
+            binding,
+            version,
+        })
+    });
+    let mut candidates: Vec<_> = supported
+        .filter(|one| {
+            preference
+                .version
+                .is_none_or(|pinned| pinned == one.version)
+        })
+        .filter(|one| !preference.only_listed || preference.bindings.contains(&one.binding))
         .collect();
-    match listed.is_empty() {
-        true => "the card names no interface".to_owned(),
-        false => format!(
-            "the card names no interface that may be used here, only {}",
-            listed.join(", ")
-        ),
-    }
+    let card_order: Vec<_> = candidates.iter().map(|one| one.binding).collect();
+    candidates.sort_by_key(|candidate| {
+        let is_same = |binding: &Binding| *binding == candidate.binding;
+        let preferred = preference.bindings.iter().position(is_same);
+        let listed = card_order.iter().position(is_same);
+        let age = Version::ALL
+            .iter()
+            .position(|one| *one == candidate.version);
+        (preferred.unwrap_or(usize::MAX), listed, age)
+    });
+    candidates
 }
 
-/// The urls of an interface; some cards leave out the host, and one kind of server leaves out everything.
-fn absolute_urls(interface: &AgentInterface, card: &Uri) -> Vec<String> {
+fn describe_interfaces(card: &AgentCard) -> String {
+    let interfaces = card.supported_interfaces.iter().take(MAX_LISTED_INTERFACES);
+    let listed: Vec<_> = interfaces
+        .map(|one| format!("{} {}", one.protocol_binding, one.protocol_version))
+        .collect();
+    if listed.is_empty() {
+        return "the card names no interface".to_owned();
+    }
+    format!(
+        "the card names no interface that may be used here, only {}",
+        listed.join(", ")
+    )
+}
+
+/// Returns the URLs of an interface. Some cards have relative URLs, and one kind of server has empty ones.
+fn absolute_urls(interface: &AgentInterface, card_url: &Uri) -> Vec<String> {
     let url = interface.url.as_str();
-    let origin = origin(card);
+    let origin = origin(card_url);
     match url {
-        // `host:port` does not say whether it is TLS; where the card came by TLS, so do the calls.
+        // `host:port` does not say whether to use TLS: the scheme of the card decides.
         address if interface.binding() == Some(Binding::Grpc) && !address.contains("://") => {
             vec![format!(
                 "{}://{address}",
-                card.scheme_str().unwrap_or("http")
+                card_url.scheme_str().unwrap_or("http")
             )]
         }
         _ if interface.binding() == Some(Binding::Grpc) => vec![url.to_owned()],
         "" => vec![format!("{origin}/a2a"), format!("{origin}/")],
-        url => vec![resolve_reference(url, card, &origin)],
+        url => vec![resolve_reference(url, card_url, &origin)],
     }
 }
 
-/// A url as it is meant on a card from there (RFC 3986, 5.2).
-fn resolve_reference(url: &str, card: &Uri, origin: &str) -> String {
+/// Resolves a URL reference against the URL of the card (RFC 3986 §5.2).
+fn resolve_reference(url: &str, card_url: &Uri, origin: &str) -> String {
     if url.starts_with("//") {
-        return format!("{}:{url}", card.scheme_str().unwrap_or("http"));
+        return format!("{}:{url}", card_url.scheme_str().unwrap_or("http"));
     }
     if url.starts_with('/') {
         return format!("{origin}{url}");
     }
     let (path, query) = url.split_at(url.find('?').unwrap_or(url.len()));
-    if path
-        .split('/')
-        .next()
-        .is_some_and(|first| first.contains(':'))
-    {
+    let first_segment = path.split('/').next().unwrap_or_default();
+    if first_segment.contains(':') {
         return url.to_owned();
     }
-    let mut segments: Vec<_> = card.path().split('/').skip(1).collect();
+    let mut segments: Vec<_> = card_url.path().split('/').skip(1).collect();
     segments.pop();
     let mut below = path.split('/').peekable();
     while let Some(segment) = below.next() {
@@ -291,13 +341,13 @@ mod tests {
         }
         assert!(
             select_endpoints(&card("d:80/rpc"), &from, &InterfacePreference::default()).is_err(),
-            "that is no url"
+            "not a URL"
         );
     }
 
     #[test]
     fn an_origin_is_scheme_host_and_port() {
-        let origin = |url: &str| origin(&url.parse().expect("a url"));
+        let origin = |url: &str| origin(&url.parse().expect("valid URL"));
         assert_eq!(origin("http://A:80/x"), origin("http://a"));
         assert_ne!(origin("http://a:81"), origin("http://a"));
         assert_ne!(origin("https://a"), origin("http://a"));

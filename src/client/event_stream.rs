@@ -1,4 +1,4 @@
-//! What a stream brings, event by event.
+//! Events of one open stream, from server-sent events or gRPC messages.
 
 use crate::egress::{ResponseBody, too_large};
 use crate::model::{Error, ErrorKind, Response, Result, SendMessageResponse, Seq, StreamResponse};
@@ -7,7 +7,7 @@ use crate::wire::sse::{self, Decoder};
 
 use super::grpc::GrpcMessages;
 
-/// The events of a stream, as they come. Dropping it closes the stream; the task goes on.
+/// Events of a stream in order of arrival. Dropping it closes the stream; the task continues.
 pub struct EventStream {
     source: EventSource,
     ended: bool,
@@ -16,16 +16,16 @@ pub struct EventStream {
 enum EventSource {
     SseEvents(Box<SseEvents>),
     Grpc(GrpcMessages),
-    /// A peer that does not stream answered all the same.
+    /// Single event: the peer returned a plain response instead of a stream.
     One(Option<StreamResponse>),
 }
 
 impl EventStream {
-    /// The next event, and the position to resume behind, where the peer gives one. `None` when the peer has ended
-    /// the stream; an error is the last item. Dropping the future loses no event.
+    /// Returns the next event, and the position to resume behind if the peer numbers its events. `None` when the peer has
+    /// closed the stream; an error is the last item. Cancel safe: dropping the future loses no event.
     ///
     /// # Errors
-    /// What the agent says went wrong, a stream that was cut, or an event that makes no sense or is too large.
+    /// An error of the agent, a lost connection, or an event that is invalid or too large.
     pub async fn next(&mut self) -> Option<Result<(Option<Seq>, StreamResponse)>> {
         if self.ended {
             return None;
@@ -42,9 +42,9 @@ impl EventStream {
         item
     }
 
-    /// The stream that a plain answer is.
-    pub(super) fn from_response(answer: Response) -> Result<Self> {
-        let event = match answer {
+    /// Returns a stream of the one event that a plain response contains.
+    pub(super) fn from_response(response: Response) -> Result<Self> {
+        let event = match response {
             Response::SendMessage(SendMessageResponse::Task(task)) | Response::Task(task) => {
                 StreamResponse::Task(task)
             }
@@ -56,7 +56,7 @@ impl EventStream {
             | Response::ListPushConfigs(_)
             | Response::Empty
             | Response::AgentCard(_) => {
-                return Err(super::operations::mismatched_response(&answer));
+                return Err(super::operations::mismatched_response(&response));
             }
         };
         Ok(Self {
@@ -92,10 +92,10 @@ impl std::fmt::Debug for EventStream {
     }
 }
 
-/// Reads an event by its name and data.
+/// Decoder of one event from its name and data.
 type ReadEvent = fn(Option<&str>, &str, &Dialect) -> Result<StreamResponse>;
 
-/// Server-sent events, in the envelope of one binding.
+/// Server-sent events in the envelope of one binding.
 pub(super) struct SseEvents {
     body: ResponseBody,
     decoder: Decoder,
@@ -137,7 +137,7 @@ impl SseEvents {
         event: Result<sse::SseEvent, sse::Error>,
     ) -> Result<(Option<Seq>, StreamResponse)> {
         let event = event.map_err(|sse::Error::TooLarge { .. }| too_large(self.limit))?;
-        // Others number their events as they like; only a number can be one of our positions.
+        // Peers may use any event id; only a number is a position.
         let position = event.id.as_deref().and_then(|id| id.parse().ok()).map(Seq);
         Ok((
             position,
@@ -146,7 +146,7 @@ impl SseEvents {
     }
 }
 
-/// A stream that ended in the middle of something.
+/// Returns the error for a stream that ended within an event or before the task did.
 pub(super) fn stream_cut_error() -> Error {
     Error::new(ErrorKind::Unavailable)
         .with_message("the connection to the agent was lost")

@@ -1,5 +1,7 @@
-//! The gRPC binding: encode, call, decode. Our own frames over the one door out, so that its limits hold here too and
-//! nothing that a peer puts into its trailers can hurt.
+//! gRPC binding: encodes a call as a gRPC request and decodes the response.
+//!
+//! Frames are encoded here rather than by tonic, so that the limits of the egress apply and malformed
+//! trailers of a peer are harmless.
 
 use ::http::header::{CONTENT_TYPE, HeaderName, HeaderValue, TE};
 use ::http::{HeaderMap, Method, Request as HttpRequest, Uri};
@@ -15,9 +17,10 @@ use crate::model::{Error, ErrorKind, Request, Response, Result, Seq, StreamRespo
 use crate::wire::grpc::{self, FrameDecoder, FrameError};
 use crate::wire::header::LAST_EVENT_ID;
 
+/// Whether this build supports gRPC.
 pub(super) const IS_SUPPORTED: bool = true;
 
-/// Cards give `host:port`, or a url with one of four schemes.
+/// Parses `host:port` or a URL with scheme `http`, `https`, `grpc` or `grpcs`.
 pub(super) fn parse_url(url: &str) -> Result<Option<Uri>> {
     let url = match url.split_once("://") {
         None => format!("http://{url}"),
@@ -34,10 +37,10 @@ pub(super) async fn call(client: &Client, request: &Request) -> Result<Response>
         .next()
         .await
         .ok_or_else(|| invalid_response("no message"))??;
-    // The status comes behind the message.
+    // The status follows the message in the trailers.
     match messages.next().await {
         None => grpc::read_response(request.operation(), &message, client.endpoint.version),
-        Some(Ok(_)) => Err(invalid_response("several messages where one should be")),
+        Some(Ok(_)) => Err(invalid_response("several messages instead of one")),
         Some(Err(error)) => Err(error),
     }
 }
@@ -77,7 +80,7 @@ async fn open(client: &Client, request: &Request, after: Option<Seq>) -> Result<
     if !is_grpc || head.status != 200 {
         return Err(grpc::read_http_status(head.status.as_u16()));
     }
-    // A refusal may come at once, in place of the trailers.
+    // A refusal may have its status in the head instead of the trailers.
     let ended = status(&head.headers).transpose()?.is_some();
     Ok(GrpcMessages {
         body,
@@ -87,7 +90,7 @@ async fn open(client: &Client, request: &Request, after: Option<Seq>) -> Result<
     })
 }
 
-/// How the peer says that it went; `None` if it has not said yet.
+/// Returns the gRPC status; `None` if the headers contain none.
 fn status(headers: &HeaderMap) -> Option<Result<()>> {
     let status = grpc::read_status(|name| headers.get(name).map(HeaderValue::as_bytes))?;
     Some(match status.code() {
@@ -96,12 +99,12 @@ fn status(headers: &HeaderMap) -> Option<Result<()>> {
     })
 }
 
-/// The messages of one answer.
+/// Messages of one response.
 pub(super) struct GrpcMessages {
     body: ResponseBody,
     frames: FrameDecoder,
     version: Version,
-    /// The peer has said how it went, and it went well.
+    /// Whether the peer has sent status OK.
     ended: bool,
 }
 
@@ -119,7 +122,9 @@ impl GrpcMessages {
                 Ok(None) => {}
                 Err(FrameError::TooLarge { limit }) => return Some(Err(too_large(limit))),
                 Err(FrameError::Compressed) => {
-                    return Some(Err(invalid_response("compressed, which was not asked for")));
+                    return Some(Err(invalid_response(
+                        "a compressed message, although no compression was negotiated",
+                    )));
                 }
             }
             match self.body.next().await {

@@ -1,10 +1,11 @@
-//! In place of the gRPC binding where its feature is off.
+//! Replacement of the gRPC binding if the feature `grpc` is disabled: every call fails.
 
 use ::http::Uri;
 
 use super::{Client, EventStream};
 use crate::model::{Error, ErrorKind, Request, Response, Result, Seq, StreamResponse};
 
+/// Whether this build supports gRPC.
 pub(super) const IS_SUPPORTED: bool = false;
 
 pub(super) fn parse_url(_: &str) -> Result<Option<Uri>> {
@@ -24,7 +25,7 @@ fn unsupported() -> Error {
         .with_message("This operation is not supported: gRPC needs the feature `grpc`")
 }
 
-/// None are ever made.
+/// Uninhabited: no stream can be opened.
 pub(super) enum GrpcMessages {}
 
 impl GrpcMessages {

@@ -1,4 +1,4 @@
-//! What goes with every request, and where it may go.
+//! Headers of every request, and the origins that may receive those of the caller.
 
 use ::http::header::{AUTHORIZATION, USER_AGENT};
 use ::http::{HeaderMap, HeaderName, HeaderValue};
@@ -9,11 +9,14 @@ use crate::model::{Error, Result, Secret, TraceContext};
 use crate::telemetry::trace;
 use crate::wire::header;
 
+/// Value of `User-Agent`.
 const USER_AGENT_VALUE: &str = concat!("attache/", env!("CARGO_PKG_VERSION"));
 
 impl Client {
-    /// Adds what goes with every request. What the caller gave may be a credential, and a card may lead anywhere: it
-    /// goes only where the card came from, and where the caller said.
+    /// Adds the headers of every request: version, user agent, extensions, trace context and the caller's own.
+    ///
+    /// The caller's headers may be credentials, and a card may lead to any origin. They are sent only to the origin of the
+    /// card and to trusted origins.
     pub(super) fn add_headers(&self, headers: &mut HeaderMap) {
         headers.insert(
             HeaderName::from_static(header::VERSION),
@@ -39,20 +42,20 @@ impl Client {
         }
     }
 
-    /// Whether the agent is where its card came from, or where the caller said that headers may go.
+    /// Whether the endpoint has the origin of its card, or an origin that the caller trusts.
     pub(super) fn is_trusted(&self) -> bool {
         let Some(card_url) = &self.card_url else {
             return true;
         };
-        let here = origin(&self.endpoint.url);
-        here == origin(card_url) || self.trusted_origins.contains(&here)
+        let target = origin(&self.endpoint.url);
+        target == origin(card_url) || self.trusted_origins.contains(&target)
     }
 }
 
 pub(super) fn parse_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue)> {
     let name: HeaderName = name
         .parse()
-        .map_err(|_| Error::invalid("header", "must have a name that HTTP can carry"))?;
+        .map_err(|_| Error::invalid("header", "must be a valid HTTP header name"))?;
     let value = sensitive_value(name.as_str(), value)?;
     Ok((name, value))
 }
@@ -69,14 +72,11 @@ pub(super) fn extensions_value<'a>(uris: impl IntoIterator<Item = &'a str>) -> R
     sensitive_value("a2a-extensions", &uris)
 }
 
-/// Any of them may be a credential, so none of them prints.
+/// Parses a header value and marks it as sensitive, so that it is never logged: it may be a credential.
 pub(super) fn sensitive_value(name: &str, value: &str) -> Result<HeaderValue> {
-    let mut value: HeaderValue = value.parse().map_err(|_| {
-        Error::invalid(
-            name,
-            "must have no control characters: a header cannot carry them",
-        )
-    })?;
+    let mut value: HeaderValue = value
+        .parse()
+        .map_err(|_| Error::invalid(name, "must not contain control characters"))?;
     value.set_sensitive(true);
     Ok(value)
 }

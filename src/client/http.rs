@@ -1,4 +1,4 @@
-//! One exchange with a peer that speaks JSON over HTTP.
+//! HTTP exchange of the JSON bindings: request, response head, timeouts and body limits.
 
 use std::time::Duration;
 
@@ -13,24 +13,25 @@ use crate::egress::{Protocol, ResponseBody};
 use crate::model::{Error, ErrorKind, Result, Seq};
 use crate::wire::header::LAST_EVENT_ID;
 
-/// The media type of a stream.
+/// Media type of server-sent events.
 pub(super) const EVENT_STREAM: &str = "text/event-stream";
 
-/// What is asked.
+/// HTTP request of a call.
 pub(super) struct ClientRequest {
     pub(super) method: Method,
     pub(super) url: Uri,
     pub(super) accept: &'static str,
-    /// The body and its media type.
+    /// Media type and body.
     pub(super) body: Option<(&'static str, Vec<u8>)>,
+    /// Position to resume behind, sent as `Last-Event-ID`.
     pub(super) after: Option<Seq>,
-    /// Headers of this request alone.
+    /// Headers of this request only.
     pub(super) extra_headers: HeaderMap,
     pub(super) head_timeout: HeadTimeout,
 }
 
 impl ClientRequest {
-    /// Asks for a document.
+    /// Returns a GET request.
     pub(super) fn get(url: Uri, accept: &'static str) -> Self {
         let extra_headers = HeaderMap::new();
         Self {
@@ -45,7 +46,7 @@ impl ClientRequest {
     }
 }
 
-/// The head of what came back; the body is still to be read.
+/// Response head with an unread body.
 pub(super) struct ClientResponse {
     status: StatusCode,
     headers: HeaderMap,
@@ -54,24 +55,24 @@ pub(super) struct ClientResponse {
 }
 
 impl Client {
-    /// Sends a request with all the headers that go with every one of them.
-    pub(super) async fn exchange(&self, ask: ClientRequest) -> Result<ClientResponse> {
-        let (media_type, body) = ask.body.unzip();
-        let mut request = Request::new(body.unwrap_or_default().into());
-        *request.method_mut() = ask.method;
-        *request.uri_mut() = ask.url;
-        let headers = request.headers_mut();
-        headers.insert(ACCEPT, HeaderValue::from_static(ask.accept));
+    /// Sends a request with the headers of this client.
+    pub(super) async fn exchange(&self, request: ClientRequest) -> Result<ClientResponse> {
+        let (media_type, body) = request.body.unzip();
+        let mut http = Request::new(body.unwrap_or_default().into());
+        *http.method_mut() = request.method;
+        *http.uri_mut() = request.url;
+        let headers = http.headers_mut();
+        headers.insert(ACCEPT, HeaderValue::from_static(request.accept));
         if let Some(media_type) = media_type {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
         }
-        if let Some(Seq(after)) = ask.after {
+        if let Some(Seq(after)) = request.after {
             headers.insert(HeaderName::from_static(LAST_EVENT_ID), after.into());
         }
         self.add_headers(headers);
-        headers.extend(ask.extra_headers);
+        headers.extend(request.extra_headers);
         let (head, body) = self
-            .send_request(request, Protocol::Http1, ask.head_timeout)
+            .send_request(http, Protocol::Http1, request.head_timeout)
             .await?
             .into_parts();
         Ok(ClientResponse {
@@ -82,43 +83,43 @@ impl Client {
         })
     }
 
-    /// Sends a request and waits for the head of the answer.
+    /// Sends a request with credentials and waits for the response head.
     pub(super) async fn send_request(
         &self,
         request: Request<Bytes>,
         protocol: Protocol,
         head_timeout: HeadTimeout,
     ) -> Result<Response<ResponseBody>> {
-        // Boxed: what goes on in a connection is large, and every call has it inside.
+        // Boxed: every call future contains the connection future, which is large.
         let sending = Box::pin(self.send_with_credentials(request, protocol));
         let timeouts = &self.settings.timeouts;
-        let within = async |limit, sending| {
+        let limited = async |limit, sending| {
             timeout(limit, sending)
                 .await
                 .unwrap_or_else(|_| Err(deadline_exceeded(limit)))
         };
-        let answer = match head_timeout {
-            HeadTimeout::FirstByte => within(timeouts.first_byte, sending).await?,
-            HeadTimeout::Idle => within(timeouts.idle, sending).await?,
+        let response = match head_timeout {
+            HeadTimeout::FirstByte => limited(timeouts.first_byte, sending).await?,
+            HeadTimeout::Idle => limited(timeouts.idle, sending).await?,
             HeadTimeout::Unbounded => sending.await?,
         };
-        Ok(answer.map(|body| body.with_idle(timeouts.idle)))
+        Ok(response.map(|body| body.with_idle(timeouts.idle)))
     }
 }
 
-/// What the head of an answer waits for.
+/// Timeout that bounds the wait for the response head.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum HeadTimeout {
-    /// For nobody's work.
+    /// [`first_byte`](super::Timeouts::first_byte): the response does not depend on the agent.
     FirstByte,
-    /// For the first event: some servers have no head without it.
+    /// [`idle`](super::Timeouts::idle): some servers send the head of a stream with its first event.
     Idle,
-    /// For the agent to have done its work.
+    /// None: the response comes when the agent has finished.
     Unbounded,
 }
 
 impl HeadTimeout {
-    /// Not every peer returns at once when asked to, so a message may always wait.
+    /// Returns the timeout for a call. Some peers ignore `returnImmediately`, so a `SendMessage` is never bounded.
     pub(super) fn for_request(request: &crate::model::Request) -> Self {
         match request {
             crate::model::Request::SendMessage(_) => Self::Unbounded,
@@ -137,7 +138,7 @@ impl ClientResponse {
         &self.headers
     }
 
-    /// Reads no more than so many bytes.
+    /// Lowers the maximum size of the body, in bytes.
     pub(super) fn with_limit(self, limit: usize) -> Self {
         Self {
             limit: limit.min(self.limit),
@@ -145,7 +146,7 @@ impl ClientResponse {
         }
     }
 
-    /// Whether it is a stream of events, and not an answer of one piece.
+    /// Whether the body is a stream of server-sent events.
     pub(super) fn is_stream(&self) -> bool {
         let media_type = self
             .headers
@@ -161,7 +162,7 @@ impl ClientResponse {
         self.body
     }
 
-    /// Reads the body of a success; `failure` reads that of anything else.
+    /// Reads the body of a success. `failure` converts the status and body of an error response.
     pub(super) async fn read(self, failure: impl FnOnce(u16, &[u8]) -> Error) -> Result<Vec<u8>> {
         let status = self.status;
         if status.is_success() {
@@ -170,7 +171,7 @@ impl ClientResponse {
         if status.is_redirection() {
             return Err(redirect_error());
         }
-        // What was said is of use, but the status stands without it.
+        // An error response counts by its status, even if its body cannot be read.
         let body = self.body.read(self.limit).await.unwrap_or_default();
         let error = failure(status.as_u16(), &body);
         match retry_after(&self.headers) {
@@ -180,13 +181,13 @@ impl ClientResponse {
     }
 }
 
-/// Where it points may be anywhere, and our credentials are for here.
+/// Returns the error for a redirect. It may lead to another origin, and the credentials are for this one.
 fn redirect_error() -> Error {
     Error::new(ErrorKind::InvalidAgentResponse)
         .with_message("Invalid agent response: a redirect, which is not followed")
 }
 
-/// How long to wait, where that is said in seconds.
+/// Returns the `Retry-After` header if it is a number of seconds.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers
         .get(RETRY_AFTER)?

@@ -1,4 +1,4 @@
-//! The JSON-RPC binding: encode, post, decode.
+//! JSON-RPC binding: encodes a call as a POST request and decodes the response.
 
 use ::http::{HeaderMap, Method};
 
@@ -12,8 +12,8 @@ use crate::wire::{self, Dialect, method, read_jsonrpc_event, write_params};
 const JSON: &str = "application/json";
 
 pub(super) async fn call(client: &Client, request: &Request) -> Result<Response> {
-    let answer = post(client, request, JSON, None).await?;
-    read(client, request, answer).await
+    let response = post(client, request, JSON, None).await?;
+    read(client, request, response).await
 }
 
 pub(super) async fn stream(
@@ -22,12 +22,12 @@ pub(super) async fn stream(
     after: Option<Seq>,
 ) -> Result<EventStream> {
     let dialect = Dialect::from(client.endpoint.version);
-    let answer = post(client, request, EVENT_STREAM, after).await?;
-    if !answer.is_stream() {
-        return EventStream::from_response(read(client, request, answer).await?);
+    let response = post(client, request, EVENT_STREAM, after).await?;
+    if !response.is_stream() {
+        return EventStream::from_response(read(client, request, response).await?);
     }
     Ok(SseEvents::new(
-        answer.into_body(),
+        response.into_body(),
         client.settings.max_bytes,
         dialect,
         read_jsonrpc_event,
@@ -46,7 +46,7 @@ async fn post(
     let method = method::method_name(request.operation(), client.endpoint.version)
         .ok_or(ErrorKind::UnsupportedOperation)?;
     let mut body = Vec::with_capacity(params.len() + 128);
-    // One call per exchange: there is nothing that its id would have to tell apart.
+    // One call per HTTP request, so a constant id is unambiguous.
     write_request(&mut body, &JsonRpcId::from(1), method, |out| {
         out.extend_from_slice(&params)
     });
@@ -67,12 +67,12 @@ async fn post(
         .await
 }
 
-async fn read(client: &Client, request: &Request, answer: ClientResponse) -> Result<Response> {
-    let body = answer.read(read_http_error).await?;
-    let answer = read_response(&body).map_err(wire::into_invalid_agent_response)?;
+async fn read(client: &Client, request: &Request, response: ClientResponse) -> Result<Response> {
+    let body = response.read(read_http_error).await?;
+    let response = read_response(&body).map_err(wire::into_invalid_agent_response)?;
     wire::read_response(
         request.operation(),
-        answer.result?,
+        response.result?,
         &Dialect::from(client.endpoint.version),
     )
     .map_err(wire::into_invalid_agent_response)

@@ -1,4 +1,11 @@
-//! The other side of the wire: the eleven operations, over every binding and version, and what is made of them.
+//! A2A client: the eleven operations over every binding and version, discovery, task streams, credentials and the
+//! receiver of push notifications.
+//!
+//! - [`discovery`] finds an agent card; [`endpoint`] selects an interface of it and keeps the others as fallbacks.
+//! - [`operations`] are single calls. [`jsonrpc`], [`rest`] and [`grpc`] encode them, [`http`] sends them.
+//! - [`send`] and [`task_stream`] add retries, reconnects and polling ([`retry`]).
+//! - [`credentials`] attaches credentials to requests, bound to an origin.
+//! - [`push_receiver`] is the other end of webhooks.
 
 #[cfg(feature = "blocking")]
 mod blocking;
@@ -25,7 +32,6 @@ mod rest;
 mod retry;
 mod send;
 mod settings;
-mod task_fold;
 mod task_stream;
 
 use std::fmt;
@@ -61,49 +67,49 @@ pub use push_receiver::{
 pub use settings::{ClientSettings, InterfacePreference, PollingPolicy, RetryPolicy, Timeouts};
 pub use task_stream::TaskStream;
 
-/// Talks to one agent, in one binding and one version. Cheap to clone; clones share their connections.
+/// Client of one agent, over one binding and version. Clones are cheap and share connections.
 ///
-/// An error that the agent sent has the kind it has on the wire. [`ErrorKind::Unavailable`] with a source is a
-/// connection that could not be made or was lost, [`ErrorKind::DeadlineExceeded`] with one a peer that took too long
-/// ([`Timeouts`]), [`ErrorKind::InvalidAgentResponse`] an answer that makes no sense.
+/// Errors that the agent returns have their kind on the wire. Errors of the client itself have a source:
+/// [`ErrorKind::Unavailable`] for a failed or lost connection, [`ErrorKind::DeadlineExceeded`] for an expired timeout
+/// ([`Timeouts`]). [`ErrorKind::InvalidAgentResponse`] is a response that cannot be decoded.
 #[derive(Clone)]
 pub struct Client {
     endpoint: Endpoint,
-    /// What else its card offers, to fall back on.
+    /// Other interfaces of the card.
     fallbacks: Arc<Fallbacks>,
     headers: HeaderMap,
     extensions: Option<HeaderValue>,
-    /// Where its calls are in a trace.
+    /// Trace that the calls belong to.
     trace: Option<TraceContext>,
     settings: Arc<ClientSettings>,
-    /// Origins that the headers may go to besides home.
+    /// Origins that receive the headers besides the origin of the card.
     trusted_origins: Arc<[String]>,
     egress: Egress,
-    /// Where the card came from.
+    /// URL that the card was read from.
     card_url: Option<Uri>,
     card: Option<Arc<AgentCard>>,
     credentials: CredentialSet,
-    /// The peer has no A2A.
+    /// Whether the peer has no A2A and offers chat completions.
     is_chat_peer: bool,
-    /// What is still to be done for handles that were dropped.
+    /// Cancellations for task streams that were dropped.
     background_tasks: TaskTracker,
 }
 
 impl Client {
-    /// Sets up a client otherwise than by default.
+    /// Returns a builder with default settings.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
     }
 
-    /// A client of the agent at this url; gRPC also takes `host:port` and `grpc://host:port`.
+    /// Returns a client of the agent at `url`. For gRPC, `host:port` and `grpc://host:port` are accepted too.
     ///
     /// # Errors
-    /// Invalid parameters: the url is not one of HTTP. Unsupported: gRPC without the feature `grpc`.
+    /// Invalid parameters if `url` is not an HTTP URL. Unsupported for gRPC without the feature `grpc`.
     pub fn new(url: &str, binding: Binding, version: Version) -> Result<Self> {
         Self::builder().connect(url, binding, version)
     }
 
-    /// A client that goes out by this door.
+    /// Returns a client that sends its requests through `egress`.
     #[cfg(feature = "server")]
     pub(crate) fn with_egress(
         egress: Egress,
@@ -114,15 +120,15 @@ impl Client {
         Ok(Self::builder().build(egress, Endpoint::new(url, binding, version)?))
     }
 
-    /// A client of an interface that a card names, with its tenant.
+    /// Returns a client of an interface of a card, with its tenant.
     ///
     /// # Errors
-    /// Unsupported: a binding or version that this client does not speak. Invalid parameters: its url.
+    /// Unsupported if this client does not support the binding or version. Invalid parameters for an invalid URL.
     pub fn from_interface(interface: &AgentInterface) -> Result<Self> {
         Self::builder().interface(interface)
     }
 
-    /// Trusts whom these settings trust, and shows their certificate to servers that ask for one.
+    /// Uses these certificate authorities, and this client certificate if the server requests one.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn with_tls(self, tls: &ClientTls) -> Self {
@@ -136,29 +142,29 @@ impl Client {
         Self { egress, ..self }
     }
 
-    /// Puts this tenant into every request that names none; 0.3 has no tenants.
+    /// Adds this tenant to every request without one. A2A 0.3 has no tenants.
     #[must_use]
     pub fn with_tenant(mut self, tenant: impl Into<String>) -> Self {
         self.endpoint.tenant = Some(tenant.into());
         self
     }
 
-    /// Sends a header, or gRPC metadata, with every request, in place of what there was under its name. For one call
-    /// alone, on a clone: `client.clone().with_header("X-TraceContext", "1")?.send_message(..)`.
+    /// Sends a header, or gRPC metadata, with every request. Replaces an earlier value of the same name.
     ///
-    /// Where a card leads to another origin than its own, no such header goes along unless
-    /// [`trust`](ClientBuilder::trust) says so.
+    /// For a single call, use a clone: `client.clone().with_header("X-Trace", "1")?.send_message(..)`.
+    ///
+    /// If a card leads to another origin than its own, the header is not sent there unless the origin is trusted
+    /// ([`ClientBuilder::trust`]).
     ///
     /// # Errors
-    /// Invalid parameters: no such header can be sent.
+    /// Invalid parameters if the name or value is not valid in HTTP.
     pub fn with_header(mut self, name: &str, value: &str) -> Result<Self> {
         let (name, value) = headers::parse_header(name, value)?;
         self.headers.insert(name, value);
         Ok(self)
     }
 
-    /// Makes every call part of this trace. Where OpenTelemetry is on, calls are part of what runs when they are made,
-    /// and need not be told.
+    /// Makes every call part of this trace. Not needed with OpenTelemetry: then calls belong to the current span.
     #[must_use]
     pub fn with_trace(self, trace: TraceContext) -> Self {
         Self {
@@ -167,21 +173,21 @@ impl Client {
         }
     }
 
-    /// Sends this token as `Authorization: Bearer`, whatever the card says and wherever it leads; rather use
-    /// [`with_credentials`](Self::with_credentials).
+    /// Sends this token as `Authorization: Bearer` with every request, whatever security schemes the card declares.
+    /// [`with_credentials`](Self::with_credentials) is the safer choice: it follows the card and binds the token to an origin.
     ///
     /// # Errors
-    /// Invalid parameters: the token has characters that a header cannot carry.
+    /// Invalid parameters if the token contains characters that are not valid in a header.
     pub fn with_bearer(mut self, token: &Secret) -> Result<Self> {
         self.headers
             .insert(::http::header::AUTHORIZATION, headers::bearer_value(token)?);
         Ok(self)
     }
 
-    /// Asks for these extensions, by their URIs, with every request.
+    /// Requests these extensions, by URI, with every call.
     ///
     /// # Errors
-    /// Invalid parameters: a URI has characters that a header cannot carry.
+    /// Invalid parameters if a URI contains characters that are not valid in a header.
     pub fn with_extensions<'a>(self, uris: impl IntoIterator<Item = &'a str>) -> Result<Self> {
         Ok(Self {
             extensions: Some(headers::extensions_value(uris)?),
@@ -189,14 +195,14 @@ impl Client {
         })
     }
 
-    /// Reads at most so many bytes of one answer, or of one event of a stream; by default 10 MiB.
+    /// Limits the size of one response, or of one event of a stream. The default is 10 MiB.
     #[must_use]
     pub fn with_max_bytes(mut self, max_bytes: usize) -> Self {
         Arc::make_mut(&mut self.settings).max_bytes = max_bytes;
         self
     }
 
-    /// Keeps to these settings from now on; those about choosing an interface come too late.
+    /// Replaces the settings. The interface is already selected, so [`InterfacePreference`] has no effect.
     #[must_use]
     pub fn with_settings(self, settings: ClientSettings) -> Self {
         Self {
@@ -205,13 +211,13 @@ impl Client {
         }
     }
 
-    /// What it keeps to.
+    /// Returns the settings.
     #[must_use]
     pub fn settings(&self) -> &ClientSettings {
         &self.settings
     }
 
-    /// Lets somebody see all that passes between this client and its agent, credentials included.
+    /// Passes all traffic between this client and its agent to `observer`, including credentials.
     #[must_use]
     pub fn with_traffic_observer(
         self,
@@ -223,7 +229,7 @@ impl Client {
         }
     }
 
-    /// Where it talks to, and how.
+    /// Returns the interface in use: URL, binding, version and tenant.
     #[must_use]
     pub fn interface(&self) -> AgentInterface {
         let interface = self
@@ -240,7 +246,14 @@ impl Client {
         }
     }
 
-    /// The model to name to a peer that has no A2A; `None` for every other.
+    /// Returns the reason why the SSRF guard blocked the connection, if that made a call fail with `error`: the card leads
+    /// to an origin that [`ClientBuilder::trust`] would have to allow.
+    #[must_use]
+    pub fn block_reason(error: &Error) -> Option<String> {
+        crate::egress::block_reason(error).map(|reason| reason.to_string())
+    }
+
+    /// Returns the model name for a chat-completions peer; `None` for an A2A agent.
     fn chat_model(&self) -> Option<&str> {
         self.settings
             .chat_completions
@@ -248,7 +261,7 @@ impl Client {
             .filter(|_| self.is_chat_peer)
     }
 
-    /// The card it was made from, if [`discover`](Self::discover) made it.
+    /// Returns the agent card that [`discover`](Self::discover) read.
     #[must_use]
     pub fn card(&self) -> Option<&AgentCard> {
         self.card.as_deref()
@@ -263,12 +276,7 @@ impl fmt::Debug for Client {
     }
 }
 
-fn unsupported_interface() -> Error {
-    Error::new(ErrorKind::UnsupportedOperation).with_message(
-        "This operation is not supported: the interface is in another binding or version",
-    )
-}
-
+/// Returns an `InvalidAgentResponse` error with a description of the problem.
 fn invalid_response(what: &str) -> Error {
     Error::new(ErrorKind::InvalidAgentResponse)
         .with_message(format!("Invalid agent response: {what}"))

@@ -1,4 +1,4 @@
-//! The HTTP+JSON binding: encode, send, decode.
+//! HTTP+JSON binding: encodes a call as a REST request and decodes the response.
 
 use ::http::{HeaderMap, Method, Uri};
 
@@ -13,8 +13,8 @@ use crate::wire::{self, Dialect, RestRequest, read_rest_event, write_rest};
 const ANY_JSON: &str = "application/a2a+json, application/json";
 
 pub(super) async fn call(client: &Client, request: &Request) -> Result<Response> {
-    let answer = send(client, request, ANY_JSON, None).await?;
-    read(client, request, answer).await
+    let response = send(client, request, ANY_JSON, None).await?;
+    read(client, request, response).await
 }
 
 pub(super) async fn stream(
@@ -23,12 +23,12 @@ pub(super) async fn stream(
     after: Option<Seq>,
 ) -> Result<EventStream> {
     let dialect = Dialect::for_rest(client.endpoint.version);
-    let answer = send(client, request, EVENT_STREAM, after).await?;
-    if !answer.is_stream() {
-        return EventStream::from_response(read(client, request, answer).await?);
+    let response = send(client, request, EVENT_STREAM, after).await?;
+    if !response.is_stream() {
+        return EventStream::from_response(read(client, request, response).await?);
     }
     Ok(SseEvents::new(
-        answer.into_body(),
+        response.into_body(),
         client.settings.max_bytes,
         dialect,
         read_rest_event,
@@ -60,7 +60,7 @@ async fn send(
         .await
 }
 
-/// The url of a path below that of an interface.
+/// Appends a path to the URL of an interface.
 pub(super) fn join_path(base: &Uri, path: &str) -> Result<Uri> {
     let mut parts = base.clone().into_parts();
     let path = format!("{}{path}", base.path().trim_end_matches('/'));
@@ -68,9 +68,9 @@ pub(super) fn join_path(base: &Uri, path: &str) -> Result<Uri> {
     Uri::from_parts(parts).map_err(Error::internal)
 }
 
-async fn read(client: &Client, request: &Request, answer: ClientResponse) -> Result<Response> {
+async fn read(client: &Client, request: &Request, response: ClientResponse) -> Result<Response> {
     let failure = |status, body: &[u8]| read_rest_error(status, &String::from_utf8_lossy(body));
-    let body = answer.read(failure).await?;
+    let body = response.read(failure).await?;
     let text = std::str::from_utf8(&body)
         .map_err(|_| wire::into_invalid_agent_response(ErrorKind::Parse.into()))?;
     wire::read_response(

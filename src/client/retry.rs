@@ -1,4 +1,4 @@
-//! What may be tried again, how, and what to fall back on.
+//! Retry rules: exponential backoff with jitter, the classification of errors, and the fallback to another endpoint.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::settings::RetryPolicy;
 use crate::egress::{was_blocked, was_not_sent};
 use crate::model::{Error, ErrorKind, Result};
 
-/// Pauses between tries.
+/// Exponential backoff between consecutive retries.
 pub(super) struct Backoff {
     policy: RetryPolicy,
     retries: u32,
@@ -24,12 +24,12 @@ impl Backoff {
         }
     }
 
-    /// How long to wait before the next try; `None` if it was tried often enough, or the peer asks for more patience
-    /// than we have.
+    /// Returns the delay before the next retry; `None` if no retry is left, or the peer's `Retry-After` exceeds the
+    /// maximum delay.
     pub(super) fn next(&mut self, error: &Error) -> Option<Duration> {
-        let asked = error.retry_after();
+        let requested = error.retry_after();
         if self.retries >= self.policy.max_retries
-            || asked.is_some_and(|asked| asked > self.policy.max_delay)
+            || requested.is_some_and(|requested| requested > self.policy.max_delay)
         {
             return None;
         }
@@ -39,46 +39,48 @@ impl Backoff {
             .saturating_mul(1 << self.retries.min(16))
             .min(self.policy.max_delay);
         self.retries += 1;
-        Some(asked.unwrap_or_else(|| with_jitter(doubled)))
+        Some(requested.unwrap_or_else(|| with_jitter(doubled)))
     }
 
-    /// It went well: the next trouble is a new one.
+    /// Starts over after a success.
     pub(super) fn reset(&mut self) {
         self.retries = 0;
     }
 }
 
-/// Less by up to a half, so that those who were cut off together do not come back together.
-fn with_jitter(pause: Duration) -> Duration {
+/// Shortens a delay by a random fraction of up to one half, so that clients that were cut off together do not reconnect
+/// together.
+fn with_jitter(delay: Duration) -> Duration {
     let (high, _) = Uuid::new_v4().as_u64_pair();
     let sixteenths = u32::try_from(high >> 60).unwrap_or(0);
-    pause - pause / 32 * sixteenths
+    delay - delay / 32 * sixteenths
 }
 
-/// Whether the same question may bring an answer in a moment.
+/// Whether the same request may succeed later.
 pub(super) fn is_transient(error: &Error) -> bool {
-    let for_now = matches!(
+    let is_temporary = matches!(
         error.kind(),
         ErrorKind::Unavailable | ErrorKind::RateLimited
     );
-    is_connection_lost(error) || (for_now && !was_blocked(error))
+    is_connection_lost(error) || (is_temporary && !was_blocked(error))
 }
 
-/// Whether the peer went silent, or away: it said nothing itself.
+/// Whether the connection failed or timed out, as opposed to an error response of the peer.
 pub(super) fn is_connection_lost(error: &Error) -> bool {
-    let ours = std::error::Error::source(error).is_some() && !was_blocked(error);
-    ours && matches!(
-        error.kind(),
-        ErrorKind::Unavailable | ErrorKind::DeadlineExceeded
-    )
+    let is_local = std::error::Error::source(error).is_some() && !was_blocked(error);
+    is_local
+        && matches!(
+            error.kind(),
+            ErrorKind::Unavailable | ErrorKind::DeadlineExceeded
+        )
 }
 
-/// Whether the peer surely did nothing of what it was asked.
+/// Whether the peer certainly did not execute the request.
 pub(super) fn was_not_executed(error: &Error) -> bool {
     (was_not_sent(error) && !was_blocked(error)) || error.kind() == ErrorKind::RateLimited
 }
 
-/// Whether the peer does not do this at all, in this way.
+/// Whether the peer does not support this operation in this form.
 pub(super) fn is_unsupported(error: &Error) -> bool {
     matches!(
         error.kind(),
@@ -86,15 +88,15 @@ pub(super) fn is_unsupported(error: &Error) -> bool {
     )
 }
 
-/// A peer that took longer than it may.
+/// Returns the error for an expired timeout of the client.
 pub(super) fn deadline_exceeded(limit: Duration) -> Error {
     Error::new(ErrorKind::DeadlineExceeded)
         .with_message(format!("the agent did not answer within {limit:?}"))
-        .with_source("a budget of the client ran out")
+        .with_source("a timeout of the client expired")
 }
 
 impl Client {
-    /// The client of the way that is in use.
+    /// Returns this client with the endpoint it fell back to, if any.
     pub(super) fn active_client(&self) -> Cow<'_, Self> {
         match self.fallbacks.active() {
             Some(endpoint) => Cow::Owned(Self {
@@ -105,18 +107,18 @@ impl Client {
         }
     }
 
-    /// The client to try instead when a call was refused: of another version, if that one is not known there; of
-    /// another place, if nobody is.
+    /// Returns a client of another endpoint of the card: of another version if the peer does not know this one, or at
+    /// another URL if the peer is unreachable.
     pub(super) fn fallback_for(&self, refused: &Error) -> Option<Self> {
         if self.settings.interface.no_fallback || self.fallbacks.active().is_some() {
             return None;
         }
-        let misunderstood = matches!(
+        let is_version_unknown = matches!(
             refused.kind(),
             ErrorKind::MethodNotFound | ErrorKind::VersionNotSupported
         );
         let endpoint = self.fallbacks.find(|endpoint| {
-            (misunderstood && endpoint.version != self.endpoint.version)
+            (is_version_unknown && endpoint.version != self.endpoint.version)
                 || (was_not_sent(refused) && endpoint.url != self.endpoint.url)
         })?;
         Some(Self {
@@ -125,7 +127,7 @@ impl Client {
         })
     }
 
-    /// What came of trying `other` instead: if it knows no better, nothing was gained.
+    /// Keeps the fallback `other` if it worked. Returns the original error `refused` if the fallback failed the same way.
     pub(super) fn resolve_fallback<T>(
         &self,
         other: &Self,

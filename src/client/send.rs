@@ -1,4 +1,5 @@
-//! A message, sent with patience: whatever the peer does, the answer comes, or a reason why not.
+//! [`Client::send`], [`Client::stream`] and [`Client::follow`]: send a message with retries and follow its task, whatever
+//! the peer supports.
 
 use ::http::HeaderName;
 use uuid::Uuid;
@@ -6,16 +7,17 @@ use uuid::Uuid;
 use super::Client;
 use super::headers::parse_header;
 use super::retry::{is_transient, was_not_executed};
-use super::task_fold::TaskFold;
 use super::task_stream::TaskStream;
-use crate::model::{Error, Result, SendMessageRequest, SendMessageResponse};
+use crate::model::{Error, Result, SendMessageRequest, SendMessageResponse, Seq, TaskId};
 
+/// Header with a key by which a peer recognizes a message that is sent again.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 impl Client {
-    /// Sends a message and waits until its task has ended, or waits for us: by a stream where the card says that there
-    /// are, else by an answer that comes at the end; if it comes before, the task is followed. A request that asks to
-    /// return at once gets the first answer.
+    /// Sends a message and waits until its task has ended or waits for the caller.
+    ///
+    /// Uses a stream if the card declares streaming, else a blocking `SendMessage`; if that returns earlier, the task
+    /// is followed. A request with `returnImmediately` gets the first response.
     ///
     /// ```no_run
     /// # use attache::Client;
@@ -28,58 +30,53 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// As [`TaskStream::next`]. A task that failed is an answer.
+    /// As [`TaskStream::next`]. A failed task is not an error.
     pub async fn send(
         &self,
         request: impl Into<SendMessageRequest>,
     ) -> Result<SendMessageResponse> {
         let request = request.into();
-        let at_once = request.returns_immediately();
-        let stream = TaskStream::new(
-            self.with_idempotency_key()?,
-            TaskFold::default(),
-            Some(request),
-        );
-        if at_once {
+        let returns_immediately = request.returns_immediately();
+        let stream = TaskStream::for_message(self.with_idempotency_key()?, request);
+        if returns_immediately {
             let mut stream = stream.without_stream();
             stream.next().await.transpose()?;
             return stream.response();
         }
-        match self.supports_streaming() {
-            Some(true) => stream.open_now().await?.finish().await,
-            _ => stream.without_stream().finish().await,
+        if self.supports_streaming() == Some(true) {
+            stream.open_now().await?.finish().await
+        } else {
+            stream.without_stream().finish().await
         }
     }
 
-    /// Sends a message and tells what happens, event by event, to the end; see [`TaskStream`]. Where the card says
-    /// that the agent does not stream, or the agent does, its task is looked at from time to time.
+    /// Sends a message and returns the events of its task; see [`TaskStream`]. If the peer does not stream, according to
+    /// its card or its response, the task is polled.
     ///
     /// # Errors
-    /// As [`TaskStream::next`]; a refusal may come here, or as the first item.
+    /// As [`TaskStream::next`]. A refusal may be returned here or as the first item of the stream.
     pub async fn stream(&self, request: impl Into<SendMessageRequest>) -> Result<TaskStream> {
-        let mut request = request.into();
-        let supports_streaming = self.supports_streaming().unwrap_or(true);
-        if !supports_streaming {
-            // The first thing to tell is the task, as soon as there is one.
-            request
-                .configuration
-                .get_or_insert_default()
-                .return_immediately = true;
-        }
-        let mut stream = TaskStream::new(
-            self.with_idempotency_key()?,
-            TaskFold::default(),
-            Some(request),
-        );
-        stream.tells_early = true;
-        if supports_streaming {
-            stream.open_now().await
+        let stream = TaskStream::for_message(self.with_idempotency_key()?, request.into());
+        if self.supports_streaming().unwrap_or(true) {
+            stream.with_early_task().open_now().await
         } else {
-            Ok(stream.without_stream())
+            Ok(stream.with_early_task().without_stream())
         }
     }
 
-    /// What the card says about streams; a client without a card does not know.
+    /// Follows a task until it has ended, from behind a position that an earlier stream returned, or from its current
+    /// state. If the peer does not stream, or the task has ended, the task is polled.
+    #[must_use]
+    pub fn follow(&self, id: impl Into<TaskId>, after: Option<Seq>) -> TaskStream {
+        let stream = TaskStream::for_task(self.clone(), id.into(), after);
+        if self.supports_streaming() == Some(false) {
+            stream.with_polling()
+        } else {
+            stream
+        }
+    }
+
+    /// Whether the card declares streaming; `None` without a card.
     pub(super) fn supports_streaming(&self) -> Option<bool> {
         if self.is_chat_peer {
             return Some(false);
@@ -88,7 +85,7 @@ impl Client {
             .map(|card| card.capabilities.streaming == Some(true))
     }
 
-    /// With a key by which a peer knows a message that comes again.
+    /// Returns a client that sends an `Idempotency-Key`, so that the peer recognizes a message that is sent again.
     fn with_idempotency_key(&self) -> Result<Self> {
         let mut client = self.clone();
         if !client.headers.contains_key(IDEMPOTENCY_KEY) {
@@ -98,7 +95,8 @@ impl Client {
         Ok(client)
     }
 
-    /// Whether a message may be sent again after this: it surely did not arrive, or the peer knows it by its key.
+    /// Whether a message may be sent again after this error: it was certainly not executed, or its key prevents a second
+    /// execution.
     pub(super) fn can_resend(&self, error: &Error) -> bool {
         was_not_executed(error)
             || (self.settings.retries.idempotency_keys_supported && is_transient(error))

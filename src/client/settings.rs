@@ -1,26 +1,26 @@
-//! What a client keeps to: how it chooses, how long it waits, how much it reads, what it tries again.
+//! Settings of a client: interface preference, timeouts, retries, polling and size limits.
 
 use std::time::Duration;
 
 use crate::model::{Binding, Version};
 
-/// Everything that can be set, each with its default.
+/// Settings of a client.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClientSettings {
-    /// Which of the interfaces that a card names is taken.
+    /// Preference among the interfaces of a card.
     pub interface: InterfacePreference,
-    /// How long things may take.
+    /// Timeouts.
     pub timeouts: Timeouts,
-    /// What is tried again, and when.
+    /// Retries and their delays.
     pub retries: RetryPolicy,
-    /// How a task is looked after where the peer does not stream.
+    /// Intervals at which a task is polled if the peer does not stream.
     pub polling: PollingPolicy,
-    /// How much of one answer, or of one event of a stream, is read; by default 10 MiB.
+    /// Maximum size of one response, or of one event of a stream, in bytes. The default is 10 MiB.
     pub max_bytes: usize,
-    /// How much of a card is read; by default 1 MiB.
+    /// Maximum size of a card in bytes. The default is 1 MiB.
     pub max_card_bytes: usize,
-    /// The model to ask for where a peer has no A2A and completes chats, at `/v1/chat/completions` below its url; by
-    /// default such a peer is no agent.
+    /// Model name for peers without A2A: if discovery finds no card, messages are posted to `/v1/chat/completions` below
+    /// the URL. The default is `None`: such a peer is an error.
     pub chat_completions: Option<String>,
 }
 
@@ -38,34 +38,34 @@ impl Default for ClientSettings {
     }
 }
 
-/// Which interface of a card is taken: the first that we speak, in the order of the card unless said otherwise, and of
-/// its binding the newest version.
+/// Preference among the interfaces of a card. By default the first supported one in the order of the card, in the
+/// newest version of its binding.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct InterfacePreference {
-    /// Bindings to prefer, the best first; those not named come behind, in the order of the card.
+    /// Preferred bindings, best first. Other bindings follow in the order of the card.
     pub bindings: Vec<Binding>,
-    /// Whether no other than these bindings will do.
+    /// Whether bindings that are not in `bindings` are excluded.
     pub only_listed: bool,
-    /// No other version will do.
+    /// Required version.
     pub version: Option<Version>,
-    /// Stays with the interface it has, even if the peer there turns out not to know the version, or is not there.
+    /// Disables the fallback to another interface if the peer is unreachable or does not know the version.
     pub no_fallback: bool,
 }
 
-/// How long things may take.
+/// Timeouts of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timeouts {
-    /// A connection, to be made; by default 10 s.
+    /// Establishing a connection. The default is 10 s.
     pub connect: Duration,
-    /// The first byte of an answer, by default 30 s. Not of a message that waits for its task to end: its answer comes
-    /// when the work is done.
+    /// Waiting for the head of a response. The default is 30 s. Does not apply to `SendMessage`, which returns when the
+    /// agent has finished.
     pub first_byte: Duration,
-    /// Silence in an answer or a stream that has begun, by default 5 min; then it counts as cut.
+    /// Silence within a response or stream; then the connection counts as lost. The default is 5 min.
     pub idle: Duration,
-    /// A whole call that waits for nobody's work, and finding a card; by default 1 min.
+    /// A whole call other than `SendMessage`, and discovery of a card. The default is 1 min.
     pub total: Duration,
-    /// All the waiting of [`send`](super::Client::send) and [`stream`](super::Client::stream), with everything that is
-    /// tried again; by default as long as it takes.
+    /// A whole [`send`](super::Client::send) or [`stream`](super::Client::stream), including retries. The default is no
+    /// limit.
     pub wait: Option<Duration>,
 }
 
@@ -81,18 +81,18 @@ impl Default for Timeouts {
     }
 }
 
-/// What is tried again: only what surely did not arrive, what is safe to ask twice, and messages whose key the peer
-/// honours.
+/// Retries with exponential backoff. A request is repeated if it was certainly not executed, if it only reads, or if
+/// it is a message and the peer supports idempotency keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// How often in a row, by default 4; 0 tries nothing again.
+    /// Maximum number of consecutive retries. The default is 4; 0 disables retries.
     pub max_retries: u32,
-    /// The first pause, by default 500 ms; each is twice as long as the one before, less up to a half by chance.
+    /// Delay before the first retry. The default is 500 ms. Each delay doubles the one before, minus a jitter of up to half.
     pub initial_delay: Duration,
-    /// The longest pause, by default 30 s. A peer that asks for a longer one is given up.
+    /// Maximum delay. The default is 30 s. A peer whose `Retry-After` is longer is not retried.
     pub max_delay: Duration,
-    /// Whether the peer is known to honour `Idempotency-Key`, as Attache does: then also a message whose connection was
-    /// lost is sent again. By default not, and it is not.
+    /// Whether the peer supports `Idempotency-Key`, as Attache does. Then a message is also sent again if its connection
+    /// was lost. The default is `false`.
     pub idempotency_keys_supported: bool,
 }
 
@@ -107,12 +107,12 @@ impl Default for RetryPolicy {
     }
 }
 
-/// How often a task is looked at where the peer does not stream.
+/// Intervals between polls of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PollingPolicy {
-    /// The first pause, by default 1 s; each is half as long again as the one before.
+    /// First interval. The default is 1 s. Each interval is 1.5 times the one before.
     pub initial_interval: Duration,
-    /// The longest pause, by default 10 s.
+    /// Maximum interval. The default is 10 s.
     pub max_interval: Duration,
 }
 

@@ -1,8 +1,8 @@
-//! Which addresses are anybody's, and which lead back to us or to nowhere.
+//! Classification of IP addresses: public internet or special-purpose.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The address that is meant: one of IPv4 may come in the clothes of IPv6.
+/// Returns the IPv4 address inside a mapped or NAT64 IPv6 address, else the address itself.
 pub(super) fn canonical_address(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V6(v6) => embedded_ipv4(v6).map_or(address, IpAddr::V4),
@@ -10,7 +10,7 @@ pub(super) fn canonical_address(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The address of IPv4 within a mapped one, or within one that a translator (NAT64) takes apart.
+/// Returns the IPv4 address inside a mapped address or one of the NAT64 prefix 64:ff9b::/96.
 fn embedded_ipv4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let translated = || match address.segments() {
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
@@ -21,7 +21,7 @@ fn embedded_ipv4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     address.to_ipv4_mapped().or_else(translated)
 }
 
-/// Whether an address is one of the public internet. What is not known to be is not.
+/// Whether an address belongs to the public internet. Unknown ranges do not.
 pub(super) fn is_public(address: IpAddr) -> bool {
     match canonical_address(address) {
         IpAddr::V4(v4) => !SPECIAL_V4
@@ -35,7 +35,7 @@ fn is_in_network(address: u32, net: u32, bits: u32) -> bool {
     (address ^ net) >> (32 - bits) == 0
 }
 
-/// The special-purpose registry of IPv4, and multicast.
+/// IANA special-purpose registry of IPv4, and multicast.
 const SPECIAL_V4: &[(Ipv4Addr, u32)] = &[
     (Ipv4Addr::new(0, 0, 0, 0), 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),
@@ -56,10 +56,10 @@ const SPECIAL_V4: &[(Ipv4Addr, u32)] = &[
     (Ipv4Addr::new(224, 0, 0, 0), 3),
 ];
 
-/// Global unicast is 2000::/3; within it are those that carry an address of IPv4, and those set aside.
+/// Whether an IPv6 address is global unicast (2000::/3), without the ranges that embed IPv4 addresses or are reserved.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [first, second, ..] = address.segments();
-    let set_aside = match first {
+    let is_reserved = match first {
         // 2001::/23: protocol assignments, Teredo, benchmarks, overlays; 2001:db8::/32: documentation.
         0x2001 => second < 0x200 || second == 0xdb8,
         // 6to4.
@@ -68,5 +68,5 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         0x3fff => second < 0x1000,
         _ => false,
     };
-    first & 0xe000 == 0x2000 && !set_aside
+    first & 0xe000 == 0x2000 && !is_reserved
 }

@@ -1,4 +1,4 @@
-//! How connections are made: over TCP, or in whatever way there is.
+//! Connector for hyper: TCP, TLS over TCP, or any other stream (in-process, tests).
 
 use std::io;
 use std::pin::Pin;
@@ -12,10 +12,10 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tower_service::Service;
 
-/// How long a connection may take to be made; a TLS handshake may take as long again.
+/// Maximum time to connect. A TLS handshake may take the same time again.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Makes connections.
+/// Function that opens connections.
 #[derive(Clone)]
 pub(crate) struct Connector(Arc<dyn Fn(Uri) -> ConnectFuture + Send + Sync>);
 
@@ -24,7 +24,7 @@ pub(super) type ConnectFuture =
 pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 impl Connector {
-    /// Makes them as `connect` does.
+    /// Opens plain connections with `connect`.
     pub(crate) fn new<C, F, S, E>(connect: C) -> Self
     where
         C: Fn(Uri) -> F + Send + Sync + 'static,
@@ -43,7 +43,7 @@ impl Connector {
         })
     }
 
-    /// Makes them as `connect` does, which says what was negotiated.
+    /// Opens connections with `connect`, which reports whether HTTP/2 was negotiated.
     pub(super) fn from_stream<C, F>(connect: C) -> Self
     where
         C: Fn(Uri) -> F + Send + Sync + 'static,
@@ -70,10 +70,10 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// A connection, whatever it is made of.
+/// Connection of any type.
 pub(crate) struct BoxedStream {
     stream: Box<dyn AsyncStream>,
-    /// HTTP/2 was agreed on in the handshake.
+    /// Whether the TLS handshake negotiated HTTP/2 (ALPN).
     is_http2: bool,
 }
 
@@ -86,6 +86,7 @@ impl BoxedStream {
     }
 }
 
+/// Bidirectional byte stream.
 pub(crate) trait AsyncStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> AsyncStream for S {}

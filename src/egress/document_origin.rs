@@ -1,8 +1,9 @@
-//! The door of somebody who follows a document: a card, or what an issuer says of itself.
+//! Egress for clients that follow a document (a card, or the metadata of an issuer) to the URLs it contains.
 //!
-//! Back to where the document came from, and to where its reader says, it is like the trusted door. Anywhere else a
-//! document leads no further inside than where it came from: one from the internet leads to the internet, one from a
-//! private network to that too, and one from this machine also to this machine. None leads from https to http.
+//! Connections to the document's own origin and to trusted origins are not checked. Connections to any other origin pass
+//! the SSRF guard with a policy by network zone: a document from the internet leads to public addresses only, one from a
+//! private network also to private addresses, and one from this machine also to loopback. A document over https never
+//! leads to http.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -17,11 +18,12 @@ use tower_service::Service;
 
 use super::address::{canonical_address, is_public};
 use super::connector::{BoxError, Connector};
-use super::ssrf_guard::{EgressPolicy, Network, SsrfGuard, SystemNetwork};
+use super::policy::EgressPolicy;
+use super::ssrf_guard::{Network, SsrfGuard, SystemNetwork};
 use super::trusted::tcp_connector;
 use super::{ClientTls, Egress, origin};
 
-/// Networks that are somebody's own.
+/// Networks for private use, including carrier-grade NAT and unique local addresses.
 const PRIVATE_NETWORKS: &[&str] = &[
     "10.0.0.0/8",
     "172.16.0.0/12",
@@ -29,11 +31,11 @@ const PRIVATE_NETWORKS: &[&str] = &[
     "100.64.0.0/10",
     "fc00::/7",
 ];
-/// How long a name may take to be resolved.
+/// Maximum time to resolve the host of the document.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Egress {
-    /// A door for whoever follows a document from `home`, who trusts these origins too, whatever it says.
+    /// Returns an egress for the document at `document_url` and the URLs in it. The origins `trusted` are not checked.
     pub(crate) fn following_document(
         tls: &ClientTls,
         connect: Duration,
@@ -52,11 +54,11 @@ impl Egress {
     }
 }
 
-/// Where a document came from.
+/// Origin of a document.
 struct DocumentOrigin {
     url: Uri,
     trusted: Vec<String>,
-    /// Known when somebody has connected there: what its name means later changes nothing.
+    /// Set by the first connection to the document. Later DNS changes have no effect.
     zone: OnceLock<NetworkZone>,
     limit: Duration,
 }
@@ -71,7 +73,7 @@ impl DocumentOrigin {
         let is_same_origin = target == origin(&self.url);
         if is_same_origin || self.trusted.contains(&target) {
             let stream = tcp.call(uri).await.map(TokioIo::into_inner)?;
-            if let (true, Ok(peer)) = (is_same_origin, stream.peer_addr()) {
+            if is_same_origin && let Ok(peer) = stream.peer_addr() {
                 self.zone
                     .get_or_init(|| NetworkZone::from_address(peer.ip()));
             }
@@ -88,7 +90,7 @@ impl DocumentOrigin {
         .await?
     }
 
-    /// How far inside it is. A document that was kept came from where its name leads now.
+    /// Returns the network zone of the document. If it came from a cache, its host is resolved now.
     async fn zone(&self) -> NetworkZone {
         if let Some(zone) = self.zone.get() {
             return *zone;
@@ -101,7 +103,7 @@ impl DocumentOrigin {
             .trim_end_matches(']');
         let resolved = timeout(RESOLVE_TIMEOUT, SystemNetwork.resolve(host, 0)).await;
         let addresses = resolved.ok().and_then(Result::ok).unwrap_or_default();
-        // The one that is least inside: nobody gains by a name with many addresses.
+        // The least private address decides, so that a name with many addresses gains nothing.
         let zone = addresses
             .into_iter()
             .map(NetworkZone::from_address)
@@ -111,7 +113,7 @@ impl DocumentOrigin {
     }
 }
 
-/// How far inside an address is.
+/// Network zone of an address, in ascending order of privacy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum NetworkZone {
     Public,
@@ -128,7 +130,7 @@ impl NetworkZone {
         }
     }
 
-    /// Where a document from there may lead.
+    /// Returns the policy for URLs in a document from this zone.
     fn policy(self, is_secure: bool) -> EgressPolicy {
         let private = PRIVATE_NETWORKS.iter().filter(|_| self >= Self::Private);
         EgressPolicy {
@@ -142,19 +144,20 @@ impl NetworkZone {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ssrf_guard::BlockReason;
+    use super::super::policy::BlockReason;
     use super::super::target::Target;
     use super::*;
 
-    fn check_led(from: &str, to: &str, address: &str) -> Result<(), BlockReason> {
-        let (home, is_secure) = (from.split_once(' ').unwrap().0, from.ends_with("https"));
-        let policy = NetworkZone::from_address(home.parse().unwrap()).policy(is_secure);
+    fn check_target(from: &str, to: &str, address: &str) -> Result<(), BlockReason> {
+        let (address_of_document, scheme) = from.split_once(' ').unwrap();
+        let zone = NetworkZone::from_address(address_of_document.parse().unwrap());
+        let policy = zone.policy(scheme == "https");
         policy.check(&Target::parse(to)?, &[address.parse().unwrap()])
     }
 
     #[test]
-    fn s20_s28_a_document_leads_no_further_inside_than_where_it_came_from() {
-        let places = [
+    fn s20_s28_document_leads_to_no_more_private_zone_than_its_own() {
+        let targets = [
             ("https://x.example/", "93.184.215.14", [true; 3]),
             ("https://x.example:8443/", "93.184.215.14", [true; 3]),
             ("https://x.example:22/", "93.184.215.14", [false; 3]),
@@ -168,22 +171,22 @@ mod tests {
             ("https://[fe80::1]/", "fe80::1", [false; 3]),
             ("https://x.example/", "224.0.0.1", [false; 3]),
         ];
-        for (to, address, allowed) in places {
+        for (to, address, allowed) in targets {
             for (home, allowed) in ["8.8.8.8", "192.168.1.7", "127.0.0.1"]
                 .into_iter()
                 .zip(allowed)
             {
                 assert_eq!(
-                    check_led(&format!("{home} https"), to, address).is_ok(),
+                    check_target(&format!("{home} https"), to, address).is_ok(),
                     allowed,
                     "{home}: {to}"
                 );
             }
         }
-        assert!(check_led("8.8.8.8 http", "http://x.example/", "93.184.215.14").is_ok());
+        assert!(check_target("8.8.8.8 http", "http://x.example/", "93.184.215.14").is_ok());
         assert!(
-            check_led("8.8.8.8 https", "http://x.example/", "93.184.215.14").is_err(),
-            "no way down"
+            check_target("8.8.8.8 https", "http://x.example/", "93.184.215.14").is_err(),
+            "no downgrade from https"
         );
         assert_eq!(
             NetworkZone::from_address("::ffff:127.0.0.1".parse().unwrap()),

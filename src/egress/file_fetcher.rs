@@ -1,4 +1,4 @@
-//! Files that a message names by their url, for agents that want them. Nobody else fetches any.
+//! Download of files that a message references by URL, through the SSRF guard. Only agents that want a file fetch it.
 
 use std::time::Duration;
 
@@ -9,18 +9,19 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::guarded_client::GuardedClient;
-use super::ssrf_guard::EgressPolicy;
+use super::policy::EgressPolicy;
 use super::{Egress, Protocol, ResponseBody, origin, too_large};
 use crate::model::{Error, ErrorKind, Result};
 
-/// How often a file may be elsewhere.
+/// Maximum number of redirects.
 const MAX_REDIRECTS: usize = 3;
-/// How many are fetched from one host at a time.
+/// Maximum number of concurrent downloads from one host.
 const MAX_FETCHES_PER_HOST: usize = 4;
 
-/// Fetches the files that messages name by their url, through the same guard as webhooks: only from where [`EgressPolicy`] allows,
-/// which is the public internet over TLS unless more is said. The address that was checked is the one that is connected to,
-/// a redirect is checked like the url itself, and nothing of ours goes along.
+/// Downloads files that messages reference by URL, through the same SSRF guard as webhooks.
+///
+/// Only targets that the [`EgressPolicy`] allows are reached: by default the public internet over TLS. The address that
+/// was checked is the one that is dialed, each redirect is checked like the URL itself, and no credentials are sent.
 ///
 /// ```no_run
 /// # async fn example(turn: attache::Turn) -> attache::Result<()> {
@@ -40,18 +41,18 @@ pub struct FileFetcher {
     media_types: Vec<String>,
 }
 
-/// A file that was fetched.
+/// Downloaded file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FetchedFile {
-    /// What its server says that it is, without parameters.
+    /// `Content-Type` of the response, in lower case and without parameters.
     pub media_type: Option<String>,
-    /// What is in it.
+    /// Content.
     pub bytes: Vec<u8>,
 }
 
 impl FileFetcher {
-    /// Fetches from where this allows: files of at most 10 MiB, of any type, within 30 seconds.
+    /// Returns a fetcher for files of at most 10 MiB, of any type, within 30 seconds.
     #[must_use]
     pub fn new(policy: EgressPolicy) -> Self {
         Self::with_client(Egress::guarded(policy, MAX_FETCHES_PER_HOST))
@@ -66,19 +67,19 @@ impl FileFetcher {
         }
     }
 
-    /// Takes files of at most so many bytes.
+    /// Sets the maximum file size in bytes.
     #[must_use]
     pub fn max_bytes(self, max_bytes: usize) -> Self {
         Self { max_bytes, ..self }
     }
 
-    /// Waits no longer than this for one.
+    /// Sets the maximum duration of a download.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
 
-    /// Takes these types alone, such as `image/*`; by default all.
+    /// Accepts only these media types, such as `image/*`. The default is all.
     #[must_use]
     pub fn media_types<'a>(self, types: impl IntoIterator<Item = &'a str>) -> Self {
         Self {
@@ -87,11 +88,11 @@ impl FileFetcher {
         }
     }
 
-    /// Fetches a file.
+    /// Downloads a file.
     ///
     /// # Errors
-    /// Invalid parameters: its url may not be called. Unavailable: there is nothing, or nobody. Content type not supported: it
-    /// is of another type. Invalid agent response: it is larger. Deadline exceeded.
+    /// Invalid parameters if the URL is blocked. Unavailable if the server is unreachable or has no such file. Content type
+    /// not supported for another media type. Invalid agent response for a larger file. Deadline exceeded.
     pub async fn get(&self, url: &str) -> Result<FetchedFile> {
         timeout(self.timeout, self.follow(url))
             .await
@@ -101,17 +102,22 @@ impl FileFetcher {
     async fn follow(&self, url: &str) -> Result<FetchedFile> {
         let mut url = url.to_owned();
         for _ in 0..=MAX_REDIRECTS {
-            // Held until the file is read.
-            let (answer, _place) = self.get_response(&url).await?;
-            match answer.status() {
-                status if status.is_success() => return self.read(answer).await,
+            // The slot is held until the file is read.
+            let (response, _slot) = self.get_response(&url).await?;
+            match response.status() {
+                status if status.is_success() => return self.read(response).await,
                 status if status.is_redirection() && status != StatusCode::NOT_MODIFIED => {
-                    url = resolve_redirect(&url, answer.headers())?;
+                    url = resolve_redirect(&url, response.headers())?;
                 }
-                status => return Err(fetch_error(format!("the answer is {}", status.as_u16()))),
+                status => {
+                    return Err(fetch_error(format!(
+                        "the server returned status {}",
+                        status.as_u16()
+                    )));
+                }
             }
         }
-        Err(fetch_error("one redirect after another"))
+        Err(fetch_error("too many redirects"))
     }
 
     async fn get_response(
@@ -121,23 +127,23 @@ impl FileFetcher {
         self.client
             .check(url)
             .await
-            .map_err(|why| Error::invalid("url", why.to_string()))?;
-        let place = self
+            .map_err(|reason| Error::invalid("url", reason.to_string()))?;
+        let slot = self
             .client
             .acquire_slot(url)
             .await
-            .map_err(|why| Error::invalid("url", why.to_string()))?;
+            .map_err(|reason| Error::invalid("url", reason.to_string()))?;
         let request = Request::get(url)
             .body(Bytes::new())
-            .map_err(|_| Error::invalid("url", "must be a url"))?;
+            .map_err(|_| Error::invalid("url", "must be a URL"))?;
         Ok((
             self.client.egress.send(request, Protocol::Http1).await?,
-            place,
+            slot,
         ))
     }
 
-    async fn read(&self, answer: Response<ResponseBody>) -> Result<FetchedFile> {
-        let media_type = answer
+    async fn read(&self, response: Response<ResponseBody>) -> Result<FetchedFile> {
+        let media_type = response
             .headers()
             .get(CONTENT_TYPE)
             .and_then(|value| value.to_str().ok());
@@ -146,7 +152,7 @@ impl FileFetcher {
         if !self.accepts(media_type.as_deref()) {
             return Err(ErrorKind::ContentTypeNotSupported.into());
         }
-        let length = answer
+        let length = response
             .headers()
             .get(http::header::CONTENT_LENGTH)
             .and_then(|value| value.to_str().ok());
@@ -158,43 +164,45 @@ impl FileFetcher {
         }
         Ok(FetchedFile {
             media_type,
-            bytes: answer.into_body().read(self.max_bytes).await?,
+            bytes: response.into_body().read(self.max_bytes).await?,
         })
     }
 
     fn accepts(&self, media_type: Option<&str>) -> bool {
         self.media_types.is_empty()
-            || self
-                .media_types
-                .iter()
-                .any(|wanted| match (wanted.strip_suffix('*'), media_type) {
+            || self.media_types.iter().any(|accepted| {
+                match (accepted.strip_suffix('*'), media_type) {
                     (Some(kind), Some(found)) => found.starts_with(kind),
-                    (None, Some(found)) => found == wanted,
-                    (_, None) => wanted == "*/*",
-                })
+                    (None, Some(found)) => found == accepted,
+                    (_, None) => accepted == "*/*",
+                }
+            })
     }
 }
 
-/// Where it is instead; never from https to http.
+/// Returns the target of a redirect. A redirect from https to http is refused.
 fn resolve_redirect(url: &str, headers: &HeaderMap) -> Result<String> {
-    let here: Uri = url.parse().map_err(|_| fetch_error("no url"))?;
+    let current: Uri = url.parse().map_err(|_| fetch_error("invalid URL"))?;
     let location = headers
         .get(LOCATION)
         .and_then(|location| location.to_str().ok())
         .unwrap_or_default();
-    let next = match location.starts_with('/') && !location.starts_with("//") {
-        true => format!("{}{location}", origin(&here)),
-        false => location.to_owned(),
+    let is_path = location.starts_with('/') && !location.starts_with("//");
+    let next = if is_path {
+        format!("{}{location}", origin(&current))
+    } else {
+        location.to_owned()
     };
-    match here.scheme_str() == Some("https") && !next.to_ascii_lowercase().starts_with("https://") {
-        true => Err(fetch_error("a redirect to where others can listen")),
-        false => Ok(next),
+    let is_secure = next.to_ascii_lowercase().starts_with("https://");
+    if current.scheme_str() == Some("https") && !is_secure {
+        return Err(fetch_error("a redirect from https to another scheme"));
     }
+    Ok(next)
 }
 
-fn fetch_error(why: impl Into<String>) -> Error {
+fn fetch_error(reason: impl Into<String>) -> Error {
     Error::new(ErrorKind::Unavailable)
-        .with_message(format!("the file cannot be fetched: {}", why.into()))
+        .with_message(format!("the file cannot be downloaded: {}", reason.into()))
 }
 
 impl std::fmt::Debug for FileFetcher {

@@ -1,7 +1,7 @@
-//! The guarded door: for what a card, a caller or a message names.
+//! HTTP client for URLs that a card, a caller or a message names: every request passes the SSRF guard.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,12 +10,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::connector::Connector;
-use super::ssrf_guard::{BlockReason, EgressPolicy, Network, SsrfGuard, SystemNetwork};
+use super::policy::{BlockReason, EgressPolicy};
+use super::ssrf_guard::{Network, SsrfGuard, SystemNetwork};
 use super::target::{Target, TargetHost};
 use super::{ClientTls, Egress, Protocol, block_reason};
+use crate::rt::lock;
 use crate::telemetry::metrics;
 
-/// A door through which only what [`EgressPolicy`] allows is reached. A clone is the same door.
+/// HTTP client that only reaches targets that its [`EgressPolicy`] allows. Clones share connections and limits.
 #[derive(Clone)]
 pub(crate) struct GuardedClient {
     pub(super) egress: Egress,
@@ -23,38 +25,39 @@ pub(crate) struct GuardedClient {
     hosts: Arc<HostLimiter>,
 }
 
-type Check = dyn Fn(String) -> Checking + Send + Sync;
-type Checking = std::pin::Pin<Box<dyn Future<Output = Result<(), BlockReason>> + Send>>;
+/// Erased [`SsrfGuard::addresses`], so that the client does not depend on the network type.
+type Check = dyn Fn(String) -> CheckFuture + Send + Sync;
+type CheckFuture = std::pin::Pin<Box<dyn Future<Output = Result<(), BlockReason>> + Send>>;
 
-/// What one exchange may take.
+/// Limits of one exchange.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ExchangeLimits {
-    /// From the first byte of the connection to the last of the answer that is read.
+    /// Maximum time from connecting to the end of the response.
     pub(crate) time: Duration,
-    /// How much of the answer is read.
+    /// Maximum number of bytes of the response body that are read.
     pub(crate) bytes: usize,
 }
 
-/// What came back; never a body, since nobody may learn what is said behind a door (S24).
+/// Response without its body: a caller must not learn what an internal service returns (S24).
 #[derive(Debug)]
 pub(crate) struct ResponseHead {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
 }
 
-/// Why nothing came back.
+/// Reason why there is no response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SendError {
-    /// We do not connect there.
+    /// The SSRF guard blocked the target.
     Blocked(BlockReason),
-    /// Nobody was there, or the connection was lost.
+    /// The connection failed or was lost.
     ConnectionFailed,
-    /// It took too long.
+    /// The exchange took too long.
     TimedOut,
 }
 
 impl Egress {
-    /// A door for places that somebody else names, with so many exchanges at a time with one host.
+    /// Returns a client for targets that other parties name, with a maximum number of concurrent exchanges per host.
     pub(crate) fn guarded(policy: EgressPolicy, per_host: usize) -> GuardedClient {
         GuardedClient::new(policy, per_host, SystemNetwork)
     }
@@ -63,18 +66,18 @@ impl Egress {
 impl GuardedClient {
     pub(crate) fn new(policy: EgressPolicy, per_host: usize, network: impl Network) -> Self {
         let guard = SsrfGuard::new(policy, network);
-        let checking = guard.clone();
+        let checker = guard.clone();
         let connector = Connector::new(move |uri| guard.clone().connect(uri.to_string()));
         Self {
             egress: Egress::with_connector(connector, &ClientTls::new()),
             check: Arc::new(move |url| {
-                let guard = checking.clone();
+                let guard = checker.clone();
                 Box::pin(async move {
                     guard
                         .addresses(&url)
                         .await
                         .map(drop)
-                        .map_err(|why| record_block(&*why))
+                        .map_err(|error| record_block(&*error))
                 })
             }),
             hosts: Arc::new(HostLimiter {
@@ -84,13 +87,13 @@ impl GuardedClient {
         }
     }
 
-    /// Whether we would connect there now.
+    /// Checks whether a request to this URL would be sent now.
     ///
     /// # Errors
-    /// Why not; a name that means nothing is as good as one that means something private.
+    /// The reason why not. An unresolvable name has the same reason as a private address (S24).
     pub(crate) async fn check(&self, url: &str) -> Result<(), BlockReason> {
         (self.check)(url.to_owned()).await?;
-        // What the door itself does not speak.
+        // Rejects URLs that no request can be sent to in this build.
         let uri = url
             .parse()
             .map_err(|_| BlockReason::Url("must be an absolute http or https URL"))?;
@@ -98,7 +101,7 @@ impl GuardedClient {
             .map_err(|_| BlockReason::Url("must be one that can be called from here"))
     }
 
-    /// Waits for a place among the exchanges with the host of a url.
+    /// Waits for one of the concurrent exchanges with the host of a URL.
     pub(crate) async fn acquire_slot(
         &self,
         url: &str,
@@ -110,16 +113,16 @@ impl GuardedClient {
             .map_err(|_| BlockReason::Address)
     }
 
-    /// Sends a request, and reads as much of the answer as is allowed. A redirect is an answer like any other.
+    /// Sends a request and reads the response up to the limit. Redirects are returned, not followed.
     ///
     /// # Errors
-    /// Nothing came back.
+    /// No response was received.
     pub(crate) async fn send(
         &self,
         request: Request<Bytes>,
-        caps: ExchangeLimits,
+        limits: ExchangeLimits,
     ) -> Result<ResponseHead, SendError> {
-        timeout(caps.time, self.exchange(request, caps.bytes))
+        timeout(limits.time, self.exchange(request, limits.bytes))
             .await
             .unwrap_or(Err(SendError::TimedOut))
     }
@@ -127,21 +130,21 @@ impl GuardedClient {
     async fn exchange(
         &self,
         request: Request<Bytes>,
-        bytes: usize,
+        max_body_bytes: usize,
     ) -> Result<ResponseHead, SendError> {
         let response = self
             .egress
             .send(request, Protocol::Http1)
             .await
             .map_err(|error| {
-                block_reason(&error).map_or(SendError::ConnectionFailed, |why| {
+                block_reason(&error).map_or(SendError::ConnectionFailed, |reason| {
                     metrics::record_egress_block();
-                    SendError::Blocked(why)
+                    SendError::Blocked(reason)
                 })
             })?;
         let (head, body) = response.into_parts();
-        // Read for the sake of the connection alone; what is longer costs the connection.
-        let _ = body.read(bytes).await;
+        // The body is read so that the connection can be reused. A longer body closes it.
+        let _ = body.read(max_body_bytes).await;
         Ok(ResponseHead {
             status: head.status,
             headers: head.headers,
@@ -149,14 +152,16 @@ impl GuardedClient {
     }
 }
 
-fn record_block(why: &(dyn std::error::Error + Send + Sync + 'static)) -> BlockReason {
+/// Counts a blocked target and returns the reason.
+fn record_block(error: &(dyn std::error::Error + Send + Sync + 'static)) -> BlockReason {
     metrics::record_egress_block();
-    why.downcast_ref::<BlockReason>()
+    error
+        .downcast_ref::<BlockReason>()
         .copied()
         .unwrap_or(BlockReason::Address)
 }
 
-/// How many exchanges there are with each host.
+/// Semaphores that bound the concurrent exchanges per host.
 struct HostLimiter {
     per_host: usize,
     by_host: Mutex<HashMap<TargetHost, Weak<Semaphore>>>,
@@ -164,11 +169,11 @@ struct HostLimiter {
 
 impl HostLimiter {
     fn slots(&self, host: TargetHost) -> Arc<Semaphore> {
-        let mut by_host = self.by_host.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut by_host = lock(&self.by_host);
         if let Some(slots) = by_host.get(&host).and_then(Weak::upgrade) {
             return slots;
         }
-        // Those that nobody waits for are as good as full ones.
+        // Unused semaphores are removed: a new one has all its permits.
         by_host.retain(|_, slots| slots.strong_count() > 0);
         let slots = Arc::new(Semaphore::new(self.per_host));
         by_host.insert(host, Arc::downgrade(&slots));

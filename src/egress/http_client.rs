@@ -1,4 +1,4 @@
-//! Plain HTTP for agents: requests to places that the operator names.
+//! Public HTTP client for agents, for URLs that the operator names.
 
 use std::error::Error as _;
 
@@ -9,34 +9,34 @@ use hyper_util::client::legacy;
 use super::{Egress, Protocol, ResponseBody, check_url};
 use crate::model::{Error, Result};
 
-/// Sends plain HTTP requests for an agent, to places that the operator named: nothing is checked but the url itself.
-/// A clone shares the connections.
+/// HTTP client for URLs that the operator named. Only the form of the URL is checked, not its address. Clones share
+/// connections.
 #[derive(Clone)]
 pub struct HttpClient(Egress);
 
-/// The answer to a request, whose body is still to be read.
+/// Response with an unread body.
 pub struct HttpResponse(Response<ResponseBody>);
 
 impl HttpClient {
-    /// A sender with connections of its own.
+    /// Returns a client with its own connection pool.
     #[must_use]
     pub fn new() -> Self {
         Self(Egress::trusted())
     }
 
-    /// Whether requests can be sent to this url at all: its scheme is one that we speak, and no credentials are in it.
+    /// Checks whether requests can be sent to this URL: supported scheme, no credentials in it.
     ///
     /// # Errors
-    /// Invalid parameters: why not.
+    /// Invalid parameters, with the reason.
     pub fn check(url: &Uri) -> Result<()> {
         check_url(url)
     }
 
-    /// Sends a request and waits for the head of the answer. Redirects are not followed, nothing is tried again, and
-    /// only connecting has a deadline.
+    /// Sends a request and waits for the response head. Redirects are not followed, nothing is retried, and only the
+    /// connection attempt has a timeout.
     ///
     /// # Errors
-    /// Invalid parameters: the url. Unavailable: the place cannot be reached, or went silent.
+    /// Invalid parameters for an invalid URL. Unavailable if the server is unreachable or the connection was lost.
     pub async fn send(&self, request: Request<Bytes>) -> Result<HttpResponse> {
         self.0
             .send(request, Protocol::Http1)
@@ -44,7 +44,7 @@ impl HttpClient {
             .map(HttpResponse)
     }
 
-    /// Whether a request that failed so may have reached somebody. If not, it is safe to send it again.
+    /// Whether a failed request may have reached the server. If not, it is safe to send it again.
     #[must_use]
     pub fn may_have_been_sent(error: &Error) -> bool {
         let cause = error
@@ -67,28 +67,28 @@ impl std::fmt::Debug for HttpClient {
 }
 
 impl From<Response<ResponseBody>> for HttpResponse {
-    fn from(answer: Response<ResponseBody>) -> Self {
-        Self(answer)
+    fn from(response: Response<ResponseBody>) -> Self {
+        Self(response)
     }
 }
 
 impl HttpResponse {
-    /// The status.
+    /// Returns the status.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         self.0.status()
     }
 
-    /// The headers.
+    /// Returns the headers.
     #[must_use]
     pub fn headers(&self) -> &HeaderMap {
         self.0.headers()
     }
 
-    /// The next piece of the body; `None` at its end.
+    /// Returns the next chunk of the body; `None` at its end.
     ///
     /// # Errors
-    /// Unavailable: the connection was lost.
+    /// Unavailable if the connection was lost.
     pub async fn chunk(&mut self) -> Option<Result<Bytes>> {
         loop {
             match self.0.body_mut().next().await? {
@@ -102,10 +102,10 @@ impl HttpResponse {
         }
     }
 
-    /// Reads the body whole, up to a limit in bytes.
+    /// Reads the whole body, up to a limit in bytes.
     ///
     /// # Errors
-    /// Unavailable: the connection was lost. Invalid agent response: the body is larger.
+    /// Unavailable if the connection was lost. Invalid agent response if the body is larger.
     pub async fn read(self, limit: usize) -> Result<Vec<u8>> {
         self.0.into_body().read(limit).await
     }

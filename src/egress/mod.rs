@@ -1,10 +1,11 @@
-//! The only door to the outside: every connection we open is opened here.
+//! Outgoing HTTP: every connection to another server is opened here.
 //!
-//! What the operator names is trusted ([`Egress::trusted`]); what a caller or a message names goes through
-//! [`Egress::guarded`], which checks where it leads; and whoever follows a card has a door of both kinds
-//! ([`Egress::following_document`]).
+//! Three kinds of [`Egress`] differ in who names the URL:
+//! - the operator or the program: [`Egress::trusted`], without checks;
+//! - a caller or a message: [`Egress::guarded`], with the SSRF guard ([`ssrf_guard`], [`EgressPolicy`]);
+//! - a card or another document: [`Egress::following_document`], guarded except for the document's own origin.
 //!
-//! Redirects are never followed: whoever asked decides what a 3xx means.
+//! Redirects are never followed here: the caller of a request decides.
 
 mod address;
 mod connector;
@@ -14,6 +15,8 @@ mod file_fetcher;
 #[cfg(feature = "server")]
 mod guarded_client;
 mod http_client;
+mod policy;
+mod response_body;
 mod ssrf_guard;
 #[cfg(test)]
 #[cfg(feature = "server")]
@@ -34,12 +37,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::uri::Authority;
 use http::{Request, Response, Uri};
-use http_body_util::{BodyExt, Full};
-use hyper::body::{Frame, Incoming};
+use http_body_util::Full;
 use hyper::rt::Executor;
 use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::TokioTimer;
-use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
@@ -50,9 +51,12 @@ pub use file_fetcher::{FetchedFile, FileFetcher};
 #[cfg(feature = "server")]
 pub(crate) use guarded_client::{ExchangeLimits, GuardedClient, ResponseHead, SendError};
 pub use http_client::{HttpClient, HttpResponse};
-pub use ssrf_guard::{AllowedTarget, EgressPolicy, ParseTargetError};
 #[cfg(all(test, feature = "server"))]
-pub(crate) use ssrf_guard::{BlockReason, Network};
+pub(crate) use policy::BlockReason;
+pub use policy::{AllowedTarget, EgressPolicy, ParseTargetError};
+pub(crate) use response_body::{ResponseBody, too_large};
+#[cfg(all(test, feature = "server"))]
+pub(crate) use ssrf_guard::Network;
 #[cfg(not(feature = "tls"))]
 pub(crate) use tls::ClientTls;
 #[cfg(feature = "tls")]
@@ -60,12 +64,14 @@ pub use tls::ClientTls;
 pub(crate) use traffic::TrafficObserver;
 pub use traffic::{Traffic, TrafficHeader};
 
-/// How long a connection is kept for the next request.
+/// Time for which an idle connection stays in the pool.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How many connections to one host are kept for the next requests.
+/// Maximum number of idle connections per host.
 const MAX_IDLE_PER_HOST: usize = 32;
+const CONNECTION_LOST: &str = "the connection to the agent was lost";
 
-/// Sends requests. A clone shares the connections; they end with the last clone and the last body being read.
+/// HTTP client with connection pools. Clones share them; connections are closed with the last clone and the last
+/// response body.
 #[derive(Clone)]
 pub(crate) struct Egress {
     http1: Client<Connector, Full<Bytes>>,
@@ -74,16 +80,17 @@ pub(crate) struct Egress {
     observer: Option<TrafficObserver>,
 }
 
-/// Which HTTP to speak: without TLS there is nothing to negotiate it.
+/// HTTP version. Without TLS it cannot be negotiated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
-    /// HTTP/2 where TLS settles on it.
+    /// HTTP/1.1, or HTTP/2 if TLS negotiates it.
     Http1,
+    /// HTTP/2.
     Http2,
 }
 
 impl Egress {
-    /// Sends requests over connections that are made in this way.
+    /// Returns an egress that opens connections with `connector`, and adds TLS for https.
     pub(crate) fn with_connector(connector: Connector, tls: &ClientTls) -> Self {
         let stop = CancellationToken::new();
         let connections = ConnectionTasks {
@@ -106,7 +113,7 @@ impl Egress {
         }
     }
 
-    /// Lets somebody see what passes.
+    /// Passes all traffic to `observer`.
     pub(crate) fn with_traffic_observer(self, observer: TrafficObserver) -> Self {
         Self {
             observer: Some(observer),
@@ -114,7 +121,7 @@ impl Egress {
         }
     }
 
-    /// Lets whoever sees what passes there see what passes here.
+    /// Uses the traffic observer of another egress.
     pub(crate) fn with_observer_from(self, other: &Self) -> Self {
         Self {
             observer: other.observer.clone(),
@@ -122,10 +129,11 @@ impl Egress {
         }
     }
 
-    /// Sends a request and waits for the head of the answer.
+    /// Sends a request and waits for the response head.
     ///
     /// # Errors
-    /// The address may not be reached from here, cannot be, or went silent.
+    /// Invalid parameters for an invalid URL. Unavailable if the target is blocked or unreachable, or the connection was
+    /// lost.
     pub(crate) async fn send(
         &self,
         request: Request<Bytes>,
@@ -143,76 +151,57 @@ impl Egress {
         let response = client
             .request(request.map(Full::new))
             .await
-            .map_err(|cause| {
-                match (
-                    block_reason(&cause),
-                    tls::certificate_error(&cause),
-                    cause.is_connect(),
-                ) {
-                    (Some(why), ..) => self
-                        .connection_error(format!("{target} is not connected to: it {why}"), cause),
-                    (None, Some(why), _) => self.connection_error(
-                        format!("the certificate of the agent is not trusted: {why}"),
-                        cause,
-                    ),
-                    (None, None, true) => {
-                        self.connection_error("cannot connect to the agent", cause)
-                    }
-                    (None, None, false) => self.connection_error(CONNECTION_LOST, cause),
-                }
-            })?;
+            .map_err(|cause| self.connection_error(&target, cause))?;
         let observer = self.observer.as_ref().map(|observer| {
             traffic::observe_response(observer, &response);
             traffic::BodyObserver::new(observer.clone(), response.headers())
         });
-        Ok(response.map(|incoming| ResponseBody {
-            incoming,
-            idle: None,
-            _connection_guard: self.connection_guard.clone(),
-            observer,
-        }))
+        Ok(response
+            .map(|incoming| ResponseBody::new(incoming, self.connection_guard.clone(), observer)))
     }
-}
 
-impl Egress {
-    fn connection_error(
-        &self,
-        what: impl Into<Cow<'static, str>>,
-        cause: impl std::error::Error + Send + Sync + 'static,
-    ) -> Error {
-        let what = what.into();
+    fn connection_error(&self, target: &str, cause: legacy::Error) -> Error {
+        let message: Cow<'static, str> = if let Some(reason) = block_reason(&cause) {
+            format!("connections to {target} are blocked: the URL {reason}").into()
+        } else if let Some(reason) = tls::certificate_error(&cause) {
+            format!("the certificate of the agent is not trusted: {reason}").into()
+        } else if cause.is_connect() {
+            "cannot connect to the agent".into()
+        } else {
+            CONNECTION_LOST.into()
+        };
         if let Some(observer) = &self.observer {
-            observer(&Traffic::ConnectionError(format!(
-                "{what}: {}",
-                error_chain(&cause)
-            )));
+            let text = format!("{message}: {}", error_chain(&cause));
+            observer(&Traffic::ConnectionError(text));
         }
-        unavailable(what, cause)
+        unavailable(message, cause)
     }
 }
 
-/// Whether a request surely did not reach anybody: there was no connection to send it over.
+/// Whether a request was certainly not sent, because no connection was established.
 pub(crate) fn was_not_sent(error: &Error) -> bool {
     let source = std::error::Error::source(error);
     let cause = source.and_then(|cause| cause.downcast_ref::<legacy::Error>());
-    // Whoever is not trusted now is not trusted in a moment.
+    // An untrusted certificate is excluded: the next attempt would fail the same way.
     cause.is_some_and(|cause| cause.is_connect() && tls::certificate_error(cause).is_none())
 }
 
-/// Why we did not connect, if that is why there is no answer.
-fn block_reason(failed: &(dyn std::error::Error + 'static)) -> Option<ssrf_guard::BlockReason> {
+/// Returns the reason why the SSRF guard blocked the target, if that made the request fail.
+pub(crate) fn block_reason(
+    failed: &(dyn std::error::Error + 'static),
+) -> Option<policy::BlockReason> {
     let mut causes = std::iter::successors(Some(failed), |error| error.source());
     causes
-        .find_map(|cause| cause.downcast_ref::<ssrf_guard::BlockReason>())
+        .find_map(|cause| cause.downcast_ref::<policy::BlockReason>())
         .copied()
 }
 
-/// Whether a request was not sent because of where it would have gone: it is no use to try again.
+/// Whether the SSRF guard blocked the target. Retrying makes no sense.
 pub(crate) fn was_blocked(error: &Error) -> bool {
     block_reason(error).is_some()
 }
 
-/// Scheme, host and port, as a url begins.
+/// Returns the origin of a URL: scheme, host, and port unless it is the default.
 pub(crate) fn origin(url: &Uri) -> String {
     let host = url
         .authority()
@@ -223,13 +212,11 @@ pub(crate) fn origin(url: &Uri) -> String {
     format!("{scheme}://{}", host.strip_suffix(default).unwrap_or(&host))
 }
 
-/// An error with all that caused it, on one line.
+/// Formats an error and its causes on one line.
 fn error_chain(error: &dyn std::error::Error) -> String {
     let all = std::iter::successors(Some(error), |error| error.source());
     all.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
-
-const CONNECTION_LOST: &str = "the connection to the agent was lost";
 
 fn unavailable(
     what: impl Into<Cow<'static, str>>,
@@ -240,20 +227,20 @@ fn unavailable(
         .with_source(cause)
 }
 
-/// Refuses what we do not speak.
+/// Checks that a URL has a supported scheme, a host and no credentials.
 ///
 /// # Errors
-/// Invalid parameters: the url is not one of HTTP.
+/// Invalid parameters, with the reason.
 pub(crate) fn check_url(uri: &Uri) -> Result<()> {
     match (uri.scheme_str(), uri.authority()) {
-        // It would print wherever the url does.
+        // Credentials would appear wherever the URL is logged.
         (_, Some(authority)) if authority.as_str().contains('@') => Err(Error::invalid(
             "url",
             "must carry no credentials: send them in a header",
         )),
         (Some("http"), Some(_)) => Ok(()),
         (Some("https"), Some(_)) => {
-            tls::HTTPS_UNSUPPORTED.map_or(Ok(()), |why| Err(Error::invalid("url", why)))
+            tls::HTTPS_UNSUPPORTED.map_or(Ok(()), |reason| Err(Error::invalid("url", reason)))
         }
         _ => Err(Error::invalid(
             "url",
@@ -262,7 +249,10 @@ pub(crate) fn check_url(uri: &Uri) -> Result<()> {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "this is the door")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place that creates HTTP clients"
+)]
 fn http_client(
     connector: Connector,
     connections: ConnectionTasks,
@@ -277,7 +267,7 @@ fn http_client(
         .build(connector)
 }
 
-/// Where connections run, until the door is closed.
+/// Executor of connection tasks. They are cancelled when the egress is dropped.
 #[derive(Clone)]
 struct ConnectionTasks {
     tasks: TaskTracker,
@@ -292,69 +282,6 @@ where
         self.tasks
             .spawn(self.stop.clone().run_until_cancelled_owned(future));
     }
-}
-
-/// The body of an answer; keeps its connection open.
-pub(crate) struct ResponseBody {
-    incoming: Incoming,
-    idle: Option<Duration>,
-    _connection_guard: Arc<DropGuard>,
-    observer: Option<traffic::BodyObserver>,
-}
-
-impl ResponseBody {
-    /// Counts as lost when nothing comes for so long.
-    pub(crate) fn with_idle(self, limit: Duration) -> Self {
-        Self {
-            idle: Some(limit),
-            ..self
-        }
-    }
-
-    /// The next piece, or the trailers.
-    ///
-    /// # Errors
-    /// The connection was lost.
-    pub(crate) async fn next(&mut self) -> Option<Result<Frame<Bytes>>> {
-        let frame = match self.idle {
-            None => self.incoming.frame().await?,
-            Some(limit) => match timeout(limit, self.incoming.frame()).await {
-                Ok(frame) => frame?,
-                Err(silent) => return Some(Err(unavailable("the agent went silent", silent))),
-            },
-        };
-        if let (Some(observer), Ok(frame)) = (&mut self.observer, &frame) {
-            frame
-                .data_ref()
-                .into_iter()
-                .for_each(|data| observer.push(data));
-        }
-        Some(frame.map_err(|cause| unavailable(CONNECTION_LOST, cause)))
-    }
-
-    /// Reads it whole, up to a limit.
-    ///
-    /// # Errors
-    /// The connection was lost, or the body is larger.
-    pub(crate) async fn read(mut self, limit: usize) -> Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        while let Some(frame) = self.next().await {
-            let Ok(data) = frame?.into_data() else {
-                continue;
-            };
-            if bytes.len() + data.len() > limit {
-                return Err(too_large(limit));
-            }
-            bytes.extend_from_slice(&data);
-        }
-        Ok(bytes)
-    }
-}
-
-/// An answer that is larger than we read.
-pub(crate) fn too_large(limit: usize) -> Error {
-    Error::new(ErrorKind::InvalidAgentResponse)
-        .with_message(format!("Invalid agent response: larger than {limit} bytes"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! S15 to S21, S25 and S27: a table of spellings, names that change their meaning, and doors that lead nowhere else.
+//! SSRF tests (S15 to S21, S24, S25 to S27, S29): hostile URL spellings, DNS rebinding, redirects, limits and the allow list.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,7 +13,8 @@ use tokio_util::task::TaskTracker;
 
 use super::file_fetcher::FileFetcher;
 use super::guarded_client::{ExchangeLimits, GuardedClient, SendError};
-use super::ssrf_guard::{AllowedTarget, BlockReason, EgressPolicy, Network};
+use super::policy::{AllowedTarget, BlockReason, EgressPolicy};
+use super::ssrf_guard::Network;
 use super::target::Target;
 
 const CAPS: ExchangeLimits = ExchangeLimits {
@@ -21,9 +22,9 @@ const CAPS: ExchangeLimits = ExchangeLimits {
     bytes: 1024,
 };
 
-/// What leads to us, to nowhere, or can be read in two ways.
+/// URLs that lead to this machine or a private network, are ambiguous, or have an unsupported form.
 const HOSTILE_URLS: &[&str] = &[
-    // Loopback and "this host", plainly and in every base.
+    // Loopback and "this host", in decimal, octal and hexadecimal forms.
     "http://127.0.0.1/",
     "https://127.0.0.1:8443/x",
     "http://127.1/",
@@ -111,7 +112,7 @@ const HOSTILE_URLS: &[&str] = &[
     "http://[2001:2::1]/",
     "http://[2001:10::1]/",
     "http://[3fff::1]/",
-    // Names that this machine knows.
+    // Names that resolve to private addresses, to too many, or not at all.
     "http://localhost/",
     "http://LOCALHOST/",
     "http://localhost./",
@@ -119,7 +120,7 @@ const HOSTILE_URLS: &[&str] = &[
     "http://half.example/",
     "http://nowhere.example/",
     "http://many.example/",
-    // Two readers, two hosts.
+    // URLs that two parsers read as different hosts.
     "http://user@public.example/",
     "http://user:pass@public.example/",
     "http://public.example@127.0.0.1/",
@@ -174,7 +175,7 @@ const HOSTILE_URLS: &[&str] = &[
     "jar:http://public.example!/",
 ];
 
-/// Names of a test, and where its connections went. Each time a name is asked for, its next meaning is given.
+/// Scripted DNS and a log of dialed addresses. Each lookup of a name returns the next of its answers; the last repeats.
 #[derive(Default, Clone)]
 struct FakeNetwork {
     names: Arc<Mutex<HashMap<String, Vec<Vec<IpAddr>>>>>,
@@ -189,22 +190,22 @@ impl FakeNetwork {
             answer,
             ..Self::default()
         };
-        network.name("public.example", &[&["93.184.215.14"]]);
-        network.name("inside.example", &[&["10.0.0.7"]]);
-        network.name("half.example", &[&["93.184.215.14", "169.254.169.254"]]);
-        network.name("localhost", &[&["127.0.0.1", "::1"]]);
-        network.name("many.example", &[&["93.184.215.14"; 100]]);
+        network.add_name("public.example", &[&["93.184.215.14"]]);
+        network.add_name("inside.example", &[&["10.0.0.7"]]);
+        network.add_name("half.example", &[&["93.184.215.14", "169.254.169.254"]]);
+        network.add_name("localhost", &[&["127.0.0.1", "::1"]]);
+        network.add_name("many.example", &[&["93.184.215.14"; 100]]);
         network
     }
 
-    fn name(&self, name: &str, meanings: &[&[&str]]) {
-        let meanings = meanings
+    fn add_name(&self, name: &str, answers: &[&[&str]]) {
+        let answers = answers
             .iter()
-            .map(|meaning| meaning.iter().map(|text| text.parse().unwrap()).collect());
+            .map(|answer| answer.iter().map(|text| text.parse().unwrap()).collect());
         self.names
             .lock()
             .unwrap()
-            .insert(name.to_owned(), meanings.collect());
+            .insert(name.to_owned(), answers.collect());
     }
 
     fn dialed(&self) -> Vec<String> {
@@ -226,34 +227,34 @@ impl Network for FakeNetwork {
 
     async fn resolve(&self, name: &str, _: u16) -> io::Result<Vec<IpAddr>> {
         let mut names = self.names.lock().unwrap();
-        let meanings = names.get_mut(name).ok_or(io::ErrorKind::NotFound)?;
-        Ok(if meanings.len() > 1 {
-            meanings.remove(0)
+        let answers = names.get_mut(name).ok_or(io::ErrorKind::NotFound)?;
+        Ok(if answers.len() > 1 {
+            answers.remove(0)
         } else {
-            meanings[0].clone()
+            answers[0].clone()
         })
     }
 
     async fn dial(&self, address: SocketAddr) -> io::Result<DuplexStream> {
         self.dialed.lock().unwrap().push(address);
-        let (near, mut far) = duplex(1 << 16);
+        let (client_side, mut server_side) = duplex(1 << 16);
         let answer = self.answer;
         self.tasks.spawn(async move {
-            let mut asked = vec![0; 4096];
-            let _ = far.read(&mut asked).await;
+            let mut request = vec![0; 4096];
+            let _ = server_side.read(&mut request).await;
             if answer == "silence" {
                 std::future::pending::<()>().await;
             }
-            let _ = far.write_all(answer.as_bytes()).await;
+            let _ = server_side.write_all(answer.as_bytes()).await;
             if answer.contains("endless") {
-                while far.write_all(&[b'x'; 4096]).await.is_ok() {}
+                while server_side.write_all(&[b'x'; 4096]).await.is_ok() {}
             }
         });
-        Ok(near)
+        Ok(client_side)
     }
 }
 
-fn open() -> EgressPolicy {
+fn plain_http() -> EgressPolicy {
     EgressPolicy {
         plain_http: true,
         ..EgressPolicy::default()
@@ -267,33 +268,30 @@ fn get(url: &str) -> Request<Bytes> {
 const OK: &str = "HTTP/1.1 204 No Content\r\n\r\n";
 
 #[tokio::test(start_paused = true)]
-async fn s15_s16_s19_s21_no_spelling_leads_inside() {
+async fn s15_s16_s19_s21_no_spelling_reaches_a_private_address() {
     assert!(HOSTILE_URLS.len() >= 80);
     let network = FakeNetwork::new(OK);
-    let client = network.client(open());
+    let client = network.client(plain_http());
     for url in HOSTILE_URLS {
-        assert!(
-            client.check(url).await.is_err(),
-            "{url:?} was let through at registration"
-        );
-        // What cannot even be written into a request cannot be sent.
+        assert!(client.check(url).await.is_err(), "{url:?} passed the check");
+        // Some are not even valid in a request.
         let Ok(request) = Request::get(*url).body(Bytes::new()) else {
             continue;
         };
         let _ = client.send(request, CAPS).await;
-        // A reader that drops a fragment may still go to a public place.
-        let inside = network
+        // A parser that drops a fragment may still reach a public address.
+        let private = network
             .dialed()
             .into_iter()
             .find(|address| !address.starts_with("93.184.215.14:"));
-        assert_eq!(inside, None, "{url:?} was let through at the door");
+        assert_eq!(private, None, "{url:?} was dialed");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_public_is_reached() {
+async fn public_targets_are_reached() {
     let network = FakeNetwork::new(OK);
-    let client = network.client(open());
+    let client = network.client(plain_http());
     for (url, address) in [
         ("http://public.example/hook?x=1", "93.184.215.14:80"),
         ("http://PUBLIC.example:8080", "93.184.215.14:8080"),
@@ -312,10 +310,10 @@ async fn what_is_public_is_reached() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s17_one_private_address_among_public_ones_is_too_many() {
+async fn s17_one_private_address_blocks_the_host() {
     let network = FakeNetwork::new(OK);
     let refused = network
-        .client(open())
+        .client(plain_http())
         .send(get("http://half.example/"), CAPS)
         .await
         .unwrap_err();
@@ -324,11 +322,11 @@ async fn s17_one_private_address_among_public_ones_is_too_many() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s18_a_name_that_changes_its_meaning_gains_nothing() {
+async fn s18_dns_rebinding_is_blocked() {
     let network = FakeNetwork::new(OK);
-    let meanings: &[&[&str]] = &[&["93.184.215.14"], &["127.0.0.1"], &["93.184.215.15"]];
-    network.name("rebind.example", meanings);
-    let client = network.client(open());
+    let answers: &[&[&str]] = &[&["93.184.215.14"], &["127.0.0.1"], &["93.184.215.15"]];
+    network.add_name("rebind.example", answers);
+    let client = network.client(plain_http());
     assert_eq!(client.check("http://rebind.example/").await, Ok(()));
     let refused = client
         .send(get("http://rebind.example/"), CAPS)
@@ -342,12 +340,12 @@ async fn s18_a_name_that_changes_its_meaning_gains_nothing() {
     assert_eq!(
         network.dialed(),
         ["93.184.215.15:80"],
-        "the address that was checked, and no other"
+        "only the checked address is dialed"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn s20_redirects_are_answers_and_lead_nowhere() {
+async fn s20_redirects_are_not_followed() {
     for to in [
         "http://127.0.0.1/",
         "http://public.example/2",
@@ -355,12 +353,11 @@ async fn s20_redirects_are_answers_and_lead_nowhere() {
         "//inside.example/",
     ] {
         for status in [301, 302, 303, 307, 308] {
-            let answer = format!(
-                "HTTP/1.1 {status} Elsewhere\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n"
-            );
+            let answer =
+                format!("HTTP/1.1 {status} Found\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n");
             let network = FakeNetwork::new(String::leak(answer));
             let answer = network
-                .client(open())
+                .client(plain_http())
                 .send(get("http://public.example/"), CAPS)
                 .await
                 .unwrap();
@@ -371,11 +368,11 @@ async fn s20_redirects_are_answers_and_lead_nowhere() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s25_an_answer_without_an_end_is_left() {
+async fn s25_endless_and_silent_responses_end() {
     let endless = FakeNetwork::new("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\nendless");
     assert_eq!(
         endless
-            .client(open())
+            .client(plain_http())
             .send(get("http://public.example/"), CAPS)
             .await
             .unwrap()
@@ -384,7 +381,7 @@ async fn s25_an_answer_without_an_end_is_left() {
     );
     let silent = FakeNetwork::new("silence");
     let late = silent
-        .client(open())
+        .client(plain_http())
         .send(get("http://public.example/"), CAPS)
         .await
         .unwrap_err();
@@ -392,16 +389,12 @@ async fn s25_an_answer_without_an_end_is_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s26_one_host_has_only_so_many_exchanges_at_a_time() {
-    let client = FakeNetwork::new(OK).client(open());
+async fn s26_concurrent_exchanges_per_host_are_limited() {
+    let client = FakeNetwork::new(OK).client(plain_http());
     let url = "http://public.example/a";
-    let (one, two) = (
-        client.acquire_slot(url).await.unwrap(),
-        client
-            .acquire_slot("http://PUBLIC.example:81/b")
-            .await
-            .unwrap(),
-    );
+    let one = client.acquire_slot(url).await.unwrap();
+    let same_host = "http://PUBLIC.example:81/b";
+    let two = client.acquire_slot(same_host).await.unwrap();
     assert!(
         tokio::time::timeout(Duration::from_secs(1), client.acquire_slot(url))
             .await
@@ -414,11 +407,11 @@ async fn s26_one_host_has_only_so_many_exchanges_at_a_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s27_private_targets_are_named_by_the_operator() {
-    let allow = |places: &[&str]| {
-        places
+async fn s27_allow_list_admits_private_targets() {
+    let allow = |targets: &[&str]| {
+        targets
             .iter()
-            .map(|place| place.parse().unwrap())
+            .map(|target| target.parse().unwrap())
             .collect::<Vec<AllowedTarget>>()
     };
     let inside = "http://inside.example:22/";
@@ -433,21 +426,21 @@ async fn s27_private_targets_are_named_by_the_operator() {
         (&["169.254.169.254"], "http://half.example/", false),
         (&["inside.example"], "http://public.example/", false),
     ];
-    for (places, url, is_reached) in cases {
+    for (targets, url, is_reached) in cases {
         let policy = EgressPolicy {
-            allow: allow(places),
+            allow: allow(targets),
             ..EgressPolicy::default()
         };
         assert_eq!(
             FakeNetwork::new(OK).client(policy).check(url).await.is_ok(),
             *is_reached,
-            "{places:?} {url}"
+            "{targets:?} {url}"
         );
     }
     let only = EgressPolicy {
         allow: allow(&["inside.example"]),
         allow_only: true,
-        ..open()
+        ..plain_http()
     };
     let client = FakeNetwork::new(OK).client(only);
     assert_eq!(client.check(inside).await, Ok(()));
@@ -470,7 +463,7 @@ async fn s27_private_targets_are_named_by_the_operator() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s27_the_switch_for_development_opens_loopback_and_no_more() {
+async fn s27_loopback_option_admits_loopback_only() {
     let policy = EgressPolicy {
         loopback: true,
         ..EgressPolicy::default()
@@ -496,22 +489,20 @@ async fn s27_the_switch_for_development_opens_loopback_and_no_more() {
 }
 
 #[test]
-fn plain_http_is_asked_for() {
-    let (plain, secure) = (
-        Target::parse("http://x.example/").unwrap(),
-        Target::parse("https://x.example/").unwrap(),
-    );
+fn plain_http_needs_the_option() {
+    let plain = Target::parse("http://x.example/").unwrap();
+    let secure = Target::parse("https://x.example/").unwrap();
     let public = ["93.184.215.14".parse().unwrap()];
     assert!(EgressPolicy::default().check(&plain, &public).is_err());
     assert_eq!(EgressPolicy::default().check(&secure, &public), Ok(()));
-    assert_eq!(open().check(&plain, &public), Ok(()));
+    assert_eq!(plain_http().check(&plain, &public), Ok(()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn s29_a_file_is_fetched_through_the_guard_for_those_who_want_it() {
+async fn s29_files_are_fetched_through_the_guard() {
     let answer = "HTTP/1.1 200 OK\r\ncontent-type: Image/PNG; x=1\r\ncontent-length: 3\r\n\r\ncat";
     let network = FakeNetwork::new(answer);
-    let files = FileFetcher::with_client(network.client(open()));
+    let files = FileFetcher::with_client(network.client(plain_http()));
     let file = files.get("http://public.example/cat").await.unwrap();
     assert_eq!(
         (file.media_type.as_deref(), &file.bytes[..]),
@@ -543,21 +534,20 @@ async fn s29_a_file_is_fetched_through_the_guard_for_those_who_want_it() {
     for url in HOSTILE_URLS {
         assert!(files.get(url).await.is_err(), "{url}");
     }
-    assert_eq!(network.dialed().len(), before, "nobody was asked");
+    assert_eq!(network.dialed().len(), before, "nothing was dialed");
 }
 
 #[tokio::test(start_paused = true)]
-async fn s20_s25_a_file_that_is_elsewhere_or_has_no_end_leads_nowhere_else() {
+async fn s20_s25_file_redirects_are_checked_and_endless_files_end() {
     for (to, hops) in [
         ("http://127.0.0.1/", 1),
         ("//inside.example/", 1),
         ("/again", 4),
         ("file:///x", 1),
     ] {
-        let answer =
-            format!("HTTP/1.1 302 Elsewhere\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n");
+        let answer = format!("HTTP/1.1 302 Found\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n");
         let network = FakeNetwork::new(String::leak(answer));
-        let files = FileFetcher::with_client(network.client(open()));
+        let files = FileFetcher::with_client(network.client(plain_http()));
         assert!(files.get("http://public.example/").await.is_err(), "{to}");
         assert!(
             network
@@ -569,9 +559,9 @@ async fn s20_s25_a_file_that_is_elsewhere_or_has_no_end_leads_nowhere_else() {
         assert!(network.dialed().len() <= hops, "{to}");
     }
     let endless = FakeNetwork::new("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\nendless");
-    let files = FileFetcher::with_client(endless.client(open())).max_bytes(1 << 16);
+    let files = FileFetcher::with_client(endless.client(plain_http())).max_bytes(1 << 16);
     assert!(files.get("http://public.example/").await.is_err());
-    let silent = FileFetcher::with_client(FakeNetwork::new("silence").client(open()));
+    let silent = FileFetcher::with_client(FakeNetwork::new("silence").client(plain_http()));
     let late = silent.get("http://public.example/").await.unwrap_err();
     assert_eq!(late.kind(), crate::model::ErrorKind::DeadlineExceeded);
 }

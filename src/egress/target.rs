@@ -1,10 +1,11 @@
-//! A url as those who connect understand it. One that two readers could understand in two ways is refused.
+//! Strict parser of target URLs. URLs that two parsers could read as different hosts are refused, so that the host that is
+//! checked is the host that is dialed.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::ssrf_guard::BlockReason;
+use super::policy::BlockReason;
 
-/// Where a url leads.
+/// Scheme, host and port of a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(super) https: bool,
@@ -12,23 +13,23 @@ pub(crate) struct Target {
     pub(super) port: u16,
 }
 
-/// A host, in its one spelling.
+/// Host in canonical form.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum TargetHost {
-    /// An address.
+    /// IP address.
     Ip(IpAddr),
-    /// A name, in lower case.
+    /// DNS name in lower case.
     Name(String),
 }
 
-/// The longest url that is read.
+/// Maximum length of a URL in bytes.
 const MAX_URL_BYTES: usize = 2048;
 
 impl Target {
-    /// Reads a url of the web: absolute, in ASCII, without credentials, its host spelled plainly.
+    /// Parses an absolute http or https URL in ASCII, without credentials, with the host in its usual form.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why the URL is refused.
     pub(crate) fn parse(url: &str) -> Result<Self, BlockReason> {
         const FORBIDDEN: &[u8] = b"\\\"<>^`{|}#";
         if url.len() > MAX_URL_BYTES {
@@ -39,7 +40,7 @@ impl Target {
             .all(|byte| byte.is_ascii_graphic() && !FORBIDDEN.contains(&byte))
         {
             return Err(BlockReason::Url(
-                "must be plain ASCII: encode what is not, and leave out the fragment",
+                "must be plain ASCII without a fragment: percent-encode other characters",
             ));
         }
         let (https, rest) = match url.split_once("://") {
@@ -51,10 +52,10 @@ impl Target {
         if authority.contains('@') {
             return Err(BlockReason::Url("must carry no credentials"));
         }
-        let (host, port) = split(authority).ok_or(INVALID_HOST)?;
+        let (host, port) = split_port(authority).ok_or(INVALID_HOST)?;
         let port = match port {
             Some(text) => {
-                number(text).ok_or(BlockReason::Url("must name a port between 1 and 65535"))?
+                parse_port(text).ok_or(BlockReason::Url("must name a port between 1 and 65535"))?
             }
             None if https => 443,
             None => 80,
@@ -70,8 +71,8 @@ impl Target {
 const INVALID_HOST: BlockReason =
     BlockReason::Url("must name a host: a domain name, or an address in its usual form");
 
-/// The host with its brackets, and the port.
-fn split(authority: &str) -> Option<(&str, Option<&str>)> {
+/// Splits an authority into host, with its brackets, and port.
+fn split_port(authority: &str) -> Option<(&str, Option<&str>)> {
     let end = if authority.starts_with('[') {
         authority.find(']')? + 1
     } else {
@@ -86,9 +87,9 @@ fn split(authority: &str) -> Option<(&str, Option<&str>)> {
     }
 }
 
-fn number(text: &str) -> Option<u16> {
-    let plain = text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|port| plain && *port > 0)
+fn parse_port(text: &str) -> Option<u16> {
+    let is_decimal = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|port| is_decimal && *port > 0)
 }
 
 impl TargetHost {
@@ -104,8 +105,8 @@ impl TargetHost {
     }
 }
 
-/// Whether this is a name, and nothing that a resolver would take for a number: those are octal, hexadecimal and short
-/// spellings of addresses, and no top-level domain begins with a digit.
+/// Whether a host is a DNS name. Refuses octal, hexadecimal and short forms of IPv4 addresses, which resolvers accept: no
+/// top-level domain begins with a digit.
 fn is_name(text: &str) -> bool {
     let is_label = |label: &str| {
         (1..=63).contains(&label.len())

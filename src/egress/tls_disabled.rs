@@ -1,13 +1,13 @@
-//! In place of TLS where its feature is off.
+//! Replacement of TLS if the feature `tls` is disabled: https URLs are refused.
 
 use super::Protocol;
 use super::connector::Connector;
 
-/// Why an address of https is refused; `None` where it is not.
+/// Reason why https URLs are refused.
 pub(super) const HTTPS_UNSUPPORTED: Option<&str> =
     Some("must begin with http://: https needs the feature `tls`");
 
-/// Nothing to set.
+/// Empty TLS settings.
 #[derive(Clone)]
 pub(crate) struct ClientTls;
 
@@ -21,7 +21,7 @@ impl ClientTls {
     }
 }
 
-/// Nothing is checked, so nothing is distrusted.
+/// Returns `None`: without TLS there are no certificates.
 pub(super) fn certificate_error(_: &(dyn std::error::Error + 'static)) -> Option<String> {
     None
 }

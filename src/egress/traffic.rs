@@ -1,4 +1,4 @@
-//! Somebody who sees what passes the door.
+//! Observation of HTTP traffic, for wire logs.
 
 use std::sync::Arc;
 
@@ -6,45 +6,45 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Request, Response};
 
-/// What passes between us and a peer, as it passes. Credentials are in it: whoever prints it masks them.
+/// Traffic between the client and a peer, in order. It contains credentials, which a log must redact.
 #[derive(Debug)]
 pub enum Traffic<'a> {
-    /// A request is sent.
+    /// Request about to be sent.
     Request {
-        /// The HTTP method.
+        /// HTTP method.
         method: &'a str,
-        /// The whole url.
+        /// Complete URL.
         url: String,
-        /// Names and values; those of `sensitive` ones may be credentials.
+        /// Headers; `sensitive` ones may contain credentials.
         headers: Vec<TrafficHeader<'a>>,
-        /// The body.
+        /// Body.
         body: &'a [u8],
     },
-    /// The head of the answer has come.
+    /// Response head.
     Response {
-        /// The HTTP status.
+        /// HTTP status.
         status: u16,
-        /// Names and values.
+        /// Headers.
         headers: Vec<TrafficHeader<'a>>,
     },
-    /// A piece of the body has come: of text whole lines, and what is left at its end.
+    /// Chunk of the response body. Text is delivered in complete lines, except at the end.
     BodyChunk(&'a [u8]),
-    /// The connection could not be made, or was lost.
+    /// The connection failed or was lost.
     ConnectionError(String),
 }
 
-/// A header that passes.
+/// Header of a request or response.
 #[derive(Debug)]
 pub struct TrafficHeader<'a> {
-    /// Its name, in lower case.
+    /// Name in lower case.
     pub name: &'a str,
-    /// Its value.
+    /// Value.
     pub value: &'a [u8],
-    /// Whether whoever set it said that it must not be seen.
+    /// Whether the value was marked as sensitive.
     pub sensitive: bool,
 }
 
-/// Sees what passes, and must not keep it waiting.
+/// Callback for traffic. It runs on the request path and must not block.
 pub(crate) type TrafficObserver = Arc<dyn Fn(&Traffic<'_>) + Send + Sync>;
 
 pub(super) fn observe_request(observer: &TrafficObserver, request: &Request<Bytes>) {
@@ -73,7 +73,7 @@ fn headers(map: &HeaderMap) -> Vec<TrafficHeader<'_>> {
     .collect()
 }
 
-/// Shows a body as it comes. Text is shown line by line, so that nothing to be masked is torn apart.
+/// Observer of a response body. Text is buffered into complete lines, so that a credential is never split between chunks.
 pub(super) struct BodyObserver {
     observer: TrafficObserver,
     by_line: bool,
@@ -95,17 +95,15 @@ impl BodyObserver {
 
     pub(super) fn push(&mut self, data: &[u8]) {
         self.buffer.extend_from_slice(data);
-        let whole = match self.by_line {
-            true => self
-                .buffer
-                .iter()
-                .rposition(|byte| *byte == b'\n')
-                .map_or(0, |at| at + 1),
-            false => self.buffer.len(),
+        let ready = if self.by_line {
+            let line_end = self.buffer.iter().rposition(|byte| *byte == b'\n');
+            line_end.map_or(0, |at| at + 1)
+        } else {
+            self.buffer.len()
         };
-        if whole > 0 {
-            (self.observer)(&Traffic::BodyChunk(&self.buffer[..whole]));
-            self.buffer.drain(..whole);
+        if ready > 0 {
+            (self.observer)(&Traffic::BodyChunk(&self.buffer[..ready]));
+            self.buffer.drain(..ready);
         }
     }
 }

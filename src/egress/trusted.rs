@@ -1,4 +1,4 @@
-//! The trusted door: for what the operator names.
+//! Egress for URLs that the operator or the program names. They are trusted and not checked by the SSRF guard.
 
 use std::time::Duration;
 
@@ -10,19 +10,19 @@ use super::connector::{CONNECT_TIMEOUT, Connector};
 use super::{ClientTls, Egress};
 
 impl Egress {
-    /// A door to what the operator names: it is trusted to lead where they want.
+    /// Returns an egress without the SSRF guard, with default TLS settings.
     pub(crate) fn trusted() -> Self {
         Self::with_tls(&ClientTls::new(), CONNECT_TIMEOUT)
     }
 
-    /// The same, for those who trust whom these settings trust, and make connections within this time.
+    /// Returns an egress without the SSRF guard, with these TLS settings and this connect timeout.
     pub(crate) fn with_tls(tls: &ClientTls, connect: Duration) -> Self {
         Self::with_connector(Connector::tcp(connect), tls)
     }
 }
 
 impl Connector {
-    /// Over TCP, to the host that the url names, within this time.
+    /// Connects over TCP to the host of the URL.
     fn tcp(limit: Duration) -> Self {
         let connector = tcp_connector(limit);
         Self::new(move |uri| {
@@ -32,12 +32,12 @@ impl Connector {
     }
 }
 
-/// Connects over TCP, within this time.
+/// Returns a TCP connector with a connect timeout.
 pub(super) fn tcp_connector(limit: Duration) -> HttpConnector {
     let mut connector = HttpConnector::new();
     connector.set_connect_timeout(Some(limit));
     connector.set_nodelay(true);
-    // What goes over it is not its business.
+    // Also accepts https URLs: TLS is added on top.
     connector.enforce_http(false);
     connector
 }

@@ -1,4 +1,4 @@
-//! A login in a browser: a code that comes back to this machine (RFC 6749 §4.1, RFC 7636, RFC 8252).
+//! OAuth 2 authorization code flow with PKCE and a redirect to this machine (RFC 6749 §4.1, RFC 7636, RFC 8252).
 
 use std::fmt;
 
@@ -9,15 +9,17 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use uuid::Uuid;
 
-use super::authorization_server::{AuthorizationServer, OAuthClient, parse_secure_url};
+use super::authorization_server::{
+    AuthorizationServer, OAuthClient, OAuthError, is_printable_code, parse_secure_url,
+};
 use super::oauth::Token;
 use super::unauthenticated;
 use crate::model::{Error, Result, Secret};
 
-/// A login that a person finishes in a browser, which is then sent back to a url of ours: show them where to go, take
-/// what the browser brings, and [`finish`](Self::finish).
+/// Login that a person completes in a browser. Open [`url`](Self::url), receive the redirect, and call
+/// [`finish`](Self::finish) with its query.
 ///
-/// The code is of use to nobody else (PKCE), and only what was begun here is taken.
+/// PKCE makes an intercepted code useless, and the `state` parameter rejects redirects of other logins.
 pub struct AuthorizationCodeLogin {
     server: AuthorizationServer,
     client: OAuthClient,
@@ -28,10 +30,10 @@ pub struct AuthorizationCodeLogin {
 }
 
 impl AuthorizationCodeLogin {
-    /// Begins a login as a client of this id, which has a secret or none; the browser comes back to `redirect`.
+    /// Starts a login with a client id and an optional secret. The browser is redirected to `redirect`.
     ///
     /// # Errors
-    /// Invalid parameters: nobody said where people log in, or not over TLS.
+    /// Invalid parameters if `server` has no authorization endpoint, or one without TLS.
     pub fn start(
         server: AuthorizationServer,
         id: impl Into<String>,
@@ -39,19 +41,18 @@ impl AuthorizationCodeLogin {
         scopes: &[String],
         redirect: impl Into<String>,
     ) -> Result<Self> {
-        let (client, redirect) = (
-            OAuthClient {
-                id: id.into(),
-                secret,
-            },
-            redirect.into(),
-        );
-        let location = server.authorization.as_deref();
-        let location = location.ok_or_else(|| {
-            Error::invalid("authorization", "must be the url where people log in")
-        })?;
-        let location = parse_secure_url(location)?;
-        let (verifier, state) = (random_secret(), random_secret());
+        let client = OAuthClient {
+            id: id.into(),
+            secret,
+        };
+        let redirect = redirect.into();
+        let login_url = server
+            .authorization
+            .as_deref()
+            .ok_or_else(|| Error::invalid("authorization", "must be the URL where users log in"))?;
+        let login_url = parse_secure_url(login_url)?;
+        let verifier = random_secret();
+        let state = random_secret();
         let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(verifier.expose()));
         let mut form = form_urlencoded::Serializer::new(String::new());
         form.append_pair("response_type", "code")
@@ -63,7 +64,7 @@ impl AuthorizationCodeLogin {
         if !scopes.is_empty() {
             form.append_pair("scope", &scopes.join(" "));
         }
-        let url = with_query(&location, &form.finish());
+        let url = with_query(&login_url, &form.finish());
         Ok(Self {
             server,
             client,
@@ -74,14 +75,13 @@ impl AuthorizationCodeLogin {
         })
     }
 
-    /// Where the person goes.
+    /// Returns the URL that the person opens.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Whether a browser that brings this query comes from the login that was begun here; anything else may come from
-    /// anywhere, and says nothing.
+    /// Whether the query of a redirect belongs to this login. Any other query must be ignored.
     #[must_use]
     pub fn matches_state(&self, query: &str) -> bool {
         let state = parameter(query, "state").unwrap_or_default();
@@ -91,28 +91,29 @@ impl AuthorizationCodeLogin {
             .into()
     }
 
-    /// Takes what the browser brought, and gets the token for it.
+    /// Exchanges the code in the redirect's query for a token.
     ///
     /// # Errors
-    /// The query is of another login; the person said no; the server refuses; of the connection.
+    /// The query belongs to another login, the person refused, the server refused, or the connection failed.
     pub async fn finish(self, query: &str) -> Result<Token> {
         if !self.matches_state(query) {
-            return Err(unauthenticated("the browser comes from another login"));
+            return Err(unauthenticated("the redirect belongs to another login"));
         }
-        // RFC 9207: of several issuers one could send the codes of another.
+        // RFC 9207: rejects mix-up attacks, in which one issuer passes on the code of another.
         let issuer = parameter(query, "iss");
         if issuer.is_some() && self.server.issuer.is_some() && issuer != self.server.issuer {
-            return Err(unauthenticated("the answer is that of another issuer"));
+            return Err(unauthenticated("the redirect names another issuer"));
         }
         if let Some(code) = parameter(query, "error") {
-            let plain = code.len() <= 64 && code.bytes().all(|byte| byte.is_ascii_graphic());
-            let code = if plain { code } else { "no".to_owned() };
-            return Err(unauthenticated(format_args!(
-                "the authorization server says {code}"
-            )));
+            let code = if is_printable_code(&code) {
+                code
+            } else {
+                "unknown".to_owned()
+            };
+            return Err(OAuthError { code }.into_error());
         }
         let code = parameter(query, "code")
-            .ok_or_else(|| unauthenticated("the browser brought no code"))?;
+            .ok_or_else(|| unauthenticated("the redirect contains no code"))?;
         let mut form = vec![
             ("grant_type", "authorization_code"),
             ("code", &*code),
@@ -126,7 +127,7 @@ impl AuthorizationCodeLogin {
             .server
             .exchange(Method::POST, &self.server.token, Some(&self.client), &form)
             .await?;
-        response.map_err(super::authorization_server::OAuthError::into_error)
+        response.map_err(OAuthError::into_error)
     }
 }
 
@@ -138,7 +139,7 @@ impl fmt::Debug for AuthorizationCodeLogin {
     }
 }
 
-/// What nobody can guess.
+/// Returns 244 random bits as hexadecimal digits.
 fn random_secret() -> Secret {
     format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple()).into()
 }
@@ -148,7 +149,7 @@ fn with_query(url: &Uri, more: &str) -> String {
     format!("{url}{separator}{more}")
 }
 
-/// The one value of a parameter; what is given twice is not given.
+/// Returns the value of a query parameter; `None` if it is missing or occurs twice.
 fn parameter(query: &str, name: &str) -> Option<String> {
     let mut found = form_urlencoded::parse(query.as_bytes()).filter(|(one, _)| one == name);
     let value = found.next()?.1.into_owned();

@@ -1,9 +1,9 @@
-//! Where tokens come from, and one exchange with it.
+//! OAuth 2 authorization server: its endpoints, its metadata, and one exchange with it.
 
 use std::time::Duration;
 
 use ::http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
-use ::http::{Method, Request, StatusCode, Uri};
+use ::http::{HeaderMap, Method, Request, StatusCode, Uri};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
@@ -15,14 +15,20 @@ use super::{is_secure, unauthenticated};
 use crate::egress::{CONNECT_TIMEOUT, ClientTls, Egress, Protocol, Traffic};
 use crate::model::{Error, ErrorKind, OAuthFlows, Result, Secret, SecurityScheme};
 
-/// How much of an answer is read.
+/// Maximum size of a response in bytes.
 const MAX_BYTES: usize = 64 << 10;
-/// How long one may take.
+/// Maximum duration of one request.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum length of an error code that is shown to the user.
+const MAX_ERROR_CODE_BYTES: usize = 64;
 const FORM: &str = "application/x-www-form-urlencoded";
+const OPENID_CONFIGURATION: &str = "/.well-known/openid-configuration";
+const OAUTH_METADATA: &str = "/.well-known/oauth-authorization-server";
 
-/// Where an authorization server gives out tokens. The caller names it: a card alone is no reason to send a secret
-/// somewhere, so what it says ([`AuthorizationServer::from_scheme`]) is for the caller to look at first.
+/// Endpoints of an OAuth 2 authorization server.
+///
+/// The caller must name the server. A card alone is no reason to send a client secret to an unknown host, so the
+/// endpoints of a card ([`from_scheme`](Self::from_scheme)) need the caller's consent first.
 #[derive(Clone)]
 pub struct AuthorizationServer {
     pub(super) token: String,
@@ -33,15 +39,24 @@ pub struct AuthorizationServer {
     egress: Egress,
 }
 
-/// Who asks for a token.
+/// OAuth client id and secret. Public clients have no secret.
 #[derive(Clone)]
 pub(super) struct OAuthClient {
     pub(super) id: String,
     pub(super) secret: Option<Secret>,
 }
 
+/// Metadata document of an authorization server (RFC 8414, OpenID Connect Discovery).
+#[derive(Deserialize)]
+struct ServerMetadata {
+    issuer: String,
+    token_endpoint: String,
+    device_authorization_endpoint: Option<String>,
+    authorization_endpoint: Option<String>,
+}
+
 impl AuthorizationServer {
-    /// Tokens are given out at this url.
+    /// Returns a server with this token endpoint.
     pub fn new(token_url: impl Into<String>) -> Self {
         Self {
             token: token_url.into(),
@@ -53,7 +68,7 @@ impl AuthorizationServer {
         }
     }
 
-    /// Codes for devices are given out at this url.
+    /// Sets the device authorization endpoint.
     #[must_use]
     pub fn device(self, url: impl Into<String>) -> Self {
         Self {
@@ -62,7 +77,7 @@ impl AuthorizationServer {
         }
     }
 
-    /// People log in at this url.
+    /// Sets the authorization endpoint, where users log in.
     #[must_use]
     pub fn authorization(self, url: impl Into<String>) -> Self {
         Self {
@@ -71,25 +86,25 @@ impl AuthorizationServer {
         }
     }
 
-    /// Where people log in in a browser, if there is such a place.
+    /// Returns the authorization endpoint.
     #[must_use]
     pub fn authorization_url(&self) -> Option<&str> {
         self.authorization.as_deref()
     }
 
-    /// Where codes for devices are given out, if they are.
+    /// Returns the device authorization endpoint.
     #[must_use]
     pub fn device_url(&self) -> Option<&str> {
         self.device.as_deref()
     }
 
-    /// Where tokens are given out.
+    /// Returns the token endpoint.
     #[must_use]
     pub fn token_url(&self) -> &str {
         &self.token
     }
 
-    /// Trusts whom these settings trust.
+    /// Uses these certificate authorities.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(self, tls: &ClientTls) -> Self {
@@ -100,8 +115,7 @@ impl AuthorizationServer {
         }
     }
 
-    /// Lets somebody see all that passes between us and the authorization server, secrets included. Comes after
-    /// [`tls`](Self::tls).
+    /// Passes all traffic with the server to `observer`, including secrets. Call it after [`tls`](Self::tls).
     #[must_use]
     pub fn with_traffic_observer(
         self,
@@ -115,7 +129,7 @@ impl AuthorizationServer {
         }
     }
 
-    /// What a card says about them, if it says where tokens are.
+    /// Returns the endpoints that an OAuth 2 scheme of a card declares; `None` without a token endpoint.
     #[must_use]
     pub fn from_scheme(scheme: &SecurityScheme) -> Option<Self> {
         let SecurityScheme::OAuth2(oauth) = scheme else {
@@ -134,68 +148,55 @@ impl AuthorizationServer {
         }
     }
 
-    /// Asks an issuer that the caller trusts: by the url of its configuration, such as a card's `openIdConnectUrl` or
-    /// `oauth2MetadataUrl`, or by its own. What it says must come from itself.
+    /// Reads the metadata of an issuer that the caller trusts.
+    ///
+    /// `url` is the issuer's URL or that of its metadata, such as a card's `openIdConnectUrl` or `oauth2MetadataUrl`. The
+    /// metadata must name the issuer it was read from.
     ///
     /// # Errors
-    /// Of the connection; there is no configuration, or that of another issuer.
+    /// A connection error; no metadata, or the metadata of another issuer.
     pub async fn discover(url: &str) -> Result<Self> {
         Self::new("").load_metadata(url).await
     }
 
-    /// As [`discover`](Self::discover), with the settings made so far.
+    /// Reads the metadata of an issuer like [`discover`](Self::discover), with the TLS settings and observer made so far.
     ///
     /// # Errors
     /// As [`discover`](Self::discover).
     pub async fn load_metadata(self, url: &str) -> Result<Self> {
-        #[derive(Deserialize)]
-        struct Metadata {
-            issuer: String,
-            token_endpoint: String,
-            device_authorization_endpoint: Option<String>,
-            authorization_endpoint: Option<String>,
-        }
-        const NAMES: [&str; 2] = [
-            "/.well-known/openid-configuration",
-            "/.well-known/oauth-authorization-server",
-        ];
         let base = url.trim_end_matches('/');
-        let place = if base.contains("/.well-known/") {
+        let metadata_url = if base.contains("/.well-known/") {
             base.to_owned()
         } else {
-            format!("{base}{}", NAMES[0])
+            format!("{base}{OPENID_CONFIGURATION}")
         };
-        let found: Metadata = self
-            .exchange(Method::GET, &place, None, &[])
+        let metadata: ServerMetadata = self
+            .exchange(Method::GET, &metadata_url, None, &[])
             .await?
             .map_err(OAuthError::into_error)?;
-        let issuer = found.issuer.trim_end_matches('/');
-        // RFC 8414 puts its name between the host and the path of the issuer.
-        let (host, path) = split(issuer);
-        let places = [
-            format!("{issuer}{}", NAMES[0]),
-            format!("{issuer}{}", NAMES[1]),
-            format!("{host}{}{path}", NAMES[1]),
-        ];
-        if !places.contains(&place) {
+        if !metadata_urls(&metadata.issuer).contains(&metadata_url) {
             return Err(Error::new(ErrorKind::InvalidAgentResponse).with_message(
-                "Invalid agent response: the configuration is that of another issuer",
+                "Invalid agent response: the metadata names another issuer than the one requested",
             ));
         }
-        // The caller trusts the issuer; where its endpoints are, the issuer says.
-        let egress =
-            Egress::following_document(&self.tls, CONNECT_TIMEOUT, &parse_secure_url(&place)?, &[]);
+        // The caller trusts the issuer. Its endpoints are checked by the SSRF guard.
+        let egress = Egress::following_document(
+            &self.tls,
+            CONNECT_TIMEOUT,
+            &parse_secure_url(&metadata_url)?,
+            &[],
+        );
         Ok(Self {
-            token: found.token_endpoint,
-            device: found.device_authorization_endpoint,
-            authorization: found.authorization_endpoint,
-            issuer: Some(found.issuer),
+            token: metadata.token_endpoint,
+            device: metadata.device_authorization_endpoint,
+            authorization: metadata.authorization_endpoint,
+            issuer: Some(metadata.issuer),
             egress: egress.with_observer_from(&self.egress),
             ..self
         })
     }
 
-    /// Posts a form, or gets a document. The inner error is what the server says against it.
+    /// Posts a form, or gets a document. The outer error is a failed exchange, the inner one the server's refusal.
     pub(super) async fn exchange<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -213,82 +214,104 @@ impl AuthorizationServer {
         if method == Method::POST {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(FORM));
         }
-        if let Some(OAuthClient {
-            id,
-            secret: Some(secret),
-        }) = client
-        {
-            let part =
-                |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
-            let both = STANDARD.encode(format!("{}:{}", part(id), part(secret.expose())));
-            headers.insert(
-                AUTHORIZATION,
-                sensitive_value("authorization", &format!("Basic {both}"))?,
-            );
+        if let Some(client) = client {
+            client.add_authorization(headers)?;
         }
         *request.method_mut() = method;
-        let asking = async {
-            let answer = self.egress.send(request, Protocol::Http1).await?;
-            let status = answer.status();
-            Ok::<_, Error>((status, answer.into_body().read(MAX_BYTES).await?))
+        let sending = async {
+            let response = self.egress.send(request, Protocol::Http1).await?;
+            let status = response.status();
+            Ok::<_, Error>((status, response.into_body().read(MAX_BYTES).await?))
         };
-        let (status, body) = timeout(TIMEOUT, asking)
+        let (status, body) = timeout(TIMEOUT, sending)
             .await
             .map_err(|_| ErrorKind::DeadlineExceeded)??;
         if !status.is_success() {
-            return Ok(Err(OAuthError::read(status, &body)));
+            return Ok(Err(OAuthError::parse(status, &body)));
         }
         serde_json::from_slice(&body).map(Ok).map_err(|_| {
-            Error::new(ErrorKind::InvalidAgentResponse)
-                .with_message("Invalid agent response: the authorization server makes no sense")
+            Error::new(ErrorKind::InvalidAgentResponse).with_message(
+                "Invalid agent response: the authorization server returned unexpected JSON",
+            )
         })
     }
 }
 
-/// What an authorization server says against a request.
+impl OAuthClient {
+    /// Adds the id and secret as `Authorization: Basic` (RFC 6749 §2.3.1). A public client adds nothing.
+    fn add_authorization(&self, headers: &mut HeaderMap) -> Result<()> {
+        let Some(secret) = &self.secret else {
+            return Ok(());
+        };
+        let encode =
+            |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
+        let pair = format!("{}:{}", encode(&self.id), encode(secret.expose()));
+        let value = format!("Basic {}", STANDARD.encode(pair));
+        headers.insert(AUTHORIZATION, sensitive_value("authorization", &value)?);
+        Ok(())
+    }
+}
+
+/// Error response of an authorization server (RFC 6749 §5.2).
 pub(super) struct OAuthError {
     pub(super) code: String,
 }
 
 impl OAuthError {
-    fn read(status: StatusCode, body: &[u8]) -> Self {
+    /// Parses an error response. The code is the HTTP status if the body has no printable ASCII code.
+    fn parse(status: StatusCode, body: &[u8]) -> Self {
         #[derive(Deserialize)]
         struct ErrorBody {
             error: String,
         }
-        let said = serde_json::from_slice(body)
+        let code = serde_json::from_slice(body)
             .map(|ErrorBody { error }| error)
-            .ok();
-        // RFC 6749 allows printable ASCII; a stranger's text goes no further than that.
-        let plain =
-            |text: &String| text.len() <= 64 && text.bytes().all(|byte| byte.is_ascii_graphic());
+            .ok()
+            .filter(|code| is_printable_code(code));
         Self {
-            code: said
-                .filter(plain)
-                .unwrap_or_else(|| status.as_u16().to_string()),
+            code: code.unwrap_or_else(|| status.as_u16().to_string()),
         }
     }
 
     pub(super) fn into_error(self) -> Error {
-        unauthenticated(format_args!("the authorization server says {}", self.code))
+        unauthenticated(format_args!(
+            "the authorization server returned the error {}",
+            self.code
+        ))
     }
 }
 
-/// Secrets and tokens travel in private only.
+/// Whether an error code is short printable ASCII, as RFC 6749 requires, and may be shown to the user.
+pub(super) fn is_printable_code(code: &str) -> bool {
+    code.len() <= MAX_ERROR_CODE_BYTES && code.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+/// Parses a URL that may receive secrets and tokens: https, or a loopback address.
 pub(super) fn parse_secure_url(url: &str) -> Result<Uri> {
     let url: Uri = url
         .parse()
-        .map_err(|_| Error::invalid("url", "must be that of an authorization server"))?;
-    match is_secure(&url) {
-        true => Ok(url),
-        false => Err(Error::invalid(
-            "url",
-            "must begin with https://: tokens are not sent in the clear",
-        )),
+        .map_err(|_| Error::invalid("url", "must be the URL of an authorization server"))?;
+    if is_secure(&url) {
+        return Ok(url);
     }
+    Err(Error::invalid(
+        "url",
+        "must begin with https://: tokens are not sent over plain HTTP",
+    ))
 }
 
-fn split(url: &str) -> (&str, &str) {
-    let begin = url.find("://").map_or(0, |at| at + 3);
-    url.split_at(url[begin..].find('/').map_or(url.len(), |at| begin + at))
+/// Returns the URLs at which an issuer may publish its metadata. RFC 8414 inserts the well-known path between host and
+/// path of the issuer, OpenID Connect appends it.
+fn metadata_urls(issuer: &str) -> [String; 3] {
+    let issuer = issuer.trim_end_matches('/');
+    let host_start = issuer.find("://").map_or(0, |at| at + 3);
+    let path_start = issuer[host_start..]
+        .find('/')
+        .map_or(issuer.len(), |at| host_start + at);
+    let (host, path) = issuer.split_at(path_start);
+    [
+        format!("{issuer}{OPENID_CONFIGURATION}"),
+        format!("{issuer}{OAUTH_METADATA}"),
+        format!("{host}{OAUTH_METADATA}{path}"),
+    ]
 }

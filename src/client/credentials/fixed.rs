@@ -1,4 +1,4 @@
-//! Credentials that are what they are.
+//! Fixed credentials: bearer token, basic authentication, API key, client certificate.
 
 use async_trait::async_trait;
 use base64::Engine as _;
@@ -7,12 +7,12 @@ use base64::engine::general_purpose::STANDARD;
 use super::{AuthParam, CredentialProvider};
 use crate::model::{ApiKeySecurityScheme, Error, Result, Secret, SecurityScheme};
 
-/// A token in `Authorization: Bearer`, wherever it comes from.
+/// Token in `Authorization: Bearer`.
 #[derive(Debug, Clone)]
 pub struct BearerAuth(Secret);
 
 impl BearerAuth {
-    /// This token.
+    /// Uses this token.
     pub fn new(token: impl Into<Secret>) -> Self {
         Self(token.into())
     }
@@ -37,7 +37,7 @@ impl CredentialProvider for BearerAuth {
     }
 }
 
-/// Whether a bearer token is what this scheme ends in.
+/// Whether a scheme is satisfied by a bearer token.
 pub(super) fn accepts_bearer(scheme: &SecurityScheme) -> bool {
     match scheme {
         SecurityScheme::HttpAuth(http) => http.scheme.eq_ignore_ascii_case("bearer"),
@@ -46,7 +46,7 @@ pub(super) fn accepts_bearer(scheme: &SecurityScheme) -> bool {
     }
 }
 
-/// A name and a password in `Authorization: Basic`.
+/// User name and password in `Authorization: Basic`.
 #[derive(Debug, Clone)]
 pub struct BasicAuth {
     user: String,
@@ -54,7 +54,7 @@ pub struct BasicAuth {
 }
 
 impl BasicAuth {
-    /// This name, without a colon, and this password.
+    /// Uses this user name, which must not contain a colon, and this password.
     pub fn new(user: impl Into<String>, password: impl Into<Secret>) -> Self {
         Self {
             user: user.into(),
@@ -79,25 +79,23 @@ impl CredentialProvider for BasicAuth {
         _: &[String],
     ) -> Result<Vec<AuthParam>> {
         if self.user.contains(':') {
-            return Err(Error::invalid(
-                "user",
-                "must have no colon: it ends the name",
-            ));
+            return Err(Error::invalid("user", "must not contain a colon"));
         }
         let both = STANDARD.encode(format!("{}:{}", self.user, self.password.expose()));
         Ok(vec![AuthParam::authorization("Basic", &both.into())])
     }
 }
 
-/// A key in a header, a parameter of the url or a cookie, as the card says; or in a place of one's own choice.
+/// API key in a header, a query parameter or a cookie, as the card declares or at a fixed location.
 #[derive(Debug, Clone)]
 pub struct ApiKeyAuth {
     key: Secret,
+    /// Fixed location; `None`: the location that the card declares.
     location: Option<ApiKeySecurityScheme>,
 }
 
 impl ApiKeyAuth {
-    /// Goes where the card says; to the header `X-API-Key` if it does not.
+    /// Sends the key at the location that the card declares, or in the header `X-API-Key` without a card.
     pub fn new(key: impl Into<Secret>) -> Self {
         Self {
             key: key.into(),
@@ -105,17 +103,17 @@ impl ApiKeyAuth {
         }
     }
 
-    /// Goes into this header, and into no other place that a card wants.
+    /// Sends the key in this header only.
     pub fn header(name: impl Into<String>, key: impl Into<Secret>) -> Self {
         Self::with_location("header", name.into(), key.into())
     }
 
-    /// Goes into this parameter of the url. It shows in the logs of servers: a header is better.
+    /// Sends the key in this query parameter only. URLs appear in server logs: a header is safer.
     pub fn query(name: impl Into<String>, key: impl Into<Secret>) -> Self {
         Self::with_location("query", name.into(), key.into())
     }
 
-    /// Goes into this cookie.
+    /// Sends the key in this cookie only.
     pub fn cookie(name: impl Into<String>, key: impl Into<Secret>) -> Self {
         Self::with_location("cookie", name.into(), key.into())
     }
@@ -140,13 +138,14 @@ impl CredentialProvider for ApiKeyAuth {
     }
 
     fn supports(&self, scheme: &SecurityScheme) -> bool {
-        let SecurityScheme::ApiKey(wanted) = scheme else {
+        let SecurityScheme::ApiKey(declared) = scheme else {
             return false;
         };
-        self.location.as_ref().is_none_or(|own| {
-            own.location == wanted.location
-                && (own.name == wanted.name
-                    || own.location == "header" && own.name.eq_ignore_ascii_case(&wanted.name))
+        self.location.as_ref().is_none_or(|fixed| {
+            fixed.location == declared.location
+                && (fixed.name == declared.name
+                    || fixed.location == "header"
+                        && fixed.name.eq_ignore_ascii_case(&declared.name))
         })
     }
 
@@ -155,13 +154,14 @@ impl CredentialProvider for ApiKeyAuth {
         scheme: Option<&SecurityScheme>,
         _: &[String],
     ) -> Result<Vec<AuthParam>> {
-        let wanted = match scheme {
-            Some(SecurityScheme::ApiKey(wanted)) => Some(wanted),
+        let declared = match scheme {
+            Some(SecurityScheme::ApiKey(declared)) => Some(declared),
             _ => self.location.as_ref(),
         };
         let (location, name) =
-            wanted.map_or(("header", "X-API-Key"), |it| (&*it.location, &*it.name));
-        let (name, key) = (name.to_owned(), self.key.clone());
+            declared.map_or(("header", "X-API-Key"), |it| (&*it.location, &*it.name));
+        let name = name.to_owned();
+        let key = self.key.clone();
         match location {
             "header" => Ok(vec![AuthParam::Header(name, key)]),
             "query" => Ok(vec![AuthParam::Query(name, key)]),
@@ -174,7 +174,7 @@ impl CredentialProvider for ApiKeyAuth {
     }
 }
 
-/// Says that the client shows a certificate: give that to it with `Client::with_tls`.
+/// Marker for a client that presents a certificate, set with `Client::with_tls`.
 #[derive(Debug, Clone, Copy)]
 pub struct MutualTlsAuth;
 

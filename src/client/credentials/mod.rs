@@ -1,4 +1,5 @@
-//! Who we are: credentials, what an agent wants of them, and where they may go.
+//! Credentials of a client: providers, their selection by the card's security requirements, and their binding to an
+//! origin. Credentials are never sent to another origin, and over plain HTTP only to loopback addresses.
 
 mod authorization_code;
 mod authorization_server;
@@ -27,45 +28,46 @@ pub use fixed::{ApiKeyAuth, BasicAuth, BearerAuth, MutualTlsAuth};
 pub use oauth::{DeviceLogin, OAuth, Token};
 use select::SelectedCredential;
 
-/// Proves who is calling. Give them to a client with [`Client::with_credentials`].
+/// Provider of credentials; see [`Client::with_credentials`].
 #[async_trait]
 pub trait CredentialProvider: Send + Sync + 'static {
-    /// What they are, in a word or two, for people.
+    /// Returns a short description for error messages, such as "an API key".
     fn name(&self) -> &str;
 
-    /// Whether an agent that wants this can be shown them.
+    /// Whether these credentials satisfy a security scheme of a card.
     fn supports(&self, scheme: &SecurityScheme) -> bool;
 
-    /// What to send along. The scheme is the one of the card that was chosen, with the scopes it names; `None` where
-    /// there is no card, or one that wants nothing.
+    /// Returns the parameters to attach to a request. `scheme` and `scopes` are those of the selected requirement of the
+    /// card; `None` without a card, or if the card requires nothing.
     ///
     /// # Errors
-    /// There are none to be had.
+    /// No credentials could be obtained.
     async fn auth_params(
         &self,
         scheme: Option<&SecurityScheme>,
         scopes: &[String],
     ) -> Result<Vec<AuthParam>>;
 
-    /// They were refused. Whether the next ones shown will be others, so that trying once more makes sense.
+    /// Handles a rejection by the agent. Returns whether the next [`auth_params`](Self::auth_params) will differ, so that
+    /// a second attempt makes sense.
     async fn on_rejected(&self) -> bool {
         false
     }
 }
 
-/// One thing that goes with a request.
+/// Parameter of a request that carries a credential.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AuthParam {
-    /// A header by this name.
+    /// Header of this name.
     Header(String, Secret),
-    /// A parameter of the url.
+    /// Query parameter of the URL.
     Query(String, Secret),
-    /// A cookie.
+    /// Cookie.
     Cookie(String, Secret),
 }
 
 impl AuthParam {
-    /// An `Authorization` header.
+    /// Returns an `Authorization` header.
     #[must_use]
     pub fn authorization(scheme: &str, credentials: &Secret) -> Self {
         Self::Header(
@@ -75,13 +77,14 @@ impl AuthParam {
     }
 }
 
-/// Credentials, each with the places it may go to.
+/// Credentials of a client, each bound to an origin.
 #[derive(Clone, Default)]
 pub(super) struct CredentialSet {
     entries: Vec<ScopedCredentials>,
     plain_http: bool,
 }
 
+/// Credentials bound to an origin.
 #[derive(Clone)]
 struct ScopedCredentials {
     origin: String,
@@ -89,10 +92,11 @@ struct ScopedCredentials {
 }
 
 impl Client {
-    /// Shows these credentials to the agent, as its card wants them: of several requirements the first that all the
-    /// credentials given satisfy. They go to the origin (scheme, host and port) that this client was made for and
-    /// nowhere else: not where a card leads to, nor a redirect. Not over plain http either, except on this machine.
-    /// A refusal makes those that can be renewed renew once.
+    /// Authenticates with these credentials, as the card requires: of several requirements the first that the given
+    /// credentials satisfy.
+    ///
+    /// They are sent to the origin (scheme, host and port) of this client only: not where a card or a redirect leads. Over
+    /// plain HTTP they are sent to loopback addresses only. If the agent rejects them, they are refreshed once.
     #[must_use]
     pub fn with_credentials(mut self, credentials: impl CredentialProvider) -> Self {
         let origin = origin(self.card_url.as_ref().unwrap_or(&self.endpoint.url));
@@ -103,11 +107,11 @@ impl Client {
         self
     }
 
-    /// As [`with_credentials`](Self::with_credentials), for another origin: that of this url. For a card that leads
-    /// to a server which is trusted, too.
+    /// Adds credentials for another origin, that of `url`; see [`with_credentials`](Self::with_credentials). For a card that
+    /// leads to another trusted server.
     ///
     /// # Errors
-    /// Invalid parameters: it is no url.
+    /// Invalid parameters if `url` is invalid.
     pub fn with_credentials_for(
         mut self,
         url: &str,
@@ -123,14 +127,14 @@ impl Client {
         Ok(self)
     }
 
-    /// Shows credentials over plain http, where anybody on the way can read them.
+    /// Allows credentials over plain HTTP, where they can be read by anyone on the network path.
     #[must_use]
     pub fn with_plain_http_credentials(mut self) -> Self {
         self.credentials.plain_http = true;
         self
     }
 
-    /// Shows credentials as this card wants them; [`discover`](Self::discover) does so by itself.
+    /// Selects credentials by this card. [`discover`](Self::discover) does so by itself.
     #[must_use]
     pub fn with_card(self, card: AgentCard) -> Self {
         Self {
@@ -139,11 +143,11 @@ impl Client {
         }
     }
 
-    /// Sends a request of one's own making to this url, with the headers of this client that it does not have, and the
-    /// credentials that belong there: for programs that look at how an agent answers what clients do not say.
+    /// Sends an arbitrary request with the credentials of this client. Adds those headers of the client that are missing.
+    /// For conformance tests of a server.
     ///
     /// # Errors
-    /// Of the connection; whatever the agent answers is none.
+    /// A connection error. Any response of the agent is returned unchanged.
     pub async fn send_raw(&self, mut request: Request<Bytes>) -> Result<HttpResponse> {
         let mut headers = HeaderMap::new();
         self.add_headers(&mut headers);
@@ -157,7 +161,7 @@ impl Client {
             .map(HttpResponse::from)
     }
 
-    /// Sends a request with the credentials that belong there.
+    /// Sends a request with the selected credentials. If they are rejected and can be refreshed, sends it a second time.
     pub(super) async fn send_with_credentials(
         &self,
         request: Request<Bytes>,
@@ -171,9 +175,9 @@ impl Client {
         }
         let mut first = request.clone();
         attach(&mut first, &selected).await?;
-        let answer = self.egress.send(first, protocol).await?;
-        if !is_rejection(&answer) || !refresh_rejected(&selected).await {
-            return Ok(answer);
+        let response = self.egress.send(first, protocol).await?;
+        if !is_rejection(&response) || !refresh_rejected(&selected).await {
+            return Ok(response);
         }
         let mut second = request;
         attach(&mut second, &selected).await?;
@@ -189,14 +193,14 @@ async fn refresh_rejected(selected: &[SelectedCredential<'_>]) -> bool {
     any
 }
 
-/// By the HTTP status, or by that of gRPC, which a refusal has in its head.
-fn is_rejection(answer: &Response<ResponseBody>) -> bool {
-    let grpc = answer
+/// Whether the response rejects the credentials, by HTTP status or by the gRPC status in its head.
+fn is_rejection(response: &Response<ResponseBody>) -> bool {
+    let grpc = response
         .headers()
         .get("grpc-status")
         .map(HeaderValue::as_bytes);
     matches!(
-        answer.status(),
+        response.status(),
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
     ) || matches!(grpc, Some(b"16" | b"7"))
 }
@@ -204,11 +208,11 @@ fn is_rejection(answer: &Response<ResponseBody>) -> bool {
 async fn attach(request: &mut Request<Bytes>, selected: &[SelectedCredential<'_>]) -> Result<()> {
     let mut cookies = Vec::new();
     for one in selected {
-        for shown in one.credentials.auth_params(one.scheme, one.scopes).await? {
-            match shown {
+        for param in one.credentials.auth_params(one.scheme, one.scopes).await? {
+            match param {
                 AuthParam::Header(name, value) => {
                     let name: HeaderName = name.parse().map_err(|_| {
-                        Error::invalid("header", "must have a name that HTTP can carry")
+                        Error::invalid("header", "must be a valid HTTP header name")
                     })?;
                     let value = sensitive_value(name.as_str(), value.expose())?;
                     request.headers_mut().insert(name, value);
@@ -244,33 +248,33 @@ fn with_query(url: &Uri, name: &str, value: &Secret) -> Result<Uri> {
     Uri::from_parts(parts).map_err(Error::internal)
 }
 
-/// A cookie has no way to escape anything.
+/// Returns `name=value`. Cookies have no escaping, so other characters are refused.
 fn cookie(name: &str, value: &Secret) -> Result<String> {
-    let fine = |text: &str| {
+    let is_valid = |text: &str| {
         text.bytes()
             .all(|byte| byte.is_ascii_graphic() && !b"\";,\\".contains(&byte))
     };
-    if name.is_empty() || !fine(name) || name.contains('=') || !fine(value.expose()) {
+    if name.is_empty() || !is_valid(name) || name.contains('=') || !is_valid(value.expose()) {
         return Err(Error::invalid(
             "cookie",
-            "must have no spaces, quotes, commas, semicolons or backslashes",
+            "must not contain spaces, quotes, commas, semicolons or backslashes",
         ));
     }
     Ok(format!("{name}={}", value.expose()))
 }
 
-/// Whether what is said stays private: by TLS, or because it does not leave this machine.
+/// Whether a URL uses TLS or a loopback address, so that credentials stay confidential.
 fn is_secure(url: &Uri) -> bool {
     let host = url
         .host()
         .unwrap_or_default()
         .trim_start_matches('[')
         .trim_end_matches(']');
-    let here = || {
+    let is_loopback = || {
         host.parse()
             .is_ok_and(|address: std::net::IpAddr| address.is_loopback())
     };
-    url.scheme_str() == Some("https") || host.eq_ignore_ascii_case("localhost") || here()
+    url.scheme_str() == Some("https") || host.eq_ignore_ascii_case("localhost") || is_loopback()
 }
 
 fn unauthenticated(what: impl fmt::Display) -> Error {

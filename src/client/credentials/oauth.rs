@@ -1,4 +1,4 @@
-//! OAuth 2: tokens that are fetched, and fetched again.
+//! OAuth 2 credentials: obtains access tokens, refreshes them, and runs the device authorization flow (RFC 8628).
 
 use std::fmt;
 use std::time::Duration;
@@ -9,45 +9,45 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 
-use super::authorization_server::{AuthorizationServer, OAuthClient};
+use super::authorization_server::{AuthorizationServer, OAuthClient, OAuthError};
 use super::fixed::accepts_bearer;
 use super::{AuthParam, CredentialProvider, unauthenticated};
 use crate::model::{Error, Result, Secret, SecurityScheme};
 
-/// A token is renewed this long before it ends: it has to get there.
+/// Time before expiry at which a token is refreshed, so that it is still valid when it arrives.
 const REFRESH_MARGIN: Duration = Duration::from_secs(30);
-/// How often a device asks unless told otherwise, and by how much it slows down when asked to (RFC 8628).
+/// Default poll interval of the device flow, and the increment for `slow_down` (RFC 8628 §3.5).
 const DEFAULT_POLL_INTERVAL: Duration = Duration::from_secs(5);
-/// Nobody is asked faster, whatever they say.
+/// Minimum poll interval of the device flow.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// Nobody who logs in is waited for as long as this, whatever the server says.
+/// Maximum initial poll interval of the device flow.
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// What an authorization server gave out. It serialises with its secrets, to be kept.
+/// Token response of an authorization server. It serializes with its secrets, so that it can be stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Token {
-    /// What goes with requests.
+    /// Access token, sent with requests.
     #[serde(rename = "access_token")]
     pub access: Secret,
-    /// What gets the next one.
+    /// Refresh token, exchanged for the next access token.
     #[serde(
         rename = "refresh_token",
         default,
         skip_serializing_if = "Option::is_none"
     )]
     pub refresh: Option<Secret>,
-    /// For how many seconds it holds, from when it was given out.
+    /// Lifetime in seconds, from when it was issued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_in: Option<u64>,
 }
 
-/// Tokens of OAuth 2 or OpenID Connect as credentials: fetched when the first is needed, renewed before they end and
-/// when they are refused.
+/// Access tokens of OAuth 2 or OpenID Connect as credentials: obtained at the first request, refreshed before they expire
+/// and after a rejection.
 pub struct OAuth {
     server: AuthorizationServer,
     client: OAuthClient,
     scopes: Vec<String>,
-    /// Whether a token can be had by the client's own credentials.
+    /// Whether a new token can be requested with the client credentials grant.
     has_client_credentials: bool,
     cached: Mutex<Option<CachedToken>>,
 }
@@ -56,12 +56,12 @@ struct CachedToken {
     token: Token,
     refresh_at: Option<Instant>,
     scopes: Vec<String>,
-    /// It has ended, or was refused.
+    /// Whether a peer has rejected the token.
     is_revoked: bool,
 }
 
 impl OAuth {
-    /// By the client's own credentials.
+    /// Uses the client credentials grant.
     pub fn client_credentials(
         server: AuthorizationServer,
         id: impl Into<String>,
@@ -80,7 +80,7 @@ impl OAuth {
         }
     }
 
-    /// By a token that was given out before, to a client of this id; renewed if it came with the means.
+    /// Uses a token that was issued to this client id before. It is refreshed if it has a refresh token.
     pub fn with_token(server: AuthorizationServer, id: impl Into<String>, token: Token) -> Self {
         let client = OAuthClient {
             id: id.into(),
@@ -96,14 +96,14 @@ impl OAuth {
         }
     }
 
-    /// Asks for these scopes, too, besides those of the card.
+    /// Requests these scopes in addition to those of the card.
     #[must_use]
     pub fn scopes<S: Into<String>>(mut self, scopes: impl IntoIterator<Item = S>) -> Self {
         self.scopes = scopes.into_iter().map(Into::into).collect();
         self
     }
 
-    /// The token held now, to be kept for later.
+    /// Returns the current token, for storage.
     pub async fn token(&self) -> Option<Token> {
         self.cached
             .lock()
@@ -112,10 +112,10 @@ impl OAuth {
             .map(|cached| cached.token.clone())
     }
 
-    /// A token that holds, fetched if need be; one at a time fetches, and the others wait for it.
-    async fn access_token(&self, wanted: &[String]) -> Result<Secret> {
+    /// Returns a valid access token, and obtains one if necessary. Concurrent callers wait for a single request.
+    async fn access_token(&self, required: &[String]) -> Result<Secret> {
         let mut cached = self.cached.lock().await;
-        let scopes: Vec<String> = self.scopes.iter().chain(wanted).cloned().collect();
+        let scopes: Vec<String> = self.scopes.iter().chain(required).cloned().collect();
         if let Some(cached) = cached
             .as_ref()
             .filter(|cached| cached.is_valid_for(&scopes, self.has_client_credentials))
@@ -125,24 +125,27 @@ impl OAuth {
         let refresh = cached
             .as_ref()
             .and_then(|cached| cached.token.refresh.clone());
-        let token = match refresh {
-            Some(refresh) => match (self.renew(&refresh).await, self.has_client_credentials) {
-                (Err(_), true) => self.fetch(&scopes).await?,
-                (refresh_rejected, _) => refresh_rejected?,
-            },
-            None if self.has_client_credentials => self.fetch(&scopes).await?,
-            None => {
-                return Err(unauthenticated(
-                    "the token has ended and cannot be renewed; log in again",
-                ));
-            }
-        };
+        let token = self.obtain(refresh.as_ref(), &scopes).await?;
         let access = token.access.clone();
         *cached = Some(CachedToken::new(token, scopes));
         Ok(access)
     }
 
-    async fn fetch(&self, scopes: &[String]) -> Result<Token> {
+    /// Refreshes the token, or requests a new one with the client's credentials.
+    async fn obtain(&self, refresh: Option<&Secret>, scopes: &[String]) -> Result<Token> {
+        match refresh {
+            Some(refresh) => match self.refresh(refresh).await {
+                Err(_) if self.has_client_credentials => self.request_token(scopes).await,
+                refreshed => refreshed,
+            },
+            None if self.has_client_credentials => self.request_token(scopes).await,
+            None => Err(unauthenticated(
+                "the token has expired and has no refresh token; log in again",
+            )),
+        }
+    }
+
+    async fn request_token(&self, scopes: &[String]) -> Result<Token> {
         let scopes = scopes.join(" ");
         let mut form = vec![("grant_type", "client_credentials")];
         if !scopes.is_empty() {
@@ -151,7 +154,7 @@ impl OAuth {
         self.exchange(&form).await
     }
 
-    async fn renew(&self, refresh: &Secret) -> Result<Token> {
+    async fn refresh(&self, refresh: &Secret) -> Result<Token> {
         let mut form = vec![
             ("grant_type", "refresh_token"),
             ("refresh_token", refresh.expose()),
@@ -160,7 +163,7 @@ impl OAuth {
             form.push(("client_id", &self.client.id));
         }
         let token = self.exchange(&form).await?;
-        // Who gives no new one lets the old one stand.
+        // A response without a refresh token keeps the old one valid (RFC 6749 §6).
         Ok(Token {
             refresh: token.refresh.or_else(|| Some(refresh.clone())),
             ..token
@@ -168,11 +171,11 @@ impl OAuth {
     }
 
     async fn exchange(&self, form: &[(&str, &str)]) -> Result<Token> {
-        let (server, client) = (&self.server, Some(&self.client));
+        let server = &self.server;
         let response = server
-            .exchange::<Token>(Method::POST, &server.token, client, form)
+            .exchange::<Token>(Method::POST, &server.token, Some(&self.client), form)
             .await?;
-        response.map_err(super::authorization_server::OAuthError::into_error)
+        response.map_err(OAuthError::into_error)
     }
 }
 
@@ -190,8 +193,9 @@ impl CachedToken {
         }
     }
 
-    fn is_valid_for(&self, scopes: &[String], widens: bool) -> bool {
-        let enough = !widens || scopes.iter().all(|scope| self.scopes.contains(scope));
+    /// Whether the token has not expired and was not rejected. With `needs_scopes` it must also cover `scopes`.
+    fn is_valid_for(&self, scopes: &[String], needs_scopes: bool) -> bool {
+        let enough = !needs_scopes || scopes.iter().all(|scope| self.scopes.contains(scope));
         !self.is_revoked
             && enough
             && self
@@ -239,13 +243,15 @@ impl fmt::Debug for OAuth {
     }
 }
 
-/// A login that a person finishes on another device (RFC 8628): show them where to go and what to type, then wait.
+/// Login that a person completes on another device (RFC 8628): show them [`url`](Self::url) and
+/// [`user_code`](Self::user_code), then [`wait`](Self::wait).
 pub struct DeviceLogin {
     server: AuthorizationServer,
     client: OAuthClient,
     code: DeviceAuthorization,
 }
 
+/// Device authorization response (RFC 8628 §3.2).
 #[derive(Deserialize)]
 struct DeviceAuthorization {
     device_code: Secret,
@@ -258,10 +264,10 @@ struct DeviceAuthorization {
 }
 
 impl DeviceLogin {
-    /// Asks for a code, as a client of this id.
+    /// Requests a user code for this client id.
     ///
     /// # Errors
-    /// Invalid parameters: nobody said where codes are given out. Of the connection; the server refuses.
+    /// Invalid parameters if `server` has no device authorization endpoint; a connection error; a refusal of the server.
     pub async fn start(
         server: AuthorizationServer,
         id: impl Into<String>,
@@ -273,14 +279,18 @@ impl DeviceLogin {
         };
         let scopes = scopes.join(" ");
         let url = server.device.clone();
-        let url = url
-            .ok_or_else(|| Error::invalid("device", "must be the url where codes are given out"))?;
+        let url = url.ok_or_else(|| {
+            Error::invalid(
+                "device",
+                "must be the URL of the device authorization endpoint",
+            )
+        })?;
         let mut form = vec![("client_id", client.id.as_str())];
         if !scopes.is_empty() {
             form.push(("scope", &scopes));
         }
         let response = server.exchange(Method::POST, &url, None, &form).await?;
-        let code = response.map_err(super::authorization_server::OAuthError::into_error)?;
+        let code = response.map_err(OAuthError::into_error)?;
         Ok(Self {
             server,
             client,
@@ -288,33 +298,33 @@ impl DeviceLogin {
         })
     }
 
-    /// What the person types.
+    /// Returns the code that the person enters.
     #[must_use]
     pub fn user_code(&self) -> &str {
         &self.code.user_code
     }
 
-    /// Where the person goes.
+    /// Returns the URL that the person opens.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.code.verification_uri
     }
 
-    /// Where the person goes and has nothing to type, if there is such a place.
+    /// Returns a URL that already contains the code, if the server supports it.
     #[must_use]
     pub fn complete_url(&self) -> Option<&str> {
         self.code.verification_uri_complete.as_deref()
     }
 
-    /// Waits until the person has logged in, at the pace that the server wants.
+    /// Polls until the person has logged in, at the interval that the server requests.
     ///
     /// # Errors
-    /// The person said no, or took too long; of the connection.
+    /// The person refused, the code expired, or the connection failed.
     pub async fn wait(self) -> Result<Token> {
-        let late = || unauthenticated("nobody logged in in time");
+        let expired = || unauthenticated("the login was not completed before the code expired");
         let deadline = Instant::now()
             .checked_add(Duration::from_secs(self.code.expires_in))
-            .ok_or_else(late)?;
+            .ok_or_else(expired)?;
         let mut interval = self
             .code
             .interval
@@ -327,7 +337,7 @@ impl DeviceLogin {
         ];
         loop {
             if Instant::now() + interval > deadline {
-                return Err(late());
+                return Err(expired());
             }
             sleep(interval).await;
             match self
@@ -339,7 +349,7 @@ impl DeviceLogin {
                 Err(refused) => match refused.code.as_str() {
                     "authorization_pending" => {}
                     "slow_down" => interval += DEFAULT_POLL_INTERVAL,
-                    "expired_token" => return Err(late()),
+                    "expired_token" => return Err(expired()),
                     _ => return Err(refused.into_error()),
                 },
             }

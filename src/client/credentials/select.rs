@@ -1,11 +1,11 @@
-//! Which of the credentials an agent is shown.
+//! Selection of credentials for a request, by origin and by the security requirements of the card.
 
 use ::http::Uri;
 
 use super::{CredentialProvider, CredentialSet, is_secure, origin, unauthenticated};
 use crate::model::{AgentCard, Error, Result, SecurityRequirement, SecurityScheme};
 
-/// Credentials for one scheme of a card; for none, where the card wants nothing.
+/// Credentials for one security scheme of a card; without a scheme if the card requires none.
 pub(super) struct SelectedCredential<'a> {
     pub(super) credentials: &'a dyn CredentialProvider,
     pub(super) scheme: Option<&'a SecurityScheme>,
@@ -13,44 +13,45 @@ pub(super) struct SelectedCredential<'a> {
 }
 
 impl CredentialSet {
-    /// What goes along to this url.
+    /// Returns the credentials to attach to a request for `url`.
     ///
     /// # Errors
-    /// Unauthenticated: the card wants more, or they may not go there. Nothing is said against going without any.
+    /// Unauthenticated if the card requires other credentials, or the credentials are bound to another origin. Invalid
+    /// parameters for a plain HTTP URL. A request without any credentials is allowed.
     pub(super) fn select<'a>(
         &'a self,
         url: &Uri,
         card: Option<&'a AgentCard>,
     ) -> Result<Vec<SelectedCredential<'a>>> {
-        let location = origin(url);
+        let target = origin(url);
         let available: Vec<&dyn CredentialProvider> = self
             .entries
             .iter()
-            .filter(|entry| entry.origin == location)
+            .filter(|entry| entry.origin == target)
             .map(|entry| &*entry.credentials)
             .collect();
         let required = card.map_or(&[][..], |card| &card.security_requirements);
         if available.is_empty() {
-            return self.select_none(&location, required);
+            return self.select_none(&target, required);
         }
         if !self.plain_http && !is_secure(url) {
             return Err(Error::invalid(
                 "url",
-                "must begin with https://: credentials are not sent in the clear",
+                "must begin with https://: credentials are not sent over plain HTTP",
             ));
         }
         let Some(card) = card.filter(|_| !required.is_empty()) else {
-            let unasked = |credentials| SelectedCredential {
+            let without_scheme = |credentials| SelectedCredential {
                 credentials,
                 scheme: None,
                 scopes: &[],
             };
-            return Ok(available.into_iter().map(unasked).collect());
+            return Ok(available.into_iter().map(without_scheme).collect());
         };
         let mut satisfied = required
             .iter()
             .filter_map(|one| satisfy(one, card, &available));
-        // "Nothing" may be among what suffices; who has credentials wants to be known.
+        // A requirement may be empty. Prefer one that uses the credentials: the caller wants to be authenticated.
         let found = satisfied
             .clone()
             .find(|selected| !selected.is_empty())
@@ -65,18 +66,21 @@ impl CredentialSet {
         })
     }
 
-    /// There is nothing for this place. That is an error where something is wanted and we have it for elsewhere.
+    /// Returns no credentials: none are bound to this origin.
+    ///
+    /// # Errors
+    /// Unauthenticated if the card requires some, and the caller has some for another origin.
     fn select_none(
         &self,
-        location: &str,
+        target: &str,
         required: &[SecurityRequirement],
     ) -> Result<Vec<SelectedCredential<'_>>> {
         let is_required =
             !required.is_empty() && required.iter().all(|one| !one.schemes.is_empty());
         match self.entries.first() {
             Some(entry) if is_required => Err(unauthenticated(format_args!(
-                "the credentials for {} are not sent to {location}, where the card leads; give them for that origin \
-                 too if it is trusted",
+                "the credentials for {} are not sent to {target}, where the card leads; if you trust that origin, \
+                 add them with `with_credentials_for`",
                 entry.origin
             ))),
             _ => Ok(Vec::new()),
@@ -84,7 +88,7 @@ impl CredentialSet {
     }
 }
 
-/// For each scheme of a requirement the credentials that fit; `None` if one has none.
+/// Returns credentials for each scheme of a requirement; `None` if one scheme has none.
 fn satisfy<'a>(
     requirement: &'a SecurityRequirement,
     card: &'a AgentCard,
@@ -103,7 +107,7 @@ fn satisfy<'a>(
     Some(selected)
 }
 
-/// Everything that would do, in words.
+/// Describes all alternatives, for an error message.
 fn describe_requirements(required: &[SecurityRequirement], card: &AgentCard) -> String {
     let one = |requirement: &SecurityRequirement| {
         let schemes = requirement.schemes.keys().map(|name| {

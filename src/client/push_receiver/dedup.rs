@@ -1,49 +1,53 @@
-//! What has been taken before: as much as fits, as long as it counts.
+//! Deduplication window: fingerprints of recent notifications, bounded by age and number.
 
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-type Fingerprint = [u8; 32];
+/// SHA-256 digest that identifies a notification or a request.
+pub(super) type Fingerprint = [u8; 32];
 
+/// Set of fingerprints. The oldest are evicted when they exceed the maximum age or number.
 pub(super) struct DedupWindow {
-    window: Duration,
-    limit: usize,
-    names: HashSet<Fingerprint>,
-    /// The oldest first.
+    max_age: Duration,
+    capacity: usize,
+    known: HashSet<Fingerprint>,
+    /// Insertion times, oldest first.
     order: VecDeque<(Instant, Fingerprint)>,
 }
 
 impl DedupWindow {
-    pub(super) fn new(window: Duration, limit: usize) -> Self {
+    pub(super) fn new(max_age: Duration, capacity: usize) -> Self {
         Self {
-            window,
-            limit: limit.max(1),
-            names: HashSet::new(),
+            max_age,
+            capacity: capacity.max(1),
+            known: HashSet::new(),
             order: VecDeque::new(),
         }
     }
 
-    pub(super) fn contains(&mut self, name: &Fingerprint, now: Instant) -> bool {
-        self.evict(|age, _, window| age >= window, now);
-        self.names.contains(name)
+    /// Whether a fingerprint was inserted within the window.
+    pub(super) fn contains(&mut self, fingerprint: &Fingerprint, now: Instant) -> bool {
+        let max_age = self.max_age;
+        self.evict_while(|oldest, _| now.duration_since(oldest) >= max_age);
+        self.known.contains(fingerprint)
     }
 
-    pub(super) fn insert(&mut self, name: Fingerprint, now: Instant) {
-        let limit = self.limit;
-        self.evict(|_, count, _| count >= limit, now);
-        if self.names.insert(name) {
-            self.order.push_back((now, name));
+    pub(super) fn insert(&mut self, fingerprint: Fingerprint, now: Instant) {
+        let capacity = self.capacity;
+        self.evict_while(|_, count| count >= capacity);
+        if self.known.insert(fingerprint) {
+            self.order.push_back((now, fingerprint));
         }
     }
 
-    /// Forgets the oldest while `is_over` says so, by its age, how many there are, and the window.
-    fn evict(&mut self, is_over: impl Fn(Duration, usize, Duration) -> bool, now: Instant) {
-        while let Some((at, name)) = self.order.front()
-            && is_over(now.duration_since(*at), self.order.len(), self.window)
+    /// Evicts the oldest fingerprint while `is_full` returns `true` for its insertion time and the current number.
+    fn evict_while(&mut self, is_full: impl Fn(Instant, usize) -> bool) {
+        while let Some((inserted, fingerprint)) = self.order.front()
+            && is_full(*inserted, self.order.len())
         {
-            self.names.remove(name);
+            self.known.remove(fingerprint);
             self.order.pop_front();
         }
     }
@@ -55,15 +59,16 @@ mod tests {
 
     #[test]
     fn window_is_bounded_by_age_and_count() {
-        let (start, minute) = (Instant::now(), Duration::from_secs(60));
-        let mut recent = DedupWindow::new(minute, 2);
-        recent.insert([1; 32], start);
-        assert!(recent.contains(&[1; 32], start));
-        assert!(!recent.contains(&[1; 32], start + minute));
-        for name in 2..5 {
-            recent.insert([name; 32], start + minute);
+        let start = Instant::now();
+        let minute = Duration::from_secs(60);
+        let mut window = DedupWindow::new(minute, 2);
+        window.insert([1; 32], start);
+        assert!(window.contains(&[1; 32], start));
+        assert!(!window.contains(&[1; 32], start + minute));
+        for byte in 2..5 {
+            window.insert([byte; 32], start + minute);
         }
-        let known = (1..5).map(|name| recent.contains(&[name; 32], start + minute));
+        let known = (1..5).map(|byte| window.contains(&[byte; 32], start + minute));
         assert_eq!(known.collect::<Vec<_>>(), [false, false, true, true]);
     }
 }

@@ -1,60 +1,62 @@
-//! The other end of push notifications: takes what agents post, if it is from them and new.
+//! Receiver of push notifications: authenticates, verifies and deduplicates the webhook requests of agents.
 
 mod dedup;
+mod notification;
 mod serve;
 #[cfg(feature = "jws")]
 mod signatures;
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use ::http::header::{ALLOW, AUTHORIZATION, HeaderValue, RETRY_AFTER};
 use ::http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode};
 use async_trait::async_trait;
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Body;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
-use super::Client;
-use crate::model::{
-    AuthenticationInfo, GetTaskRequest, Result, Secret, StreamResponse, Task, TaskId, Timestamp,
-};
+use crate::model::{AuthenticationInfo, Secret, TaskId};
+use crate::rt::lock;
 use crate::wire::{self, Dialect};
-use dedup::DedupWindow;
+use dedup::{DedupWindow, Fingerprint};
+pub use notification::PushNotification;
 #[cfg(feature = "jws")]
 pub use signatures::PushSignatureVerifier;
 
-/// The token comes under one of two names, or under both.
+/// Header names of the token. Senders use one of them or both.
 const TOKEN_HEADERS: [HeaderName; 2] = [
     HeaderName::from_static("x-a2a-notification-token"),
     HeaderName::from_static("a2a-notification-token"),
 ];
-/// What a sender calls one event, however often it is sent.
+/// Header with the sender's id of the event, equal in every attempt.
 const EVENT_ID: HeaderName = HeaderName::from_static("a2a-event-id");
-/// How long a body may take.
+/// Maximum time to receive a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a [`PushReceiver`] keeps to.
+/// Settings of a [`PushReceiver`].
 #[derive(Debug, Clone)]
 pub struct PushReceiverSettings {
-    /// The token of the registration: what comes without it is refused.
+    /// Token of the registration. Requests without it are refused.
     pub token: Option<Secret>,
-    /// The credentials of the registration: what comes without them is refused.
+    /// Credentials of the registration. Requests without them are refused.
     pub authentication: Option<AuthenticationInfo>,
-    /// The largest body that is read; by default 10 MiB.
+    /// Maximum size of a body in bytes. The default is 10 MiB.
     pub max_bytes: usize,
-    /// How long a notification is remembered, to drop it when it comes again. One whose own time is further back is
-    /// dropped too, for nobody could tell, unless its sender vouches for this very request ([`VerifiedClaims::request_id`]): a
-    /// server that was away for days tells then what it could not before. By default a day.
+    /// Time for which notifications are remembered to drop duplicates. The default is one day.
+    ///
+    /// Older notifications are dropped too, because duplicates of them would not be recognized. The exception is a
+    /// request with a verified id ([`VerifiedClaims::request_id`]), such as one from a server that was down for days.
     pub dedup_window: Duration,
-    /// How many are remembered at most; by default 100 000.
+    /// Maximum number of remembered notifications. The default is 100,000.
     pub dedup_capacity: usize,
-    /// How many may wait to be read; when they do, senders are asked to come again. By default 1000.
+    /// Maximum number of notifications that wait to be read. Beyond it senders get 503 with `Retry-After`. The default is
+    /// 1000.
     pub queue_capacity: usize,
 }
 
@@ -71,65 +73,11 @@ impl Default for PushReceiverSettings {
     }
 }
 
-/// One thing that an agent told.
-#[derive(Debug, Clone, PartialEq)]
-pub struct PushNotification {
-    /// What happened. Agents of 0.3 send the whole task.
-    pub event: StreamResponse,
-    /// What the sender calls it, if it does.
-    pub id: Option<String>,
-}
-
-impl PushNotification {
-    /// The task it is about; a plain message may be about none.
-    #[must_use]
-    pub fn task_id(&self) -> Option<&TaskId> {
-        match &self.event {
-            StreamResponse::Task(task) => Some(&task.id),
-            StreamResponse::Message(message) => message.task_id.as_ref(),
-            StreamResponse::StatusUpdate(update) => Some(&update.task_id),
-            StreamResponse::ArtifactUpdate(update) => Some(&update.task_id),
-        }
-    }
-
-    /// The task as its agent has it now: a notification may be old and, where nobody has signed it, anybody's. `None` for a
-    /// plain message that is about no task.
-    ///
-    /// # Errors
-    /// As [`Client::get_task`]; among them that this agent has no such task.
-    pub async fn task(&self, client: &Client) -> Result<Option<Task>> {
-        let Some(id) = self.task_id().cloned() else {
-            return Ok(None);
-        };
-        client
-            .get_task(GetTaskRequest {
-                id,
-                ..GetTaskRequest::default()
-            })
-            .await
-            .map(Some)
-    }
-
-    /// When it happened, if it says so.
-    fn time(&self) -> Option<Timestamp> {
-        match &self.event {
-            StreamResponse::Task(task) => task.status.timestamp,
-            StreamResponse::StatusUpdate(update) => update.status.timestamp,
-            StreamResponse::Message(_) | StreamResponse::ArtifactUpdate(_) => None,
-        }
-    }
-
-    /// Whether the same body may well mean something new: two chunks of an artifact can be alike.
-    fn may_repeat(&self) -> bool {
-        matches!(&self.event, StreamResponse::ArtifactUpdate(update) if update.append)
-    }
-}
-
-/// Takes push notifications of 1.0 and 0.3. What it takes comes out of [`PushNotifications`], in the order of arrival,
-/// which may not be that of the events: their times tell.
+/// Receiver of push notifications of A2A 1.0 and 0.3. Accepted notifications are read from [`PushNotifications`] in order
+/// of arrival, which may differ from the order of the events; their timestamps tell.
 ///
-/// A notification is the same as another if both have one id (`A2A-Event-Id`), or none and the same body; a chunk that
-/// is appended to an artifact counts as new unless it has an id.
+/// Two notifications are duplicates if they have the same id (`A2A-Event-Id`), or no id and the same body. A chunk that
+/// is appended to an artifact is never a duplicate without an id.
 pub struct PushReceiver {
     settings: PushReceiverSettings,
     verifier: Option<Box<dyn PushVerifier>>,
@@ -137,73 +85,68 @@ pub struct PushReceiver {
     out: mpsc::Sender<PushNotification>,
 }
 
-/// Says whether a notification is from whom it should be, beyond the token and credentials of its registration:
-/// `PushSignatureVerifier` (feature `jws`) is one, an agreed HMAC would be another.
+/// Verification of a notification's sender, beyond the token and credentials of the registration.
+/// `PushSignatureVerifier` (feature `jws`) is one implementation; an agreed HMAC could be another.
 #[async_trait]
 pub trait PushVerifier: Send + Sync + 'static {
-    /// Looks at a request. Its body is whole.
+    /// Verifies a request with its complete body.
     ///
     /// # Errors
-    /// Nobody vouches for it.
+    /// The request is not authentic, or that cannot be decided now.
     async fn verify(
         &self,
         headers: &HeaderMap,
         body: &[u8],
-    ) -> Result<VerifiedClaims, VerificationError>;
+    ) -> std::result::Result<VerifiedClaims, VerificationError>;
 }
 
-/// What the sender of a notification vouches for.
+/// Facts about a notification that its sender has proven.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VerifiedClaims {
-    /// The name of this very request: whatever comes under it again is a copy, and dropped.
+    /// Id of this request. A second request with the same id is a replay and is dropped.
     pub request_id: Option<String>,
-    /// The task that it is about.
+    /// Task of the event.
     pub task_id: Option<TaskId>,
-    /// What it is called, however often it is sent.
+    /// Id of the event, equal in every attempt.
     pub event_id: Option<String>,
 }
 
-/// Why nobody vouches for a notification.
+/// Reason why a notification was not verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VerificationError {
-    /// What it brings is not good.
+    /// The signature or its claims are invalid.
     Invalid,
-    /// It cannot be told now: the sender is asked to come again.
+    /// Verification is not possible now, for example because keys cannot be loaded. The sender is asked to retry.
     Unavailable,
 }
 
-/// What was taken; see [`PushReceiver`].
+/// Accepted notifications of a [`PushReceiver`].
 #[derive(Debug)]
 pub struct PushNotifications(mpsc::Receiver<PushNotification>);
 
 impl PushNotifications {
-    /// The next one; `None` when the receiver is gone.
+    /// Returns the next notification; `None` when the receiver has been dropped.
     pub async fn next(&mut self) -> Option<PushNotification> {
         self.0.recv().await
     }
 }
 
 impl PushReceiver {
-    /// A receiver, and what it takes.
+    /// Returns a receiver and its notifications.
     #[must_use]
     pub fn new(settings: PushReceiverSettings) -> (Self, PushNotifications) {
-        let (out, taken) = mpsc::channel(settings.queue_capacity.clamp(1, 1 << 20));
-        let recent = Mutex::new(DedupWindow::new(
-            settings.dedup_window,
-            settings.dedup_capacity,
-        ));
-        (
-            Self {
-                settings,
-                verifier: None,
-                recent,
-                out,
-            },
-            PushNotifications(taken),
-        )
+        let (out, accepted) = mpsc::channel(settings.queue_capacity.clamp(1, 1 << 20));
+        let recent = DedupWindow::new(settings.dedup_window, settings.dedup_capacity);
+        let receiver = Self {
+            settings,
+            verifier: None,
+            recent: Mutex::new(recent),
+            out,
+        };
+        (receiver, PushNotifications(accepted))
     }
 
-    /// Takes only what this one vouches for.
+    /// Accepts only notifications that this verifier accepts.
     #[must_use]
     pub fn with_verifier(self, verifier: impl PushVerifier) -> Self {
         Self {
@@ -212,41 +155,37 @@ impl PushReceiver {
         }
     }
 
-    /// Answers one request; any path will do.
+    /// Handles one request, at any path.
     pub async fn handle<B>(&self, request: Request<B>) -> Response<Full<Bytes>>
     where
         B: Body<Error: std::error::Error + Send + Sync + 'static>,
     {
         let (head, body) = request.into_parts();
         if head.method != Method::POST {
-            let mut answer = text_response(StatusCode::METHOD_NOT_ALLOWED, "must be a POST");
-            answer
+            let mut response = text_response(StatusCode::METHOD_NOT_ALLOWED, "must be a POST");
+            response
                 .headers_mut()
                 .insert(ALLOW, HeaderValue::from_static("POST"));
-            return answer;
+            return response;
         }
-        // Who is nobody is not listened to.
+        // Checked before the body is read, so that unauthenticated callers cost little.
         if !self.has_valid_credentials(&head.headers) {
             return text_response(
                 StatusCode::UNAUTHORIZED,
                 "must carry the token and credentials of the registration",
             );
         }
-        match timeout(
-            BODY_TIMEOUT,
-            Limited::new(body, self.settings.max_bytes).collect(),
-        )
-        .await
-        {
+        let body = Limited::new(body, self.settings.max_bytes).collect();
+        match timeout(BODY_TIMEOUT, body).await {
             Ok(Ok(body)) => {
                 self.verify_and_accept(&head.headers, &body.to_bytes())
                     .await
             }
-            Ok(Err(cause)) if cause.is::<http_body_util::LengthLimitError>() => {
-                text_response(StatusCode::PAYLOAD_TOO_LARGE, "must be smaller")
+            Ok(Err(cause)) if cause.is::<LengthLimitError>() => {
+                text_response(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large")
             }
-            Ok(Err(_)) => text_response(StatusCode::BAD_REQUEST, "must be whole"),
-            Err(_) => text_response(StatusCode::REQUEST_TIMEOUT, "must come sooner"),
+            Ok(Err(_)) => text_response(StatusCode::BAD_REQUEST, "the body is incomplete"),
+            Err(_) => text_response(StatusCode::REQUEST_TIMEOUT, "the body took too long"),
         }
     }
 
@@ -270,66 +209,55 @@ impl PushReceiver {
         body: &[u8],
         verified: Option<VerifiedClaims>,
     ) -> Response<Full<Bytes>> {
-        let event = std::str::from_utf8(body)
-            .ok()
-            .and_then(|text| wire::read_event(text, &Dialect::V1).ok());
-        let Some(event) = event else {
+        let Some(notification) = parse_notification(headers, body, verified.as_ref()) else {
             return text_response(
                 StatusCode::BAD_REQUEST,
                 "must be a StreamResponse of 1.0 or a Task of 0.3",
             );
         };
-        let said = headers
-            .get(EVENT_ID)
-            .and_then(|id| id.to_str().ok())
-            .map(str::to_owned);
-        // Anybody may write a header; what is signed counts.
-        let id = verified
-            .as_ref()
-            .map_or(said, |verified| verified.event_id.clone());
-        let notification = PushNotification { event, id };
-        let meant = verified
-            .as_ref()
-            .and_then(|verified| verified.task_id.as_ref());
-        if meant.is_some_and(|task| notification.task_id() != Some(task)) {
+        let claims = verified.unwrap_or_default();
+        if claims.task_id.is_some() && claims.task_id.as_ref() != notification.task_id() {
             return text_response(
                 StatusCode::UNAUTHORIZED,
                 "must be about the task that it is signed for",
             );
         }
-        let is_fresh = verified
-            .as_ref()
-            .is_some_and(|verified| verified.request_id.is_some());
-        if !is_fresh && self.is_expired(&notification) {
-            // Taken as far as its sender is concerned, who would tell no more if it were refused.
+        if claims.request_id.is_none() && self.is_expired(&notification) {
+            // Dropped, but acknowledged: an error would make the sender give up the webhook.
             return text_response(StatusCode::OK, "");
         }
-        let name = match (&notification.id, notification.may_repeat()) {
-            (Some(id), _) => Some(digest(&[b"id", id.as_bytes()])),
-            (None, false) => Some(digest(&[b"body", body])),
-            (None, true) => None,
-        };
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        let copy = verified
-            .and_then(|verified| Some(digest(&[b"request", verified.request_id?.as_bytes()])));
-        let names = [name, copy];
-        if names
+        self.enqueue(notification, body, claims.request_id.as_deref())
+    }
+
+    /// Queues a notification unless it is a duplicate. It is remembered only if the queue had room.
+    fn enqueue(
+        &self,
+        notification: PushNotification,
+        body: &[u8],
+        request_id: Option<&str>,
+    ) -> Response<Full<Bytes>> {
+        let fingerprints = [
+            event_fingerprint(&notification, body),
+            request_id.map(|id| digest(&[b"request", id.as_bytes()])),
+        ];
+        let mut recent = lock(&self.recent);
+        let is_duplicate = fingerprints
             .iter()
             .flatten()
-            .any(|name| recent.contains(name, Instant::now()))
-        {
+            .any(|fingerprint| recent.contains(fingerprint, Instant::now()));
+        if is_duplicate {
             return text_response(StatusCode::OK, "");
         }
         if self.out.try_send(notification).is_err() {
             return retry_later_response();
         }
-        for name in names.into_iter().flatten() {
-            recent.insert(name, Instant::now());
+        for fingerprint in fingerprints.into_iter().flatten() {
+            recent.insert(fingerprint, Instant::now());
         }
         text_response(StatusCode::OK, "")
     }
 
-    /// Whether both the token and the credentials are those of the registration. Both are always looked at.
+    /// Whether the token and the credentials are those of the registration. Both are always compared, in constant time.
     fn has_valid_credentials(&self, headers: &HeaderMap) -> bool {
         let token = self.settings.token.as_ref().is_none_or(|token| {
             let given: Vec<_> = TOKEN_HEADERS
@@ -341,15 +269,19 @@ impl PushReceiver {
                     .iter()
                     .all(|given| constant_time_eq(given.as_bytes(), token.expose().as_bytes()))
         });
-        let authorization = self.settings.authentication.as_ref().is_none_or(|wanted| {
-            let given = headers
-                .get(AUTHORIZATION)
-                .map_or(&b""[..], HeaderValue::as_bytes);
-            let (scheme, credentials) = given.split_at(given.len().min(wanted.scheme.len()));
-            let secret = wanted.credentials.as_ref().map_or("", Secret::expose);
-            scheme.eq_ignore_ascii_case(wanted.scheme.as_bytes())
-                & constant_time_eq(credentials.trim_ascii_start(), secret.as_bytes())
-        });
+        let authorization = self
+            .settings
+            .authentication
+            .as_ref()
+            .is_none_or(|expected| {
+                let given = headers
+                    .get(AUTHORIZATION)
+                    .map_or(&b""[..], HeaderValue::as_bytes);
+                let (scheme, credentials) = given.split_at(given.len().min(expected.scheme.len()));
+                let secret = expected.credentials.as_ref().map_or("", Secret::expose);
+                scheme.eq_ignore_ascii_case(expected.scheme.as_bytes())
+                    & constant_time_eq(credentials.trim_ascii_start(), secret.as_bytes())
+            });
         token & authorization
     }
 
@@ -364,6 +296,34 @@ impl PushReceiver {
     }
 }
 
+/// Parses a body. A verified event id takes precedence: the header could be forged.
+fn parse_notification(
+    headers: &HeaderMap,
+    body: &[u8],
+    verified: Option<&VerifiedClaims>,
+) -> Option<PushNotification> {
+    let text = std::str::from_utf8(body).ok()?;
+    let event = wire::read_event(text, &Dialect::V1).ok()?;
+    let id = match verified {
+        Some(claims) => claims.event_id.clone(),
+        None => headers
+            .get(EVENT_ID)
+            .and_then(|id| id.to_str().ok())
+            .map(str::to_owned),
+    };
+    Some(PushNotification { event, id })
+}
+
+/// Returns the fingerprint by which duplicates of an event are recognized; `None` if equal bodies may be different
+/// events.
+fn event_fingerprint(notification: &PushNotification, body: &[u8]) -> Option<Fingerprint> {
+    match &notification.id {
+        Some(id) => Some(digest(&[b"id", id.as_bytes()])),
+        None if notification.may_repeat() => None,
+        None => Some(digest(&[b"body", body])),
+    }
+}
+
 impl fmt::Debug for PushReceiver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PushReceiver")
@@ -372,7 +332,7 @@ impl fmt::Debug for PushReceiver {
     }
 }
 
-/// In a time that tells nothing about either, not even how long it is.
+/// Compares two secrets by their digests, in constant time: neither content nor length leaks.
 fn constant_time_eq(one: &[u8], other: &[u8]) -> bool {
     digest(&[one]).ct_eq(&digest(&[other])).into()
 }
@@ -385,16 +345,17 @@ fn digest(parts: &[&[u8]]) -> [u8; 32] {
     digest.finalize().into()
 }
 
+/// Returns 503 with `Retry-After`.
 fn retry_later_response() -> Response<Full<Bytes>> {
-    let mut answer = text_response(StatusCode::SERVICE_UNAVAILABLE, "try again later");
-    answer
+    let mut response = text_response(StatusCode::SERVICE_UNAVAILABLE, "try again later");
+    response
         .headers_mut()
         .insert(RETRY_AFTER, HeaderValue::from_static("5"));
-    answer
+    response
 }
 
 fn text_response(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
-    let mut answer = Response::new(Full::new(Bytes::from_static(text.as_bytes())));
-    *answer.status_mut() = status;
-    answer
+    let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())));
+    *response.status_mut() = status;
+    response
 }

@@ -1,4 +1,4 @@
-//! A small server for a receiver that has no other.
+//! Minimal HTTP/1.1 server for a receiver that is not part of another server.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,18 +15,19 @@ use tokio_util::task::TaskTracker;
 
 use super::PushReceiver;
 
-/// How many connections are served at once.
+/// Maximum number of concurrent connections.
 const MAX_CONNECTIONS: usize = 64;
-/// How long the head of a request may take.
+/// Maximum time to receive the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long to wait when there is no connection to be had.
+/// Delay after a failed accept, for example without free file descriptors.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
 impl PushReceiver {
-    /// Serves HTTP/1.1 here until it is dropped; connections end with it.
+    /// Serves HTTP/1.1 on this listener until the future is dropped. Then all connections are closed.
     pub async fn serve(self, listener: TcpListener) {
-        let (receiver, tasks, stop) =
-            (Arc::new(self), TaskTracker::new(), CancellationToken::new());
+        let receiver = Arc::new(self);
+        let tasks = TaskTracker::new();
+        let stop = CancellationToken::new();
         let _stop = stop.clone().drop_guard();
         let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         loop {
@@ -49,7 +50,7 @@ impl PushReceiver {
                     }),
                 );
             tasks.spawn(stop.clone().run_until_cancelled_owned(async move {
-                // A peer that goes away in the middle is its own affair.
+                // The peer may close the connection at any time.
                 let _ = connection.await;
                 drop(permit);
             }));

@@ -1,4 +1,4 @@
-//! Notifications that say who sent them, in a token that the sender has signed.
+//! Verification of signed push notifications: a JWT over the body, the task and the request.
 
 use ::http::HeaderMap;
 use ::http::header::AUTHORIZATION;
@@ -11,14 +11,15 @@ use crate::jws::PublishedKeys;
 use crate::model::TaskId;
 use crate::wire::header::NOTIFICATION_JWT;
 
-/// How much clocks may differ, in seconds.
+/// Tolerated difference between the clocks of sender and receiver, in seconds.
 const CLOCK_SKEW_SECONDS: i64 = 60;
-/// The oldest token that is taken, however long it says that it is good, in seconds.
+/// Maximum age of a token in seconds, whatever its `exp` claim is.
 const MAX_TOKEN_AGE_SECONDS: i64 = 600;
 
-/// What the signature of a notification has to say: see [`PushReceiver::with_verifier`](crate::PushReceiver::with_verifier). It is
-/// over the whole body and for one task, not older than a few minutes, and good for one request. The sender publishes its
-/// keys; that they are its keys is for the receiver to know.
+/// Verifier of signed notifications; see [`PushReceiver::with_verifier`](crate::PushReceiver::with_verifier).
+///
+/// The signature covers the whole body and the task id. A token is at most 10 minutes old and valid for one request. The
+/// sender publishes its keys; the receiver must know that they are the sender's.
 #[derive(Debug)]
 pub struct PushSignatureVerifier {
     keys: PublishedKeys,
@@ -27,7 +28,7 @@ pub struct PushSignatureVerifier {
 }
 
 impl PushSignatureVerifier {
-    /// Notifications are signed with one of these keys.
+    /// Accepts notifications that are signed with one of these keys.
     #[must_use]
     pub fn new(keys: PublishedKeys) -> Self {
         Self {
@@ -37,7 +38,7 @@ impl PushSignatureVerifier {
         }
     }
 
-    /// The sender calls itself so: where it is, such as `https://agents.example.com`.
+    /// Requires this issuer (claim `iss`), usually the URL of the agent such as `https://agents.example.com`.
     #[must_use]
     pub fn issuer(self, issuer: impl Into<String>) -> Self {
         Self {
@@ -46,7 +47,7 @@ impl PushSignatureVerifier {
         }
     }
 
-    /// They are for us: the url of the webhook, as it was registered.
+    /// Requires this audience (claim `aud`): the URL of the webhook as registered.
     #[must_use]
     pub fn audience(self, url: impl Into<String>) -> Self {
         Self {
@@ -60,22 +61,24 @@ impl PushSignatureVerifier {
             .iter()
             .map(|byte| format!("{byte:02x}"))
             .collect();
-        let is_new = claims.iat <= now + CLOCK_SKEW_SECONDS
+        let is_current = claims.iat <= now + CLOCK_SKEW_SECONDS
             && claims.iat >= now - MAX_TOKEN_AGE_SECONDS
             && claims.exp > now - CLOCK_SKEW_SECONDS;
-        let is_from = self
+        let has_issuer = self
             .issuer
             .as_ref()
             .is_none_or(|issuer| *issuer == claims.iss);
-        let is_for = self
+        let has_audience = self
             .audience
             .as_ref()
             .is_none_or(|audience| claims.aud.contains(audience));
-        let is_of_body = constant_time_eq(digest.as_bytes(), claims.request_body_sha256.as_bytes());
-        is_new && is_from && is_for && is_of_body && !claims.jti.is_empty()
+        let covers_body =
+            constant_time_eq(digest.as_bytes(), claims.request_body_sha256.as_bytes());
+        is_current && has_issuer && has_audience && covers_body && !claims.jti.is_empty()
     }
 }
 
+/// Claims of the token of a notification.
 #[derive(Deserialize)]
 struct NotificationClaims {
     #[serde(default)]
@@ -92,7 +95,7 @@ struct NotificationClaims {
     event: Option<String>,
 }
 
-/// One, or a list.
+/// Claim `aud`: one value or a list.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum AudienceClaim {
@@ -107,10 +110,10 @@ impl Default for AudienceClaim {
 }
 
 impl AudienceClaim {
-    fn contains(&self, wanted: &str) -> bool {
+    fn contains(&self, expected: &str) -> bool {
         match self {
-            Self::One(one) => one == wanted,
-            Self::Many(many) => many.iter().any(|one| one == wanted),
+            Self::One(one) => one == expected,
+            Self::Many(many) => many.iter().any(|one| one == expected),
         }
     }
 }
@@ -131,18 +134,18 @@ impl PushVerifier for PushSignatureVerifier {
             .ok_or(VerificationError::Invalid)?;
         let claims: NotificationClaims =
             serde_json::from_value(claims).map_err(|_| VerificationError::Invalid)?;
-        match self.accepts(&claims, body, jiff::Timestamp::now().as_second()) {
-            true => Ok(VerifiedClaims {
-                request_id: Some(claims.jti),
-                task_id: claims.task,
-                event_id: claims.event,
-            }),
-            false => Err(VerificationError::Invalid),
+        if !self.accepts(&claims, body, jiff::Timestamp::now().as_second()) {
+            return Err(VerificationError::Invalid);
         }
+        Ok(VerifiedClaims {
+            request_id: Some(claims.jti),
+            task_id: claims.task,
+            event_id: claims.event,
+        })
     }
 }
 
-/// Under a name of its own, or as others send it.
+/// Returns the token from its own header, or from `Authorization: Bearer` as other senders use it.
 fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let own = headers
         .get(NOTIFICATION_JWT)

@@ -1,4 +1,4 @@
-//! TLS on the way out: whom we trust, and who we are.
+//! TLS for outgoing connections: trusted certificate authorities and the client certificate.
 
 mod no_verification;
 
@@ -21,13 +21,13 @@ use super::connector::{BoxError, BoxedStream, CONNECT_TIMEOUT, Connector};
 use crate::model::{Error, Result};
 use no_verification::AcceptAnyCertificate;
 
-/// Why an address of https is refused; `None` where it is not.
+/// Reason why https URLs are refused; `None` with the feature `tls`.
 pub(super) const HTTPS_UNSUPPORTED: Option<&str> = None;
 
-/// Whom a client trusts over TLS, and the certificate that it shows. By default it trusts whom the system trusts, or
-/// the file that `SSL_CERT_FILE` names, and shows nothing. TLS 1.3 and 1.2 are spoken.
+/// TLS settings of a client. By default it trusts the certificate authorities of the system, or those in the file
+/// `SSL_CERT_FILE`, and presents no certificate. TLS 1.3 and 1.2 are supported.
 ///
-/// The roots are read from files, the same way on every system, so that ours and the caller's stand in one list.
+/// The authorities are read from files on every system, so that those of the system and of the caller form one list.
 #[derive(Clone, Default)]
 pub struct ClientTls {
     authorities: Vec<CertificateDer<'static>>,
@@ -35,28 +35,29 @@ pub struct ClientTls {
     insecure: bool,
 }
 
+/// Certificate chain and private key for mutual TLS.
 struct ClientCertificate {
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 }
 
 impl ClientTls {
-    /// Trusts whom the system trusts.
+    /// Trusts the certificate authorities of the system.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Trusts the authorities of a PEM file too.
+    /// Also trusts the certificate authorities of a PEM file.
     ///
     /// # Errors
-    /// Invalid parameters: it has no certificate, or one that cannot vouch for another.
+    /// Invalid parameters if it contains no certificate, or one that is not of an authority.
     pub fn authority(mut self, pem: &[u8]) -> Result<Self> {
         let found = certificates(pem, "authority")?;
         let mut roots = RootCertStore::empty();
         for one in &found {
             roots.add(one.clone()).map_err(|cause| {
-                Error::invalid("authority", "must be certificates of authorities")
+                Error::invalid("authority", "must contain certificates of authorities")
                     .with_source(cause)
             })?;
         }
@@ -64,24 +65,24 @@ impl ClientTls {
         Ok(self)
     }
 
-    /// Shows this certificate to servers that ask for one (mutual TLS): PEM, the certificate first, then those that
-    /// vouch for it; and its private key.
+    /// Presents this certificate to servers that request one (mutual TLS): a PEM file with the certificate and its
+    /// intermediates, and a PEM file with its private key.
     ///
     /// # Errors
-    /// Invalid parameters: one of them is not what it should be, or they do not belong together.
+    /// Invalid parameters if a file is invalid or the key does not belong to the certificate.
     pub fn certificate(mut self, certificates: &[u8], key: &[u8]) -> Result<Self> {
         let chain = self::certificates(certificates, "certificate")?;
         let key = PrivateKeyDer::from_pem_slice(key)
             .map_err(|_| Error::invalid("key", "must be a PEM file with one private key"))?;
         self.certificate = Some(Arc::new(ClientCertificate { chain, key }));
-        // Whether they belong together is known only where they are used.
+        // Building a configuration is the only way to find out whether key and certificate match.
         self.config(RootCertStore::empty()).map_err(|cause| {
             Error::invalid("key", "does not belong to the certificate").with_source(cause)
         })?;
         Ok(self)
     }
 
-    /// Trusts anybody: what is said is private only as long as nobody stands in between. For trying things out.
+    /// Accepts any server certificate. This gives no protection against a man in the middle; for tests only.
     #[must_use]
     pub fn insecure(self) -> Self {
         Self {
@@ -90,17 +91,17 @@ impl ClientTls {
         }
     }
 
-    /// Whether it shows a certificate.
+    /// Whether a client certificate is set.
     pub(crate) fn has_certificate(&self) -> bool {
         self.certificate.is_some()
     }
 
-    /// The same connections, with TLS over them where the url says so.
+    /// Adds TLS to the connections of a connector, for https URLs.
     pub(super) fn wrap(&self, connector: Connector, protocol: Protocol) -> Connector {
         let tls = Arc::new(LazyTlsConnector {
             tls: self.clone(),
             protocol,
-            ready: OnceCell::new(),
+            connector: OnceCell::new(),
         });
         Connector::from_stream(move |uri: Uri| {
             let connecting = connector.clone().call(uri.clone());
@@ -109,18 +110,19 @@ impl ClientTls {
                 if uri.scheme_str() != Some("https") {
                     return Ok(connecting.await?.into_inner());
                 }
-                // A door that does not work needs no connection.
-                let (secure, name) = (tls.get().await?, server_name(&uri)?);
+                // Errors of the TLS configuration are reported before connecting.
+                let tls = tls.get().await?;
+                let name = server_name(&uri)?;
                 let stream = connecting.await?.into_inner();
-                let shaking = timeout(CONNECT_TIMEOUT, secure.connect(name, stream)).await;
-                let stream = shaking.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+                let handshake = timeout(CONNECT_TIMEOUT, tls.connect(name, stream)).await;
+                let stream = handshake.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
                 let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
                 Ok(BoxedStream::new(stream, is_http2))
             }
         })
     }
 
-    /// Everybody who is trusted; reads files.
+    /// Returns all trusted certificate authorities. Blocks: it reads files.
     fn roots(&self) -> std::result::Result<RootCertStore, BoxError> {
         let mut roots = RootCertStore::empty();
         let system = rustls_native_certs::load_native_certs();
@@ -128,7 +130,7 @@ impl ClientTls {
         roots.add_parsable_certificates(self.authorities.iter().cloned());
         if roots.is_empty() && !self.insecure {
             return Err(
-                "this system trusts no certificate authority: install them, or name a file of them"
+                "this system has no trusted certificate authorities: install them, or name a file that contains them"
                     .into(),
             );
         }
@@ -164,16 +166,16 @@ impl fmt::Debug for ClientTls {
     }
 }
 
-/// Made ready by the first connection that needs it: who speaks plain HTTP reads no files.
+/// TLS connector that is created by the first https connection, so that plain HTTP reads no files.
 struct LazyTlsConnector {
     tls: ClientTls,
     protocol: Protocol,
-    ready: OnceCell<TlsConnector>,
+    connector: OnceCell<TlsConnector>,
 }
 
 impl LazyTlsConnector {
     async fn get(&self) -> std::result::Result<TlsConnector, BoxError> {
-        let ready = self.ready.get_or_try_init(|| async {
+        let connector = self.connector.get_or_try_init(|| async {
             let tls = self.tls.clone();
             let roots = spawn_blocking(move || tls.roots()).await??;
             let mut config = self.tls.config(roots)?;
@@ -183,7 +185,7 @@ impl LazyTlsConnector {
             };
             Ok::<_, BoxError>(TlsConnector::from(Arc::new(config)))
         });
-        ready.await.cloned()
+        connector.await.cloned()
     }
 }
 
@@ -207,7 +209,7 @@ fn certificates(pem: &[u8], field: &str) -> Result<Vec<CertificateDer<'static>>>
     }
 }
 
-/// What is wrong with the certificate of a server, if that is why there is no connection.
+/// Returns the reason why the server certificate was rejected, if that made the connection fail.
 pub(super) fn certificate_error(failed: &(dyn std::error::Error + 'static)) -> Option<String> {
     let mut cause = Some(failed);
     while let Some(error) = cause {
@@ -215,9 +217,10 @@ pub(super) fn certificate_error(failed: &(dyn std::error::Error + 'static)) -> O
             .downcast_ref::<io::Error>()
             .and_then(io::Error::get_ref);
         let found = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        if let Some(rustls::Error::InvalidCertificate(why)) = found.or_else(|| error.downcast_ref())
+        if let Some(rustls::Error::InvalidCertificate(reason)) =
+            found.or_else(|| error.downcast_ref())
         {
-            return Some(why.to_string());
+            return Some(reason.to_string());
         }
         cause = error.source();
     }

@@ -1,4 +1,4 @@
-//! Trusts every certificate; still wants to see that the server has the key of the one it shows.
+//! Certificate verifier that accepts every certificate. It still verifies that the server has the private key of its certificate.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{
@@ -7,6 +7,7 @@ use rustls::crypto::{
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, Error, SignatureScheme};
 
+/// Verifier for [`ClientTls::insecure`](super::ClientTls::insecure).
 #[derive(Debug)]
 pub(super) struct AcceptAnyCertificate(WebPkiSupportedAlgorithms);
 

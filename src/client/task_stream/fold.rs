@@ -1,33 +1,40 @@
-//! What a follower knows of its task, folded from whatever comes: each event on its own merits.
+//! Fold of stream events into the task as the client knows it.
+//!
+//! Peers differ: some repeat events after a reconnect, some skip events, some omit task ids. The fold drops
+//! duplicates and records when only the peer can supply the complete task.
 
-use crate::model::{FoldError, Message, Seq, StreamResponse, Task, TaskId, TaskState};
+use crate::model::{ContextId, FoldError, Message, Seq, StreamResponse, Task, TaskId, TaskState};
 
-/// What is known so far.
+/// Task or message as known from the events so far.
 #[derive(Debug, Default)]
-pub(super) struct TaskFold {
+pub(in crate::client) struct TaskFold {
     id: Option<TaskId>,
     task: Option<Task>,
     message: Option<Message>,
     position: Option<Seq>,
-    /// Something may have been missed, or was told twice: only the peer knows the whole task.
+    /// Events may have been missed or applied twice; `GetTask` returns the correct task.
     pub(super) needs_refetch: bool,
-    /// What came before the first position was told to somebody else: what follows is right, and not the whole task.
+    /// The stream started behind a position, so earlier events are missing from the task.
     pub(super) is_partial: bool,
-    /// The stream was opened again, and nothing has come yet.
+    /// The known state predates the message that was sent, so it is not the outcome of that message.
+    pub(super) is_stale: bool,
+    /// Set between a reconnect and its first event.
     resumption: Option<Resumption>,
-    /// Events that were told before may be told again.
+    /// Set after the first reconnect: the peer may send known events again.
     may_repeat: bool,
 }
 
+/// Position at which a reopened stream continues.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Resumption {
-    /// Behind a position: exactly what was missed follows.
+    /// Directly behind the last received event: nothing is missing.
     AtPosition,
-    /// Anywhere: a peer that keeps to the protocol begins with the task.
+    /// Unknown. A conforming peer starts with a snapshot of the task.
     Unknown,
 }
 
 impl TaskFold {
+    /// Returns a fold of an existing task, from behind `position` if there is one.
     pub(super) fn for_task(id: TaskId, position: Option<Seq>) -> Self {
         Self {
             id: Some(id),
@@ -60,7 +67,7 @@ impl TaskFold {
             .unwrap_or_default()
     }
 
-    /// The stream was opened again, behind the position if there is one.
+    /// Records that the stream was reopened, behind the last position if the peer sent one.
     pub(super) fn mark_resumed(&mut self) {
         self.may_repeat = true;
         self.resumption = Some(if self.position.is_some() {
@@ -70,7 +77,7 @@ impl TaskFold {
         });
     }
 
-    /// Takes in what came; gives it back if it is news.
+    /// Applies an event and returns it, unless it is a duplicate or belongs to another task.
     pub(super) fn apply(
         &mut self,
         position: Option<Seq>,
@@ -95,30 +102,32 @@ impl TaskFold {
         self.update(event)
     }
 
-    /// The whole task, from the peer itself; gives it back if it is news.
+    /// Replaces the task by the peer's complete copy and returns it if its status or artifacts changed.
     pub(super) fn replace(&mut self, task: Task) -> Option<StreamResponse> {
-        (self.needs_refetch, self.is_partial) = (false, false);
+        self.needs_refetch = false;
+        self.is_partial = false;
+        self.is_stale = false;
         self.id.get_or_insert_with(|| task.id.clone());
         let known = self.task.replace(task.clone());
-        let is_news = known
+        let has_changed = known
             .is_none_or(|known| known.status != task.status || known.artifacts != task.artifacts);
-        is_news.then_some(StreamResponse::Task(task))
+        has_changed.then_some(StreamResponse::Task(task))
     }
 
-    /// With the id of our task, if it has none; nothing if it is of another.
+    /// Fills in a missing task id. Returns `None` for plain messages and for events of other tasks.
     fn with_own_task_id(&mut self, mut event: StreamResponse) -> Option<StreamResponse> {
         let id = match &mut event {
             StreamResponse::Task(task) => &mut task.id,
             StreamResponse::StatusUpdate(event) => &mut event.task_id,
             StreamResponse::ArtifactUpdate(event) => &mut event.task_id,
-            // A peer that mixes them: the task is what counts.
+            // Some peers mix messages into the stream of a task; the task takes precedence.
             StreamResponse::Message(_) => return None,
         };
-        let ours = self.id.get_or_insert_with(|| id.clone());
+        let own = self.id.get_or_insert_with(|| id.clone());
         if id.as_str().is_empty() {
-            id.clone_from(ours);
+            id.clone_from(own);
         }
-        (id == ours).then_some(event)
+        (id == own).then_some(event)
     }
 
     fn update(&mut self, event: StreamResponse) -> Option<StreamResponse> {
@@ -132,7 +141,7 @@ impl TaskFold {
         }
         match task.apply_update(&event) {
             Ok(()) => Some(event),
-            // The end stands, whatever comes behind it.
+            // A terminal state is final; later events do not change it.
             Err(FoldError::TaskEnded(_)) => {
                 self.needs_refetch |= matches!(event, StreamResponse::ArtifactUpdate(_));
                 None
@@ -144,38 +153,33 @@ impl TaskFold {
         }
     }
 
-    /// Not every peer begins with the task.
+    /// Creates the task from the first event. Not every peer starts a stream with the task itself.
     fn start_from(&mut self, event: &StreamResponse) {
-        let (mut task, is_whole) = match event {
-            StreamResponse::Task(task) => (task.clone(), true),
-            StreamResponse::StatusUpdate(event) => (
-                Task {
-                    context_id: event.context_id.clone(),
-                    ..Task::default()
-                },
-                false,
-            ),
-            StreamResponse::ArtifactUpdate(event) => (
-                Task {
-                    context_id: event.context_id.clone(),
-                    ..Task::default()
-                },
-                false,
-            ),
+        let mut task = match event {
+            StreamResponse::Task(task) => task.clone(),
+            StreamResponse::StatusUpdate(update) => empty_task(&update.context_id),
+            StreamResponse::ArtifactUpdate(update) => empty_task(&update.context_id),
             StreamResponse::Message(_) => return,
         };
         task.id = self.id.clone().unwrap_or_default();
-        if !is_whole {
+        if !matches!(event, StreamResponse::Task(_)) {
             self.needs_refetch |= task.apply_update(event).is_err();
         }
         self.task = Some(task);
     }
 }
 
+fn empty_task(context_id: &ContextId) -> Task {
+    Task {
+        context_id: context_id.clone(),
+        ..Task::default()
+    }
+}
+
 fn is_duplicate(task: &Task, event: &StreamResponse) -> bool {
     match event {
-        StreamResponse::Task(seen) => {
-            seen.status == task.status && seen.artifacts == task.artifacts
+        StreamResponse::Task(received) => {
+            received.status == task.status && received.artifacts == task.artifacts
         }
         StreamResponse::StatusUpdate(event) => event.status == task.status,
         StreamResponse::ArtifactUpdate(_) | StreamResponse::Message(_) => false,
