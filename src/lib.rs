@@ -1,6 +1,6 @@
-//! A durable runtime and toolkit for the Agent2Agent (A2A) protocol, every version of it.
+//! Durable runtime and toolkit for the Agent2Agent (A2A) protocol, in all its versions and bindings.
 //!
-//! Implement [`Agent`], give it to a [`Server`]:
+//! To serve an agent, implement [`Agent`] and pass it to a [`Server`]:
 //!
 //! ```no_run
 //! use attache::{Agent, AgentCard, Failure, Outcome, Server, Turn};
@@ -16,40 +16,46 @@
 //!
 //! #[tokio::main]
 //! async fn main() -> attache::Result<()> {
-//!     Server::new(AgentCard::new("Echo", "Says it back"), Echo).serve("127.0.0.1:8080").await
+//!     Server::new(AgentCard::new("Echo", "Echoes the message"), Echo).serve("127.0.0.1:8080").await
 //! }
 //! ```
+//!
+//! To call an agent, use a [`Client`]:
+//!
+//! ```no_run
+//! use attache::Client;
+//! use attache::model::Message;
+//!
+//! # async fn hello() -> attache::Result<()> {
+//! let client = Client::discover("http://127.0.0.1:8080").await?;
+//! println!("{}", client.send(Message::user("hello")).await?.text());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Concepts
+//!
+//! - A [`Turn`] is one run of an agent on a task. It ends with an [`Outcome`], or a [`Failure`].
+//! - A task is an append-only log of events in a [`store`]. Streams, webhooks and recovery after a crash read that log.
+//! - [`model`] contains the data types of A2A 1.0. [`wire`] converts them to and from every version and binding.
+//! - [`auth`] authenticates and authorizes callers. [`EgressPolicy`] protects outgoing requests against SSRF.
+//! - [`telemetry`] contains Prometheus metrics and tracing spans.
+//!
+//! # Features
+//!
+//! Features only add dependencies: `server` and `client` (the default), `blocking`, `grpc`, `tls`, `sqlite`, `jwt`, `jws`,
+//! `metrics`, `otel` and `schema`.
 
+// Agents.
 #[cfg(feature = "server")]
 pub use agent::{Agent, ArtifactWriter, Failure, Outcome, Question, Turn};
-#[cfg(all(feature = "client", feature = "jws"))]
-pub use client::PushSignatureVerifier;
-#[cfg(feature = "client")]
-pub use client::{
-    ApiKeyAuth, AuthParam, AuthorizationCodeLogin, AuthorizationServer, BasicAuth, BearerAuth,
-    CredentialProvider, DeviceLogin, MutualTlsAuth, OAuth, Token,
-};
-#[cfg(feature = "blocking")]
-pub use client::{BlockingClient, BlockingTaskStream};
-#[cfg(feature = "client")]
-pub use client::{
-    CachedCard, CardCache, Client, ClientBuilder, ClientSettings, EventStream, InterfacePreference,
-    MemoryCardCache, PollingPolicy, RetryPolicy, TaskStream, Timeouts, Traffic, TrafficHeader,
-};
-#[cfg(feature = "client")]
-pub use client::{
-    PushNotification, PushNotifications, PushReceiver, PushReceiverSettings, PushVerifier,
-    VerificationError, VerifiedClaims,
-};
-#[cfg(all(feature = "client", feature = "tls"))]
-pub use egress::ClientTls;
-#[cfg(feature = "client")]
-pub use egress::{AllowedTarget, EgressPolicy, HttpClient, HttpResponse, ParseTargetError};
-#[cfg(feature = "server")]
-pub use egress::{FetchedFile, FileFetcher};
+pub use model::AgentCard;
+
+pub use model::{Error, ErrorKind, Result};
+
+// Server.
 #[cfg(feature = "server")]
 pub use engine::{AgentSettings, RestartPolicy, Settings, UnansweredPolicy};
-pub use model::AgentCard;
 #[cfg(feature = "server")]
 pub use push::{DeadLetters, FailedWebhook, PushSettings, UndeliveredNotification};
 #[cfg(all(feature = "server", unix))]
@@ -61,7 +67,38 @@ pub use server::Tls;
 #[cfg(feature = "server")]
 pub use server::{BoundServer, HostedAgent, Server, ServerHandle, ServerSettings};
 
-pub use model::{Error, ErrorKind, Result};
+// Client.
+#[cfg(feature = "blocking")]
+pub use client::{BlockingClient, BlockingTaskStream};
+#[cfg(feature = "client")]
+pub use client::{
+    CachedCard, CardCache, Client, ClientBuilder, ClientSettings, EventStream, InterfacePreference,
+    MemoryCardCache, PollingPolicy, RetryPolicy, TaskStream, Timeouts, Traffic, TrafficHeader,
+};
+
+// Client credentials.
+#[cfg(feature = "client")]
+pub use client::{
+    ApiKeyAuth, AuthParam, AuthorizationCodeLogin, AuthorizationServer, BasicAuth, BearerAuth,
+    CredentialProvider, DeviceLogin, MutualTlsAuth, OAuth, Token,
+};
+
+// Receiver of push notifications.
+#[cfg(all(feature = "client", feature = "jws"))]
+pub use client::PushSignatureVerifier;
+#[cfg(feature = "client")]
+pub use client::{
+    PushNotification, PushNotifications, PushReceiver, PushReceiverSettings, PushVerifier,
+    VerificationError, VerifiedClaims,
+};
+
+// Outgoing HTTP.
+#[cfg(all(feature = "client", feature = "tls"))]
+pub use egress::ClientTls;
+#[cfg(feature = "client")]
+pub use egress::{AllowedTarget, EgressPolicy, HttpClient, HttpResponse, ParseTargetError};
+#[cfg(feature = "server")]
+pub use egress::{FetchedFile, FileFetcher};
 
 #[cfg(feature = "server")]
 pub mod auth;
@@ -93,7 +130,7 @@ mod server;
 #[cfg(feature = "server")]
 mod service;
 
-/// The pages of `docs/` whose programs are run as tests.
+/// Pages of `docs/` whose code blocks run as doctests.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/codecs.md")]
 #[cfg_attr(feature = "server", doc = include_str!("../docs/agents.md"))]
