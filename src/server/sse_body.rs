@@ -160,8 +160,9 @@ impl EventEncoder for JsonEventEncoder {
                 self.begin_event(out, Some(entry.seq.0));
                 let encoding = json_encoding(self.event_writer.dialect(), *closes);
                 let mut write = |entry: &Entry, out: &mut Vec<u8>| {
+                    let (task, context) = stream.ids();
                     self.event_writer
-                        .write_entry(out, entry, stream.ids(), *closes);
+                        .write_entry(out, entry, task, context, *closes);
                 };
                 match encoding {
                     Some(encoding) => entry.encode_into(encoding, out, write),

@@ -1,4 +1,5 @@
-//! Chat completions as OpenAI's API has them, for clients that know nothing else: what they ask, and what they are told.
+//! OpenAI chat completions: requests are converted to A2A messages, task results to completions
+//! (09, 0.19).
 
 use serde::{Deserialize, Serialize};
 
@@ -8,18 +9,18 @@ use crate::model::{
     SendMessageRequest, Task, Violation,
 };
 
-/// Under this name the metadata of a message have what was said before it.
+/// Metadata key of a message: the preceding messages of the conversation.
 pub const HISTORY_KEY: &str = "chatHistory";
-/// Under this name the metadata of a task have what it used.
+/// Metadata key of a task: its token usage.
 const USAGE_KEY: &str = "attache.usage";
 
-/// A question, as it comes.
+/// Request body of a chat completion.
 #[derive(Debug, Deserialize)]
 pub struct ChatCompletionRequest {
-    /// Whom it is for: the name of an agent. Nobody in particular if left out.
+    /// Name of the agent; absent selects the default.
     #[serde(default)]
     pub model: Option<String>,
-    /// Whether the answer is to come in pieces.
+    /// Whether to stream the answer.
     #[serde(default)]
     pub stream: Option<bool>,
     #[serde(default)]
@@ -37,7 +38,7 @@ struct StreamOptions {
     include_usage: bool,
 }
 
-/// Which conversation, and which task, a question belongs to.
+/// A2A ids that continue a conversation or a task.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct ChatMetadata {
@@ -73,7 +74,7 @@ struct ImageUrlRef {
     url: String,
 }
 
-/// What was said before, for agents that want to know.
+/// Preceding message, passed to the agent as metadata.
 #[derive(Serialize)]
 struct HistoryMessage<'a> {
     role: &'a str,
@@ -81,19 +82,22 @@ struct HistoryMessage<'a> {
 }
 
 impl ChatCompletionRequest {
-    /// Reads a question.
+    /// Parses a request body.
     ///
     /// # Errors
-    /// Invalid parameters: which, and why.
+    /// Invalid parameters; names the member.
     pub fn parse(body: &[u8]) -> Result<Self> {
         let request: Self = read_body(body)?;
         if request.n.is_some_and(|n| n != 1) {
-            return Err(Error::invalid("n", "must be 1: an agent has one answer"));
+            return Err(Error::invalid(
+                "n",
+                "must be 1: an agent returns one answer",
+            ));
         }
         Ok(request)
     }
 
-    /// Whether what was used is told behind the last piece.
+    /// Whether to append a chunk with the token usage to the stream.
     #[must_use]
     pub fn includes_usage(&self) -> bool {
         self.stream_options
@@ -101,10 +105,10 @@ impl ChatCompletionRequest {
             .is_some_and(|options| options.include_usage)
     }
 
-    /// The last message as one to an agent, with those before it in its metadata.
+    /// Converts the last message to an A2A request, with the preceding messages in its metadata.
     ///
     /// # Errors
-    /// Invalid parameters: there is none of the user at the end, or it has nothing that an agent could read.
+    /// Invalid parameters: the last message is not from the user or has unsupported content.
     pub fn into_request(self) -> Result<SendMessageRequest> {
         let Some((last, history)) = self.messages.split_last() else {
             return Err(Error::invalid(
@@ -115,7 +119,7 @@ impl ChatCompletionRequest {
         if last.role != "user" {
             return Err(Error::invalid(
                 "messages",
-                "must end with a message of the user",
+                "must end with a message from the user",
             ));
         }
         let parts = last
@@ -190,16 +194,16 @@ impl ChatContentPart {
     }
 }
 
-/// `image/png;base64,…`
+/// Converts the part of a data URL after `data:`, such as `image/png;base64,…`.
 fn part_from_data_url(data: &str) -> Result<Part> {
-    let wrong = || Error::invalid("image_url.url", "must be a url, or data in base64");
+    let wrong = || Error::invalid("image_url.url", "must be a URL, or a data URL in base64");
     let (about, data) = data.split_once(',').ok_or_else(wrong)?;
     let media_type = about.strip_suffix(";base64").ok_or_else(wrong)?;
     let bytes = Base64::parse(data).map_err(|_| wrong())?;
     Ok(Part::from(Content::Raw(bytes)).with_media_type(media_type))
 }
 
-/// Everything that a task has to say, as one text: its results, and what its status says.
+/// Returns the text of a task: its artifacts, then its status message.
 #[must_use]
 pub fn task_text(task: &Task) -> String {
     let results = task.artifacts.iter().map(artifact_text);
@@ -215,13 +219,13 @@ pub fn task_text(task: &Task) -> String {
         .join("\n\n")
 }
 
-/// The text of a result, or of a piece of one.
+/// Returns the text of an artifact or chunk.
 #[must_use]
 pub fn artifact_text(artifact: &Artifact) -> String {
     parts_text(&artifact.parts)
 }
 
-/// Parts as text: data as JSON, files by where they are or what they are called.
+/// Returns parts as text: data as JSON, files as their URL or name.
 #[must_use]
 pub fn parts_text(parts: &[Part]) -> String {
     let texts = parts.iter().map(|part| match &part.content {
@@ -233,7 +237,7 @@ pub fn parts_text(parts: &[Part]) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// What a task used, if it says so.
+/// Token usage of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompletionUsage {
     #[serde(
@@ -255,7 +259,7 @@ pub struct CompletionUsage {
 }
 
 impl CompletionUsage {
-    /// What the metadata of a task say.
+    /// Reads the token usage from the metadata of a task.
     #[must_use]
     pub fn from_metadata(metadata: Option<&Object>) -> Option<Self> {
         let mut usage: Self = metadata?.get(USAGE_KEY)?.read().ok()?;
@@ -266,20 +270,20 @@ impl CompletionUsage {
     }
 }
 
-/// What stands in every answer to one question.
+/// Writer of the responses to one request.
 #[derive(Debug, Clone)]
 pub struct CompletionWriter {
-    /// The name of the agent.
+    /// Name of the agent.
     pub model: String,
-    /// When the question came, in seconds.
+    /// Time of the request, Unix seconds.
     pub created: i64,
-    /// The task that works on it; none if it was answered without one.
+    /// Id of the task; absent for a direct message.
     pub task: Option<String>,
-    /// The conversation.
+    /// Id of the context.
     pub context: Option<String>,
 }
 
-/// What only we say: how to go on.
+/// Extension member with the A2A ids for a follow-up request.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct AttacheIds<'a> {
@@ -320,7 +324,7 @@ struct ChoiceMessage<'a> {
 }
 
 impl CompletionWriter {
-    /// Writes the whole answer.
+    /// Writes a complete response.
     pub fn write_completion(&self, out: &mut Vec<u8>, text: &str, usage: Option<CompletionUsage>) {
         let message = Some(ChoiceMessage {
             role: Some("assistant"),
@@ -338,7 +342,7 @@ impl CompletionWriter {
         );
     }
 
-    /// Writes a piece of the answer; the first says who speaks.
+    /// Writes a chunk of a streamed response. The first one contains the role.
     pub fn write_chunk(&self, out: &mut Vec<u8>, first: bool, text: &str) {
         let delta = Some(ChoiceMessage {
             role: first.then_some("assistant"),
@@ -356,7 +360,7 @@ impl CompletionWriter {
         );
     }
 
-    /// Writes that no more pieces come.
+    /// Writes the last chunk, which contains the finish reason.
     pub fn write_finish(&self, out: &mut Vec<u8>) {
         let delta = Some(ChoiceMessage {
             role: None,
@@ -374,7 +378,7 @@ impl CompletionWriter {
         );
     }
 
-    /// Writes what was used, behind the end.
+    /// Writes the usage chunk, after the last one.
     pub fn write_usage(&self, out: &mut Vec<u8>, usage: CompletionUsage) {
         super::write_json(
             out,
@@ -405,20 +409,32 @@ impl CompletionWriter {
     }
 }
 
-#[derive(Serialize)]
-struct OpenAiErrorBody<'a> {
-    error: OpenAiError<'a>,
+/// Error object of the OpenAI API.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct OpenAiError<'a> {
+    /// Message for the user.
+    pub message: &'a str,
+    /// Error type, such as `invalid_request_error`.
+    #[serde(rename = "type")]
+    pub kind: &'a str,
+    /// Invalid parameter.
+    pub param: Option<&'a str>,
+    /// Error code, such as `model_not_found`.
+    pub code: &'a str,
 }
 
-#[derive(Serialize)]
-struct OpenAiError<'a> {
-    message: &'a str,
-    r#type: &'a str,
-    param: Option<&'a str>,
-    code: Option<&'a str>,
+impl OpenAiError<'_> {
+    /// Writes an error response.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        #[derive(Serialize)]
+        struct Body<'a> {
+            error: OpenAiError<'a>,
+        }
+        super::write_json(out, &Body { error: *self });
+    }
 }
 
-/// Writes an error of ours.
+/// Writes an error response.
 pub fn write_error(out: &mut Vec<u8>, error: &Error) {
     let (kind, code) = match error.kind() {
         ErrorKind::Unauthenticated => ("authentication_error", "invalid_api_key"),
@@ -430,27 +446,13 @@ pub fn write_error(out: &mut Vec<u8>, error: &Error) {
         }
         _ => ("invalid_request_error", "invalid_request"),
     };
-    let param = error.violations().first().map(Violation::field);
-    write_failure(out, error.message(), (kind, param, code));
-}
-
-/// Writes any error: its type, the parameter at fault, and a code.
-pub fn write_failure(
-    out: &mut Vec<u8>,
-    message: &str,
-    (kind, param, code): (&str, Option<&str>, &str),
-) {
-    super::write_json(
-        out,
-        &OpenAiErrorBody {
-            error: OpenAiError {
-                message,
-                r#type: kind,
-                param,
-                code: Some(code),
-            },
-        },
-    );
+    let error = OpenAiError {
+        message: error.message(),
+        kind,
+        param: error.violations().first().map(Violation::field),
+        code,
+    };
+    error.write(out);
 }
 
 #[derive(Serialize)]
@@ -467,7 +469,7 @@ struct ModelEntry<'a> {
     owned_by: &'static str,
 }
 
-/// Writes the list of agents that can be asked.
+/// Writes the model list: one model per agent.
 pub fn write_models<'a>(out: &mut Vec<u8>, names: impl IntoIterator<Item = &'a str>) {
     let model = |id| ModelEntry {
         id,
@@ -489,7 +491,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_somebody_says_they_used_may_be_anything() {
+    fn token_usage_saturates() {
         let status = format!(
             r#"{{"{USAGE_KEY}": {{"inputTokens": {0}, "outputTokens": {0}}}}}"#,
             u64::MAX

@@ -1,38 +1,38 @@
-//! The paths of HTTP+JSON, both versions, read and written by one canonical rule.
+//! Paths of the REST binding in both versions, parsed and written by one canonical rule (01 §7).
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
 use super::negotiation::RouteVersion;
 use crate::model::{Operation, PushConfigId, TaskId, Version};
 
-/// Where a REST request goes.
+/// Route of a REST request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestRoute {
-    /// What is asked for.
+    /// Operation.
     pub operation: Operation,
-    /// What the path says about the version.
+    /// Version that the path implies.
     pub route_version: RouteVersion,
-    /// The tenant in the path, if any.
+    /// Tenant in the path.
     pub tenant: Option<String>,
-    /// The task in the path, if any.
+    /// Task in the path.
     pub task: Option<TaskId>,
-    /// The push configuration in the path, if any.
+    /// Push configuration in the path.
     pub config: Option<PushConfigId>,
 }
 
-/// There is no such route; the key says in which version to tell the caller.
+/// Failed routing. The value implies the version of the error response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RouteError {
-    /// Nothing has this path.
+    /// The path does not exist.
     NotFound(RouteVersion),
-    /// The path is there, but takes only these methods.
+    /// The path exists, but supports only these methods.
     MethodNotAllowed(RouteVersion, &'static str),
 }
 
-/// The route of a request; `path` is without the query, and begins below the agent's base.
+/// Parses the route of a request. `path` has no query and is relative to the agent's base.
 ///
 /// # Errors
-/// There is none, or not for this HTTP method.
+/// The path does not exist or does not support the HTTP method.
 pub fn route(http_method: &str, path: &str) -> Result<RestRoute, RouteError> {
     let unreadable = if path.starts_with("/v1/") {
         RouteVersion::PathV03
@@ -52,24 +52,50 @@ pub fn route(http_method: &str, path: &str) -> Result<RestRoute, RouteError> {
         rest => (RouteVersion::PathV1, None, rest),
     };
     let last = path.rsplit('/').next().unwrap_or_default();
-    let (allowed, operation, task, config) = match_route(route_version, http_method, rest, last)
+    let matched = match_route(route_version, http_method, rest, last)
         .ok_or(RouteError::NotFound(route_version))?;
-    if !allowed.split(", ").any(|allowed| allowed == http_method) {
-        return Err(RouteError::MethodNotAllowed(route_version, allowed));
+    let is_allowed = matched.methods.split(", ").any(|one| one == http_method);
+    if !is_allowed {
+        return Err(RouteError::MethodNotAllowed(route_version, matched.methods));
     }
     Ok(RestRoute {
-        operation,
+        operation: matched.operation,
         route_version,
         tenant: tenant.map(str::to_owned),
-        task: task.map(TaskId::from),
-        config: config.map(PushConfigId::from),
+        task: matched.task.map(TaskId::from),
+        config: matched.config.map(PushConfigId::from),
     })
 }
 
-type RouteMatch<'a> = (&'static str, Operation, Option<&'a str>, Option<&'a str>);
+/// Match of a path.
+struct RouteMatch<'a> {
+    /// Supported HTTP methods, as in the `Allow` header.
+    methods: &'static str,
+    operation: Operation,
+    task: Option<&'a str>,
+    config: Option<&'a str>,
+}
 
-/// The routes below the version or the tenant; some paths mean two things, by method. `last` is the last segment as it
-/// was sent.
+impl<'a> RouteMatch<'a> {
+    fn new(methods: &'static str, operation: Operation) -> Self {
+        Self {
+            methods,
+            operation,
+            task: None,
+            config: None,
+        }
+    }
+
+    fn with_task(self, task: &'a str) -> Self {
+        Self {
+            task: Some(task),
+            ..self
+        }
+    }
+}
+
+/// Matches a path without its version or tenant prefix. Some paths are two operations, by method.
+/// `last` is the last segment before decoding.
 fn match_route<'a>(
     route_version: RouteVersion,
     http_method: &str,
@@ -77,59 +103,46 @@ fn match_route<'a>(
     last: &str,
 ) -> Option<RouteMatch<'a>> {
     let v03 = route_version == RouteVersion::PathV03;
+    let extended_card = || RouteMatch::new("GET", Operation::GetExtendedAgentCard);
     Some(match *segments {
-        ["message:send"] => ("POST", Operation::SendMessage, None, None),
-        ["message:stream"] => ("POST", Operation::SendStreamingMessage, None, None),
-        ["tasks"] if !v03 => ("GET", Operation::ListTasks, None, None),
-        ["extendedAgentCard"] if !v03 => ("GET", Operation::GetExtendedAgentCard, None, None),
-        ["card"] if v03 => ("GET", Operation::GetExtendedAgentCard, None, None),
-        ["agent", "authenticatedExtendedCard"] if v03 => {
-            ("GET", Operation::GetExtendedAgentCard, None, None)
-        }
+        ["message:send"] => RouteMatch::new("POST", Operation::SendMessage),
+        ["message:stream"] => RouteMatch::new("POST", Operation::SendStreamingMessage),
+        ["tasks"] if !v03 => RouteMatch::new("GET", Operation::ListTasks),
+        ["extendedAgentCard"] if !v03 => extended_card(),
+        ["card"] | ["agent", "authenticatedExtendedCard"] if v03 => extended_card(),
         ["tasks", task] => match_task(task, last)?,
         ["tasks", task, "pushNotificationConfigs"] if !task.is_empty() => {
             match_push_configs(http_method, task)
         }
-        // The annotation of the 0.3.0 proto lost an s.
+        // Misspelled in the annotation of the 0.3.0 proto.
         ["task", task, "pushNotificationConfigs"] if v03 && !task.is_empty() => {
             match_push_configs(http_method, task)
         }
         ["tasks", task, "pushNotificationConfigs", config]
             if !task.is_empty() && !config.is_empty() =>
         {
-            let operation = if http_method == "DELETE" {
-                Operation::DeletePushConfig
-            } else {
-                Operation::GetPushConfig
-            };
-            ("GET, DELETE", operation, Some(task), Some(config))
+            match_push_config(http_method, task, config)
         }
         _ => return None,
     })
 }
 
-/// The verb stands after the last colon, which is sent as it is: an encoded one belongs to the id.
+/// Matches `{task}` and `{task}:{verb}`. The verb follows the last unencoded colon; an encoded
+/// colon belongs to the id (S83).
 fn match_task<'a>(segment: &'a str, sent: &str) -> Option<RouteMatch<'a>> {
-    let found = match sent.rsplit_once(':').map(|(_, verb)| verb) {
+    let (matched, task) = match sent.rsplit_once(':').map(|(_, verb)| verb) {
         Some("cancel") => (
-            "POST",
-            Operation::CancelTask,
-            segment.strip_suffix(":cancel"),
-            None,
+            RouteMatch::new("POST", Operation::CancelTask),
+            segment.strip_suffix(":cancel")?,
         ),
-        // The proto says GET, the prose POST.
+        // GET in the proto, POST in the text of the specification.
         Some("subscribe") => (
-            "GET, POST",
-            Operation::SubscribeToTask,
-            segment.strip_suffix(":subscribe"),
-            None,
+            RouteMatch::new("GET, POST", Operation::SubscribeToTask),
+            segment.strip_suffix(":subscribe")?,
         ),
-        _ => ("GET", Operation::GetTask, Some(segment), None),
+        _ => (RouteMatch::new("GET", Operation::GetTask), segment),
     };
-    found
-        .2
-        .is_some_and(|task| !task.is_empty())
-        .then_some(found)
+    (!task.is_empty()).then(|| matched.with_task(task))
 }
 
 fn match_push_configs<'a>(http_method: &str, task: &'a str) -> RouteMatch<'a> {
@@ -138,10 +151,22 @@ fn match_push_configs<'a>(http_method: &str, task: &'a str) -> RouteMatch<'a> {
     } else {
         Operation::ListPushConfigs
     };
-    ("GET, POST", operation, Some(task), None)
+    RouteMatch::new("GET, POST", operation).with_task(task)
 }
 
-/// Splits first and decodes after, so that an encoded slash is part of an id and never a separator.
+fn match_push_config<'a>(http_method: &str, task: &'a str, config: &'a str) -> RouteMatch<'a> {
+    let operation = if http_method == "DELETE" {
+        Operation::DeletePushConfig
+    } else {
+        Operation::GetPushConfig
+    };
+    RouteMatch {
+        config: Some(config),
+        ..RouteMatch::new("GET, DELETE", operation).with_task(task)
+    }
+}
+
+/// Splits before decoding, so that an encoded slash belongs to an id.
 fn split_segments(path: &str) -> Option<Vec<String>> {
     let path = path.strip_prefix('/').unwrap_or(path);
     path.split('/')
@@ -149,7 +174,7 @@ fn split_segments(path: &str) -> Option<Vec<String>> {
         .collect()
 }
 
-/// Whether a first segment names a tenant and not a route.
+/// Whether a first segment is a tenant and not a route.
 #[must_use]
 pub fn is_tenant(segment: &str) -> bool {
     let reserved = matches!(
@@ -159,7 +184,7 @@ pub fn is_tenant(segment: &str) -> bool {
     !segment.is_empty() && !segment.starts_with('.') && !reserved
 }
 
-/// What must be encoded in a segment so that every reader splits it as we do.
+/// Characters encoded in a segment, so that every server splits the path in the same way.
 const ENCODED_IN_SEGMENT: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -179,16 +204,16 @@ const ENCODED_IN_SEGMENT: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// The same for an id that ends like a verb.
+/// Also encodes colons, for an id that ends like a verb.
 const ENCODED_IN_SEGMENT_WITH_COLON: &AsciiSet = &ENCODED_IN_SEGMENT.add(b':');
 
-/// A name as one segment of a path.
+/// Encodes a name as one path segment.
 #[must_use]
 pub fn encode_segment(name: &str) -> String {
     utf8_percent_encode(name, ENCODED_IN_SEGMENT).to_string()
 }
 
-/// The method and the path of a route, as a client calls it; `None` for what 0.3 has not.
+/// Returns HTTP method and path of a route; `None` if 0.3 lacks the operation.
 #[must_use]
 pub fn write_route(route: &RestRoute) -> Option<(&'static str, String)> {
     let version = route.route_version.version();
@@ -262,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn every_route_is_found_in_both_versions_and_below_a_tenant() {
+    fn routes_round_trip_in_both_versions_and_with_a_tenant() {
         for operation in Operation::ALL {
             for (route_version, tenant) in [
                 (RouteVersion::PathV03, None),
@@ -300,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn s83_the_verb_is_what_follows_the_last_colon() {
+    fn s83_verb_follows_the_last_colon() {
         let task = |id: &str| Some(id.to_owned());
         assert_eq!(on("POST", "/tasks/a:b:cancel").3, task("a:b"));
         assert_eq!(on("POST", "/tasks/a:cancel:cancel").3, task("a:cancel"));
@@ -325,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn s83_what_is_no_path_of_ours_is_not_found() {
+    fn s83_unknown_paths_are_not_found() {
         for path in [
             "",
             "/",

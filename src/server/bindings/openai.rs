@@ -23,8 +23,8 @@ use crate::server::sse_body::SseBody;
 use crate::service::{AgentEntry, ServiceResponse};
 use crate::wire::errors::http_status;
 use crate::wire::openai::{
-    ChatCompletionRequest, CompletionUsage, CompletionWriter, parts_text, task_text, write_error,
-    write_failure, write_models,
+    ChatCompletionRequest, CompletionUsage, CompletionWriter, OpenAiError, parts_text, task_text,
+    write_error, write_models,
 };
 use encoder::CompletionEncoder;
 
@@ -179,11 +179,13 @@ fn model_not_found(model: &str) -> Reply {
     let mut out = Vec::new();
     let message =
         format!("there is no agent `{model}`; GET {MODELS_PATH} lists those that there are");
-    write_failure(
-        &mut out,
-        &message,
-        ("invalid_request_error", Some("model"), "model_not_found"),
-    );
+    let error = OpenAiError {
+        message: &message,
+        kind: "invalid_request_error",
+        param: Some("model"),
+        code: "model_not_found",
+    };
+    error.write(&mut out);
     reply::json(StatusCode::NOT_FOUND, out)
 }
 
@@ -191,11 +193,13 @@ fn task_reply(writer: CompletionWriter, task: &Task) -> Reply {
     let writer = with_task(writer, task);
     let mut out = Vec::new();
     if let Some((status, code)) = failure_status(task.status.state) {
-        write_failure(
-            &mut out,
-            &failure_message(task),
-            ("server_error", None, code),
-        );
+        let error = OpenAiError {
+            message: &failure_message(task),
+            kind: "server_error",
+            param: None,
+            code,
+        };
+        error.write(&mut out);
         let mut reply = reply::json(status, out);
         // It was worked on: asked again it would be worked on again.
         reply

@@ -1,4 +1,4 @@
-//! Writing REST requests.
+//! Serialization of REST requests.
 
 use super::write_params::list_tasks_unsupported;
 use crate::model::{Error, Operation, PushConfigId, Request, TaskId, Version};
@@ -9,36 +9,35 @@ use crate::wire::v03::proto_json::{ProtoJsonCreateConfig, V03ProtoJson};
 use crate::wire::v03::zero_as_absent;
 use crate::wire::write_json;
 
-/// A REST request as a client sends it.
+/// REST request of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestRequest {
-    /// The HTTP method.
+    /// HTTP method.
     pub method: &'static str,
-    /// The path and the query, to be put behind the interface's url.
+    /// Path and query, relative to the interface URL.
     pub path: String,
-    /// The body, if there is one.
+    /// Body.
     pub body: Option<Vec<u8>>,
 }
 
-/// Writes a REST request as a client of this version.
+/// Writes a REST request in a version.
 ///
 /// # Errors
-/// Unsupported: 0.3 cannot list tasks.
+/// Unsupported operation: 0.3 cannot list tasks.
 pub fn write_rest(request: &Request, version: Version) -> Result<RestRequest, Error> {
     let route_version = match version {
         Version::V1 => RouteVersion::PathV1,
         Version::V03 => RouteVersion::PathV03,
     };
-    let (operation, tenant, task, config) = path_parts(request);
-    let tenant = tenant.filter(|_| version == Version::V1);
-    check_segments(tenant.as_deref(), task.as_ref(), config.as_ref(), operation)?;
+    let tenant = request.tenant().filter(|_| version == Version::V1);
     let route = RestRoute {
-        operation,
+        operation: request.operation(),
         route_version,
-        tenant,
-        task,
-        config,
+        tenant: tenant.map(str::to_owned),
+        task: task_in_path(request),
+        config: config_in_path(request),
     };
+    check_segments(&route)?;
     let (method, path) = path::write_route(&route).ok_or_else(list_tasks_unsupported)?;
     let query = write_request_query(request, version);
     let path = if query.is_empty() {
@@ -53,107 +52,66 @@ pub fn write_rest(request: &Request, version: Version) -> Result<RestRequest, Er
     })
 }
 
-/// Refuses what a path cannot carry: URL libraries fold dots away, some names are routes, and nothing is no name.
-fn check_segments(
-    tenant: Option<&str>,
-    task: Option<&TaskId>,
-    config: Option<&PushConfigId>,
-    operation: Operation,
-) -> Result<(), Error> {
-    let dots = |text: &str| matches!(text, "." | "..");
-    if tenant.is_some_and(|tenant| dots(tenant) || !path::is_tenant(tenant)) {
-        return Err(Error::invalid(
-            "tenant",
-            "must be a name that can stand in a path",
-        ));
+/// Rejects names that a path cannot transport: `.` and `..`, which URL libraries resolve, tenants
+/// that look like routes, and empty ids.
+fn check_segments(route: &RestRoute) -> Result<(), Error> {
+    let is_dots = |text: &str| matches!(text, "." | "..");
+    let invalid = |field| Error::invalid(field, "must be usable as a path segment");
+    if let Some(tenant) = &route.tenant
+        && (is_dots(tenant) || !path::is_tenant(tenant))
+    {
+        return Err(invalid("tenant"));
     }
-    if task.is_some_and(|task| dots(task.as_str())) {
-        return Err(Error::invalid(
-            "id",
-            "must be a name that can stand in a path",
-        ));
+    if route
+        .task
+        .as_ref()
+        .is_some_and(|task| is_dots(task.as_str()))
+    {
+        return Err(invalid("id"));
     }
-    let needed = matches!(
-        operation,
+    let needs_config = matches!(
+        route.operation,
         Operation::GetPushConfig | Operation::DeletePushConfig
     );
-    if config.is_some_and(|config| dots(config.as_str()))
-        || needed && config.is_none_or(PushConfigId::is_empty)
-    {
-        return Err(Error::invalid(
-            "id",
-            "must be a name that can stand in a path",
-        ));
+    let has_config = route.config.as_ref().is_some_and(|id| !id.is_empty());
+    let is_config_dots = route.config.as_ref().is_some_and(|id| is_dots(id.as_str()));
+    if is_config_dots || needs_config && !has_config {
+        return Err(invalid("id"));
     }
     Ok(())
 }
 
-type PathParts = (
-    Operation,
-    Option<String>,
-    Option<TaskId>,
-    Option<PushConfigId>,
-);
-
-/// What of a request goes into the path.
-fn path_parts(request: &Request) -> PathParts {
+/// Returns the task id for the path.
+fn task_in_path(request: &Request) -> Option<TaskId> {
     match request {
-        Request::SendMessage(r) => (Operation::SendMessage, r.tenant.clone(), None, None),
-        Request::SendStreamingMessage(r) => (
-            Operation::SendStreamingMessage,
-            r.tenant.clone(),
-            None,
-            None,
-        ),
-        Request::GetTask(r) => (
-            Operation::GetTask,
-            r.tenant.clone(),
-            Some(r.id.clone()),
-            None,
-        ),
-        Request::ListTasks(r) => (Operation::ListTasks, r.tenant.clone(), None, None),
-        Request::CancelTask(r) => (
-            Operation::CancelTask,
-            r.tenant.clone(),
-            Some(r.id.clone()),
-            None,
-        ),
-        Request::SubscribeToTask(r) => (
-            Operation::SubscribeToTask,
-            r.tenant.clone(),
-            Some(r.id.clone()),
-            None,
-        ),
-        Request::CreatePushConfig(r) => (
-            Operation::CreatePushConfig,
-            r.tenant.clone(),
-            r.task_id.clone(),
-            None,
-        ),
-        Request::GetPushConfig(r) => (
-            Operation::GetPushConfig,
-            r.tenant.clone(),
-            Some(r.task_id.clone()),
-            r.id.clone(),
-        ),
-        Request::ListPushConfigs(r) => (
-            Operation::ListPushConfigs,
-            r.tenant.clone(),
-            Some(r.task_id.clone()),
-            None,
-        ),
-        Request::DeletePushConfig(r) => (
-            Operation::DeletePushConfig,
-            r.tenant.clone(),
-            Some(r.task_id.clone()),
-            Some(r.id.clone()),
-        ),
-        Request::GetExtendedAgentCard(r) => (
-            Operation::GetExtendedAgentCard,
-            r.tenant.clone(),
-            None,
-            None,
-        ),
+        Request::GetTask(request) => Some(request.id.clone()),
+        Request::CancelTask(request) => Some(request.id.clone()),
+        Request::SubscribeToTask(request) => Some(request.id.clone()),
+        Request::CreatePushConfig(config) => config.task_id.clone(),
+        Request::GetPushConfig(request) => Some(request.task_id.clone()),
+        Request::ListPushConfigs(request) => Some(request.task_id.clone()),
+        Request::DeletePushConfig(request) => Some(request.task_id.clone()),
+        Request::SendMessage(_)
+        | Request::SendStreamingMessage(_)
+        | Request::ListTasks(_)
+        | Request::GetExtendedAgentCard(_) => None,
+    }
+}
+
+/// Returns the push configuration id for the path.
+fn config_in_path(request: &Request) -> Option<PushConfigId> {
+    match request {
+        Request::GetPushConfig(request) => request.id.clone(),
+        Request::DeletePushConfig(request) => Some(request.id.clone()),
+        Request::SendMessage(_)
+        | Request::SendStreamingMessage(_)
+        | Request::GetTask(_)
+        | Request::ListTasks(_)
+        | Request::CancelTask(_)
+        | Request::SubscribeToTask(_)
+        | Request::CreatePushConfig(_)
+        | Request::ListPushConfigs(_)
+        | Request::GetExtendedAgentCard(_) => None,
     }
 }
 

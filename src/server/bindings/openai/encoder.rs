@@ -7,7 +7,7 @@ use crate::server::reply::log_failure;
 use crate::server::sse_body::EventEncoder;
 use crate::service::{StreamItem, TaskEventStream};
 use crate::wire::openai::{
-    CompletionUsage, CompletionWriter, artifact_text, parts_text, write_error, write_failure,
+    CompletionUsage, CompletionWriter, OpenAiError, artifact_text, parts_text, write_error,
 };
 use crate::wire::sse;
 
@@ -99,9 +99,14 @@ impl CompletionEncoder {
                 status: status.clone(),
                 ..Task::default()
             };
-            write_sse_event(out, |out| {
-                write_failure(out, &failure_message(&task), ("server_error", None, code))
-            });
+            let message = failure_message(&task);
+            let error = OpenAiError {
+                message: &message,
+                kind: "server_error",
+                param: None,
+                code,
+            };
+            write_sse_event(out, |out| error.write(out));
             self.is_closed = true;
             return;
         }
