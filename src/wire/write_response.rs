@@ -1,4 +1,4 @@
-//! Writing answers and events in the dialect of the caller.
+//! Response and event serialization in the dialect of the client.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -16,7 +16,7 @@ use crate::model::{
 /// Writes the result of a JSON-RPC call.
 ///
 /// # Errors
-/// Unsupported: a card was asked for in a version that its agent does not speak.
+/// Unsupported operation: the card has no interface of the requested version.
 pub fn write_result(
     out: &mut Vec<u8>,
     response: &Response,
@@ -32,7 +32,7 @@ pub fn write_result(
     Ok(())
 }
 
-/// Writes a task that is the result of a call on any JSON binding, as [`write_result`] does.
+/// Writes a task as the result of a call on any JSON binding, like [`write_result`].
 pub fn write_task(out: &mut Vec<u8>, task: &Task, dialect: &Dialect) {
     match dialect {
         Dialect::V1 => encode::write_task(out, task),
@@ -43,10 +43,10 @@ pub fn write_task(out: &mut Vec<u8>, task: &Task, dialect: &Dialect) {
     }
 }
 
-/// Writes the body of a REST reply; what has nothing to say is an empty object there.
+/// Writes the body of a REST response. An empty response is an empty object.
 ///
 /// # Errors
-/// Unsupported: a card was asked for in a version that its agent does not speak.
+/// Unsupported operation: the card has no interface of the requested version.
 pub fn write_body(out: &mut Vec<u8>, response: &Response, dialect: &Dialect) -> Result<(), Error> {
     match response {
         Response::Empty => {
@@ -97,7 +97,7 @@ fn write_rest(out: &mut Vec<u8>, response: &Response) -> Result<(), Error> {
     match response {
         Response::SendMessage(response) => write_json(out, &V03ProtoJson(response)),
         Response::Task(task) => write_json(out, &V03ProtoJson(task)),
-        // No 0.3 REST client lists tasks; the page is the one of the alias in JSON-RPC.
+        // 0.3 REST cannot list tasks; uses the page of the JSON-RPC alias.
         Response::ListTasks(page) => write_json(out, &V03TaskPage(page, Audience::V03)),
         Response::PushConfig(config) => write_json(out, &V03ProtoJson(config)),
         Response::ListPushConfigs(list) => write_json(out, &V03ProtoJson(list)),
@@ -107,7 +107,7 @@ fn write_rest(out: &mut Vec<u8>, response: &Response) -> Result<(), Error> {
     Ok(())
 }
 
-/// A page of tasks, each as 0.3 writes it.
+/// Page of tasks in 0.3 JSON.
 struct V03TaskPage<'a>(&'a ListTasksResponse, Audience<'a>);
 
 impl Serialize for V03TaskPage<'_> {
@@ -123,7 +123,7 @@ impl Serialize for V03TaskPage<'_> {
     }
 }
 
-/// Writes an event of a stream; `closes` says whether the stream ends with it, which 0.3 wants to know.
+/// Writes a stream event. `closes` marks the last event, which 0.3 sends as `final`.
 pub fn write_event(out: &mut Vec<u8>, event: &StreamResponse, closes: bool, dialect: &Dialect) {
     let audience = match dialect {
         Dialect::V1 => {
@@ -132,7 +132,7 @@ pub fn write_event(out: &mut Vec<u8>, event: &StreamResponse, closes: bool, dial
                 event => write_json(out, event),
             };
         }
-        Dialect::V03Rest => return write_json(out, &ProtoJsonEvent(event, closes)),
+        Dialect::V03Rest => return write_json(out, &ProtoJsonEvent { event, closes }),
         Dialect::V03 => Audience::V03,
         Dialect::V03Tools => Audience::Tools,
         Dialect::V01 { alias } => Audience::V01(alias.as_ref()),
@@ -140,14 +140,20 @@ pub fn write_event(out: &mut Vec<u8>, event: &StreamResponse, closes: bool, dial
     match event {
         StreamResponse::Task(task) => write_json(out, &V03(task, audience)),
         StreamResponse::Message(message) => write_json(out, &V03(message, audience)),
-        StreamResponse::StatusUpdate(event) => {
-            write_json(out, &V03StatusEventWriter(event, closes, audience))
-        }
+        StreamResponse::StatusUpdate(event) => write_json(
+            out,
+            &V03StatusEventWriter {
+                event,
+                closes,
+                audience,
+            },
+        ),
         StreamResponse::ArtifactUpdate(event) => write_json(out, &V03(event, audience)),
     }
 }
 
-/// Writes the frame that tells of a failure after a stream has begun; `id` is the call that is answered, in JSON-RPC.
+/// Writes the SSE frame for an error after the stream started. `id` is the JSON-RPC request id;
+/// `None` on REST.
 pub fn write_stream_error(
     out: &mut Vec<u8>,
     error: &Error,
@@ -161,12 +167,13 @@ pub fn write_stream_error(
     }
     match version {
         Version::V1 => sse::write_error(out, &data),
-        // 01 §6: readers of 0.3 may deliver plain events only.
+        // 0.3 clients may deliver plain events only (01 §6).
         Version::V03 => sse::write_event(out, None, &data),
     }
 }
 
-/// Whether a refusal comes as the one event of a stream: the stream client of 0.3 JSON-RPC reads nothing else (01 §6).
+/// Whether a rejection is sent as the only event of a stream. 0.3 JSON-RPC stream clients read
+/// nothing else (01 §6).
 #[must_use]
 pub fn rejects_in_stream(operation: Operation, version: Version) -> bool {
     let streams = matches!(
@@ -176,7 +183,8 @@ pub fn rejects_in_stream(operation: Operation, version: Version) -> bool {
     streams && version == Version::V03
 }
 
-/// The media type of a REST answer, by whether the client named that of 1.0 (01 §4).
+/// Returns the media type of a REST response. `names_a2a` tells whether the client accepts that of
+/// 1.0 (01 §4).
 #[must_use]
 pub fn rest_content_type(names_a2a: bool, version: Version) -> &'static str {
     match version {
@@ -185,16 +193,16 @@ pub fn rest_content_type(names_a2a: bool, version: Version) -> &'static str {
     }
 }
 
-/// What a webhook is sent.
+/// Payload of push notifications.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PushPayload {
-    /// Each status and each artifact, as a stream has them.
+    /// Status and artifact updates, as in a stream.
     Update,
-    /// The whole task, whenever its state changes.
+    /// Whole task after every change of state.
     Task,
 }
 
-/// What a webhook that was registered in this version is sent (05 §5).
+/// Returns the payload for webhooks that were registered in this version (05 §5).
 #[must_use]
 pub fn push_payload(version: Version) -> PushPayload {
     match version {
@@ -203,5 +211,5 @@ pub fn push_payload(version: Version) -> PushPayload {
     }
 }
 
-/// The media type that 1.0 has for itself.
+/// Media type of 1.0.
 pub const A2A_JSON: &str = "application/a2a+json";

@@ -1,4 +1,4 @@
-//! What of a card can be said before 1.0; the same for JSON and for protobuf.
+//! Subset of a card that versions before 1.0 can represent, for JSON and protobuf.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::model::{
     SecurityScheme, Version,
 };
 
-/// What of a card can be said before 1.0.
+/// Subset of a card that versions before 1.0 can represent.
 pub(super) struct LegacyCard<'a> {
     pub(super) primary: &'a AgentInterface,
     pub(super) interfaces: Vec<&'a AgentInterface>,
@@ -32,7 +32,7 @@ impl<'a> LegacyCard<'a> {
         })
     }
 
-    /// Requirements whose every scheme can still be named.
+    /// Returns the requirements whose schemes are all representable.
     pub(super) fn requirements(
         &self,
         requirements: &'a [SecurityRequirement],
@@ -55,7 +55,7 @@ impl<'a> LegacyCard<'a> {
     }
 }
 
-/// A version as cards of 0.3 carry it: with three numbers.
+/// Returns the version as written on 0.3 cards: with three numbers.
 pub(in crate::wire) fn v03_card_version(version: &str) -> &str {
     match version {
         "" | "0.3" => "0.3.0",
@@ -63,7 +63,8 @@ pub(in crate::wire) fn v03_card_version(version: &str) -> &str {
     }
 }
 
-/// A version as interfaces carry it: 0.3 with two numbers, others as they are. A card that names none is of 0.2 or 0.3.
+/// Returns the version as written on interfaces: 0.3 with two numbers, others unchanged. A card
+/// without a version is 0.2 or 0.3 (09, 1.9).
 pub(in crate::wire) fn interface_version(version: &str) -> &str {
     match version {
         "" | "0.3" | "0.3.0" => Version::V03.as_str(),
@@ -71,12 +72,13 @@ pub(in crate::wire) fn interface_version(version: &str) -> &str {
     }
 }
 
-/// Whether an interface speaks a version older than 1.0.
+/// Whether an interface has a version before 1.0.
 pub(in crate::wire) fn is_pre_v1(interface: &AgentInterface) -> bool {
     interface.protocol_version.is_empty() || interface.protocol_version.starts_with("0.")
 }
 
-/// Older versions have no flow for devices; a scheme without a flow would promise what nobody can do.
+/// Whether a scheme uses the device code flow. Older versions lack it, and a scheme without a flow
+/// would be unusable.
 pub(in crate::wire) fn uses_device_code(scheme: &SecurityScheme) -> bool {
     matches!(
         scheme,

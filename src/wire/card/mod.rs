@@ -1,4 +1,4 @@
-//! Cards: one model, written as 1.0, 0.3, 0.2 or all in one, and read from any of them.
+//! Agent cards: written as 1.0, 0.3, 0.2 or a union of all, and read from any of them (03 §7).
 
 pub(super) mod legacy;
 mod read;
@@ -15,30 +15,31 @@ use read::AnyCard;
 use union::Union;
 use write::LegacyCardWriter;
 
-/// Where the public card is, below the agent's base: 0.3 and 1.0 look at the first, older readers at the second.
+/// Paths of the public card below the agent's base. 0.3 and 1.0 clients use the first, older ones
+/// the second.
 pub const WELL_KNOWN: [&str; 2] = ["/.well-known/agent-card.json", "/.well-known/agent.json"];
 
-/// How a card is written.
+/// Form in which a card is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum CardForm {
-    /// 1.0 alone.
+    /// 1.0 only.
     V1,
-    /// 0.3 alone.
+    /// 0.3 only.
     V03,
-    /// 0.3, with the member that 1.0 readers look for inside each security scheme.
+    /// 0.3, plus the member that 1.0 readers expect in each security scheme.
     V03Wrapped,
-    /// 0.2: 0.3 without what came later.
+    /// 0.2: 0.3 without later additions.
     V02,
-    /// 1.0, and 0.3 beside it: readable by everybody.
+    /// 1.0 and 0.3 in one document, readable by clients of every version.
     Union,
 }
 
 /// Writes a card.
 ///
 /// # Errors
-/// Unsupported: an older form was asked for, and the agent speaks no version older than 1.0.
+/// Unsupported operation: an older form is requested, but the card has no interface before 1.0.
 pub fn write_card(out: &mut Vec<u8>, card: &AgentCard, form: CardForm) -> Result<(), Error> {
     let legacy = LegacyCard::new(card);
     match (form, legacy) {
@@ -49,17 +50,17 @@ pub fn write_card(out: &mut Vec<u8>, card: &AgentCard, form: CardForm) -> Result
         }
         (CardForm::V03 | CardForm::V03Wrapped | CardForm::V02, None) => {
             return Err(Error::new(ErrorKind::UnsupportedOperation).with_message(
-                "This operation is not supported: the agent has no interface older than 1.0",
+                "This operation is not supported: the agent has no interface before version 1.0",
             ));
         }
     }
     Ok(())
 }
 
-/// Reads a card of any version, or of all at once.
+/// Reads a card of any version or a union.
 ///
 /// # Errors
-/// It is not JSON, or a member has the wrong shape.
+/// The body is not JSON, or a member is invalid.
 pub fn read_card(body: &[u8]) -> Result<AgentCard, Error> {
     read_card_text(json::check(body)?)
 }
@@ -81,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_of_the_first_days_is_read() {
+    fn v01_card_is_read() {
         let card = read_card(br#"{"name":"n","url":"u","authentication":{"schemes":["Bearer"]}}"#)
             .unwrap();
         assert_eq!(
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_card_that_names_only_its_protocols_is_json_rpc_at_its_base() {
+    fn kaos_card_is_json_rpc_at_its_base() {
         let card = read_card(
             br#"{"name":"k","protocolVersion":"0.3.0","supportedProtocols":["jsonrpc"],
                 "capabilities":{"streaming":true,"stateTransitionHistory":true}}"#,
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scheme_of_an_unknown_kind_does_not_make_a_card_unreadable() {
+    fn unknown_scheme_type_is_dropped() {
         let card = json!({
             "url": "u",
             "securitySchemes": {
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn several_flows_under_one_name_become_several_schemes() {
+    fn several_flows_of_one_scheme_become_several_schemes() {
         let flow = json!({"tokenUrl": "t", "authorizationUrl": "a", "scopes": {}});
         let card = json!({
             "url": "u",
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_older_versions_cannot_say_is_left_out_with_all_that_needs_it() {
+    fn unrepresentable_schemes_and_their_requirements_are_omitted() {
         let card = json!({
             "supportedInterfaces": [{"url": "u", "protocolBinding": "JSONRPC", "protocolVersion": "0.3"}],
             "securitySchemes": {
@@ -168,14 +169,14 @@ mod tests {
         let union = written(&card, CardForm::Union);
         assert_eq!(union["security"], json!([{"k": []}]));
         assert_eq!(union["securityRequirements"].as_array().unwrap().len(), 2);
-        // Without a type, readers of 0.3 take it for something else or refuse the card.
+        // Without a `type`, 0.3 clients misinterpret the scheme or reject the card.
         let device = &union["securitySchemes"]["d"];
         assert_eq!(device["type"], "oauth2");
         assert_eq!(device["flows"], device["oauth2SecurityScheme"]["flows"]);
     }
 
     #[test]
-    fn an_agent_that_speaks_only_1_0_has_no_older_card_and_a_plain_union() {
+    fn v1_only_card_has_no_legacy_form() {
         let card = AgentCard::new("n", "d")
             .interface("u", Binding::JsonRpc, Version::V1)
             .with_default_skill();

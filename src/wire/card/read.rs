@@ -1,4 +1,4 @@
-//! Reading a card of any version, or of all at once.
+//! Card deserialization for any version, or a union of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::model::{
 };
 use crate::wire::json::field_error;
 
-/// A card of any version.
+/// Card of any version.
 pub(super) struct AnyCard(pub(super) AgentCard);
 
 #[derive(Deserialize)]
@@ -80,10 +80,10 @@ struct CardMembers {
         alias = "supportsExtendedAgentCard"
     )]
     supports_authenticated_extended_card: Option<bool>,
-    /// One seed's only word about where it is: the bindings it has at its base.
+    /// KAOS cards name only the bindings at the base URL (09, 0.16).
     #[serde(default, deserialize_with = "or_default")]
     supported_protocols: Vec<String>,
-    /// 0.1: what later became schemes.
+    /// 0.1: predecessor of security schemes.
     authentication: Option<V01Authentication>,
 }
 
@@ -152,35 +152,11 @@ impl<'de> Deserialize<'de> for AnyCard {
         if let Some(old) = read.authentication.filter(|_| security_schemes.is_empty()) {
             convert_v01_authentication(old, &mut security_schemes, &mut security_requirements);
         }
-        let skills = read.skills.into_iter().map(|skill| AgentSkill {
-            id: skill.id,
-            name: skill.name,
-            description: skill.description,
-            tags: skill.tags,
-            examples: skill.examples,
-            input_modes: skill.input_modes,
-            output_modes: skill.output_modes,
-            security_requirements: prefer_v1_requirements(
-                skill.security_requirements,
-                skill.security,
-                &split,
-            ),
-        });
-        let extended = read
+        let skills = read.skills.into_iter();
+        let skills = skills.map(|skill| skill.into_skill(&split)).collect();
+        let capabilities = read
             .capabilities
-            .extended_agent_card
-            .or(read.supports_authenticated_extended_card);
-        if read
-            .capabilities
-            .extensions
-            .iter()
-            .any(|extension| extension.uri.is_empty())
-        {
-            return Err(field_error(
-                "capabilities.extensions",
-                "must each have a uri",
-            ));
-        }
+            .into_capabilities(read.supports_authenticated_extended_card)?;
         Ok(Self(AgentCard {
             name: read.name,
             description: read.description,
@@ -188,24 +164,59 @@ impl<'de> Deserialize<'de> for AnyCard {
             provider: read.provider,
             version: read.version,
             documentation_url: read.documentation_url,
-            capabilities: AgentCapabilities {
-                streaming: read.capabilities.streaming,
-                push_notifications: read.capabilities.push_notifications,
-                extensions: read.capabilities.extensions,
-                extended_agent_card: extended,
-                state_transition_history: read.capabilities.state_transition_history,
-            },
+            capabilities,
             security_schemes,
             security_requirements,
             default_input_modes: read.default_input_modes,
             default_output_modes: read.default_output_modes,
-            skills: skills.collect(),
+            skills,
             signatures: read.signatures,
             icon_url: read.icon_url,
         }))
     }
 }
 
+impl CapabilitiesMembers {
+    /// Converts the capabilities. `v03_extended_card` is the top-level flag of 0.3.
+    fn into_capabilities<E: serde::de::Error>(
+        self,
+        v03_extended_card: Option<bool>,
+    ) -> Result<AgentCapabilities, E> {
+        if self.extensions.iter().any(|one| one.uri.is_empty()) {
+            return Err(field_error(
+                "capabilities.extensions",
+                "must each have a uri",
+            ));
+        }
+        Ok(AgentCapabilities {
+            streaming: self.streaming,
+            push_notifications: self.push_notifications,
+            extensions: self.extensions,
+            extended_agent_card: self.extended_agent_card.or(v03_extended_card),
+            state_transition_history: self.state_transition_history,
+        })
+    }
+}
+
+impl SkillMembers {
+    /// Converts the skill. `split` contains the schemes that were split by OAuth flow.
+    fn into_skill(self, split: &BTreeMap<String, Vec<String>>) -> AgentSkill {
+        let security_requirements =
+            prefer_v1_requirements(self.security_requirements, self.security, split);
+        AgentSkill {
+            id: self.id,
+            name: self.name,
+            description: self.description,
+            tags: self.tags,
+            examples: self.examples,
+            input_modes: self.input_modes,
+            output_modes: self.output_modes,
+            security_requirements,
+        }
+    }
+}
+
+/// Returns the requirements of 1.0 if there are any, else those of 0.3.
 fn prefer_v1_requirements(
     new: Vec<SecurityRequirement>,
     old: Vec<BTreeMap<String, Vec<String>>>,
@@ -218,7 +229,7 @@ fn prefer_v1_requirements(
     }
 }
 
-/// 0.1 named HTTP schemes and nothing else.
+/// Converts the schemes of 0.1, which are HTTP schemes only.
 fn convert_v01_authentication(
     old: V01Authentication,
     schemes: &mut BTreeMap<String, SecurityScheme>,
@@ -234,17 +245,18 @@ fn convert_v01_authentication(
     }
 }
 
-/// Where the agent is: as 1.0 says it, else out of the members of 0.3, else of the one seed.
+/// Returns the interfaces: from the 1.0 member, else from the 0.3 members, else from KAOS's
+/// `supportedProtocols`.
 fn read_interfaces(read: &mut CardMembers) -> Vec<AgentInterface> {
     if !read.supported_interfaces.is_empty() {
         return std::mem::take(&mut read.supported_interfaces);
     }
     let transport = read.preferred_transport.take();
     let mut protocols = read.supported_protocols.iter();
-    let seed = protocols.any(|name| name.eq_ignore_ascii_case(Binding::JsonRpc.as_str()));
-    // That seed calls itself 0.3, is reached at its base, and answers the methods of 1.0.
+    let is_kaos = protocols.any(|name| name.eq_ignore_ascii_case(Binding::JsonRpc.as_str()));
+    // KAOS claims 0.3, listens at its base URL, and implements the methods of 1.0.
     let (url, version) = match read.url.take() {
-        None if seed => (Some(String::new()), Version::V1.as_str().to_owned()),
+        None if is_kaos => (Some(String::new()), Version::V1.as_str().to_owned()),
         url => (
             url,
             interface_version(read.protocol_version.as_deref().unwrap_or_default()).to_owned(),

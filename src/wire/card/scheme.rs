@@ -1,4 +1,4 @@
-//! Security schemes as each form has them, and as any card may have them.
+//! Security schemes: serialization in each form, and deserialization from any card (03 §5).
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::model::{
 };
 use crate::wire::json::{nested_field_error, read};
 
-/// A security scheme as a form has it.
+/// Security scheme in a form.
 pub(super) struct SchemeWriter<'a>(pub(super) &'a SecurityScheme, pub(super) CardForm);
 
 impl Serialize for SchemeWriter<'_> {
@@ -87,8 +87,8 @@ fn write_legacy_scheme<M: SerializeMap>(
     }
 }
 
-/// Flows without what older versions have not. A union has it all: where there is a `type`, the official reader of
-/// 1.0 looks here and nowhere else, and older readers see past what is new.
+/// OAuth flows without later additions. In a union all are written: with a `type`, the official 1.0
+/// reader looks only here, and older readers ignore unknown members.
 struct LegacyFlows<'a>(Option<&'a OAuthFlows>, CardForm);
 
 impl Serialize for LegacyFlows<'_> {
@@ -112,7 +112,7 @@ impl Serialize for LegacyFlows<'_> {
     }
 }
 
-/// A scheme of any version: one, or in 0.3 several flows of OAuth under one name.
+/// Scheme of any version. In 0.3 one name may have several OAuth flows.
 pub(super) struct AnyScheme(Vec<SecurityScheme>);
 
 impl<'de> Deserialize<'de> for AnyScheme {
@@ -154,7 +154,7 @@ fn read_scheme(text: &str) -> Result<Vec<SecurityScheme>, Error> {
     let Ok(old) = read::<LegacyScheme>(text) else {
         return wrapped.map(|scheme| vec![scheme]);
     };
-    // Where both shapes are there, 1.0's wins.
+    // If both shapes are present, that of 1.0 wins.
     let (Err(error), Some(kind)) = (&wrapped, &old.kind) else {
         return wrapped.map(|scheme| vec![scheme]);
     };
@@ -168,7 +168,8 @@ fn read_scheme(text: &str) -> Result<Vec<SecurityScheme>, Error> {
             })]
         }
         "http" => {
-            let (scheme, bearer_format) = (old.scheme, old.bearer_format);
+            let scheme = old.scheme;
+            let bearer_format = old.bearer_format;
             vec![SecurityScheme::HttpAuth(HttpAuthSecurityScheme {
                 description,
                 scheme,
@@ -210,8 +211,8 @@ fn read_scheme(text: &str) -> Result<Vec<SecurityScheme>, Error> {
     })
 }
 
-/// Whether a scheme is of a kind that nobody here knows. One such does not make a card unreadable; a requirement that
-/// names it stays, and cannot be met.
+/// Whether the type of a scheme is unknown. Such a scheme is dropped, so that the card stays
+/// readable. A requirement that names it remains and cannot be satisfied.
 fn is_unknown_scheme(text: &str) -> bool {
     #[derive(Deserialize)]
     struct SchemeType {
@@ -251,14 +252,16 @@ fn flow_name(scheme: &SecurityScheme) -> &'static str {
     }
 }
 
-/// Schemes by name. 1.0 has one flow in each: further ones become schemes of their own, and `split` says which.
+/// Collects schemes by name. A scheme of 1.0 has one flow, so further flows become schemes of their
+/// own.
 pub(super) fn split_schemes(
     read: BTreeMap<String, AnyScheme>,
 ) -> (
     BTreeMap<String, SecurityScheme>,
     BTreeMap<String, Vec<String>>,
 ) {
-    let (mut schemes, mut split) = (BTreeMap::new(), BTreeMap::<String, Vec<String>>::new());
+    let mut schemes = BTreeMap::new();
+    let mut split = BTreeMap::<String, Vec<String>>::new();
     for (name, AnyScheme(all)) in read {
         for (at, scheme) in all.into_iter().enumerate() {
             let own = if at == 0 {
@@ -273,10 +276,10 @@ pub(super) fn split_schemes(
     (schemes, split)
 }
 
-/// The most ways that one requirement of 0.3 is split into.
+/// Maximum number of alternatives that one 0.3 requirement is expanded to.
 const MAX_ALTERNATIVES: usize = 64;
 
-/// Requirements of 0.3, once for each flow that a scheme was split into.
+/// Expands the requirements of 0.3: one alternative per flow that a scheme was split into.
 pub(super) fn expand_requirements(
     old: Vec<BTreeMap<String, Vec<String>>>,
     split: &BTreeMap<String, Vec<String>>,
@@ -289,18 +292,21 @@ pub(super) fn expand_requirements(
                 Some((first, others)) => (first.clone(), others),
                 None => (name, [].as_slice()),
             };
-            // Each way so far takes the first name in place; only a way that is added is copied, and a hostile card
-            // could add without end.
+            // Existing alternatives get the first name in place; only additional ones are cloned.
+            // Their number is bounded, because a hostile card could multiply them.
             let others = others
                 .iter()
                 .flat_map(|other| variants.iter().map(move |variant| (other, variant)));
             let room = MAX_ALTERNATIVES - variants.len();
-            let with_other = |(other, variant): (&String, &SecurityRequirement)| {
+            let with_scheme = |scheme: &String, variant: &SecurityRequirement| {
                 let mut variant = variant.clone();
-                variant.schemes.insert(other.clone(), scopes.clone());
+                variant.schemes.insert(scheme.clone(), scopes.clone());
                 variant
             };
-            let added: Vec<_> = others.take(room).map(with_other).collect();
+            let added: Vec<_> = others
+                .take(room)
+                .map(|(other, variant)| with_scheme(other, variant))
+                .collect();
             for variant in &mut variants {
                 variant.schemes.insert(first.clone(), scopes.clone());
             }

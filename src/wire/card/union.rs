@@ -1,4 +1,4 @@
-//! Both generations of a card in one document.
+//! Card serialization as a union of 1.0 and 0.3 (03 §7).
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::scheme::SchemeWriter;
 use super::write::{SkillWriter, transports, write_capabilities};
 use crate::model::{AgentCapabilities, AgentCard};
 
-/// Both generations in one document.
+/// Union of the 1.0 and 0.3 forms of a card.
 pub(super) struct Union<'a>(pub(super) &'a AgentCard, pub(super) &'a LegacyCard<'a>);
 
 impl Serialize for Union<'_> {

@@ -1,4 +1,4 @@
-//! Writing a card as versions before 1.0 have it.
+//! Card serialization in versions before 1.0.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::model::{
     AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Binding, SecurityScheme,
 };
 
-/// A card of 0.3 or 0.2.
+/// Card in 0.3 or 0.2.
 pub(super) struct LegacyCardWriter<'a>(
     pub(super) &'a AgentCard,
     pub(super) &'a LegacyCard<'a>,
@@ -23,7 +23,7 @@ impl Serialize for LegacyCardWriter<'_> {
         let Self(card, legacy, form) = self;
         let mut map = serializer.serialize_map(None)?;
         let version = match (*form, legacy.protocol_version()) {
-            // The last text of 0.2 that names a default.
+            // Last specification of 0.2 that names a default version.
             (CardForm::V02, version) if !version.starts_with("0.2") => "0.2.5",
             (_, version) => version,
         };
@@ -36,7 +36,7 @@ impl Serialize for LegacyCardWriter<'_> {
             && legacy.primary.binding() == Some(Binding::JsonRpc);
         if !plain {
             map.serialize_entry("preferredTransport", &legacy.primary.protocol_binding)?;
-            // The main one is repeated: readers of 0.3 look for it there.
+            // Repeats the main interface, because 0.3 clients look for it here.
             map.serialize_entry("additionalInterfaces", &transports(&legacy.interfaces))?;
         }
         if let Some(provider) = &card.provider {
@@ -139,7 +139,8 @@ pub(super) fn write_capabilities<M: SerializeMap>(
     Ok(())
 }
 
-/// A skill with the requirements of older versions: beside those of 1.0 in a union, instead of them elsewhere.
+/// Skill with the requirements in legacy form: in addition to those of 1.0 in a union, instead of
+/// them otherwise.
 pub(super) struct SkillWriter<'a>(
     pub(super) &'a AgentSkill,
     pub(super) &'a LegacyCard<'a>,

@@ -14,7 +14,8 @@ use crate::wire::lenient::v03_role_name;
 use crate::wire::part::{KIND_KEY, WRAPPED_DATA_KEY};
 
 impl<'a> V03<'a, Part> {
-    /// What stands beside the content; data that is no object is marked as wrapped.
+    /// Returns the metadata to write. `wrapped` adds the marker for wrapped data; `restored`
+    /// removes the stored kind.
     fn metadata(&self, wrapped: bool, restored: bool) -> Option<Object> {
         let mut metadata = self.0.metadata().cloned();
         if restored {
@@ -29,7 +30,7 @@ impl<'a> V03<'a, Part> {
         metadata
     }
 
-    fn kind<M: SerializeMap>(&self, map: &mut M, kind: &str) -> Result<(), M::Error> {
+    fn write_kind<M: SerializeMap>(&self, map: &mut M, kind: &str) -> Result<(), M::Error> {
         map.serialize_entry("kind", kind)?;
         if self.1.is_v01() {
             map.serialize_entry("type", kind)?;
@@ -37,18 +38,20 @@ impl<'a> V03<'a, Part> {
         Ok(())
     }
 
-    /// The kind an older version knew this data part by, if it can be written back as that.
+    /// Returns the original kind and members of a data part that
+    /// [`read_legacy_part`](crate::wire::part::read_legacy_part) created from an unknown kind.
     fn legacy_kind(&self, data: &Json) -> Option<(String, Object)> {
         let kind: String = self.0.metadata()?.get(KIND_KEY)?.read().ok()?;
         let members = Object::try_from(data.clone()).ok()?;
         let clash = members.get("kind").is_some() || members.get("metadata").is_some();
-        // For the first readers `type` is written beside `kind`, and nothing is ever there twice.
+        // 0.1 clients get `type` in addition to `kind`, so a member of that name would be a
+        // duplicate.
         let clash = clash || self.1.is_v01() && members.get("type").is_some();
         (!clash && !matches!(kind.as_str(), "text" | "file" | "data")).then_some((kind, members))
     }
 }
 
-/// The file of a part, or the wrapped data.
+/// File object of a part, or wrapper of data.
 struct V03InnerObject<'a>(Vec<(&'static str, InnerValue<'a>)>);
 
 enum InnerValue<'a> {
@@ -82,37 +85,37 @@ fn file<'a>(part: &'a Part, name: &'static str, content: &'a str) -> V03InnerObj
 impl Serialize for V03<'_, Part> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        let (mut wrapped, mut restored) = (false, false);
+        let mut wrapped = false;
+        let mut restored = false;
         match &self.0.content {
             Content::Text(text) => {
-                self.kind(&mut map, "text")?;
+                self.write_kind(&mut map, "text")?;
                 map.serialize_entry("text", text)?;
             }
             Content::Raw(bytes) => {
-                self.kind(&mut map, "file")?;
+                self.write_kind(&mut map, "file")?;
                 map.serialize_entry("file", &file(self.0, "bytes", bytes.as_str()))?;
             }
             Content::Url(url) => {
-                self.kind(&mut map, "file")?;
+                self.write_kind(&mut map, "file")?;
                 map.serialize_entry("file", &file(self.0, "uri", url))?;
             }
             Content::Data(data) => match self.legacy_kind(data) {
                 Some((kind, members)) => {
                     restored = true;
-                    self.kind(&mut map, &kind)?;
+                    self.write_kind(&mut map, &kind)?;
                     for (name, value) in members.iter() {
                         map.serialize_entry(&name, &value)?;
                     }
                 }
                 None => {
-                    self.kind(&mut map, "data")?;
+                    self.write_kind(&mut map, "data")?;
                     wrapped = !data.is_object();
-                    match wrapped {
-                        true => map.serialize_entry(
-                            "data",
-                            &V03InnerObject(vec![("value", InnerValue::Json(data))]),
-                        )?,
-                        false => map.serialize_entry("data", data)?,
+                    if wrapped {
+                        let wrapper = V03InnerObject(vec![("value", InnerValue::Json(data))]);
+                        map.serialize_entry("data", &wrapper)?;
+                    } else {
+                        map.serialize_entry("data", data)?;
                     }
                 }
             },
@@ -124,12 +127,12 @@ impl Serialize for V03<'_, Part> {
     }
 }
 
-/// Metadata that says something: before 1.0 an empty object is left out (08 §3).
+/// Returns metadata unless it is empty. Versions before 1.0 omit an empty object (08 §3).
 pub(super) fn non_empty_metadata(metadata: &Option<Object>) -> Option<&Object> {
     metadata.as_ref().filter(|metadata| !metadata.is_empty())
 }
 
-/// A list, each of it as 0.3 writes it.
+/// List of objects in 0.3 JSON.
 pub(super) struct V03List<'a, T>(pub(super) &'a [T], pub(super) Audience<'a>);
 
 impl<T> Serialize for V03List<'_, T>
@@ -149,7 +152,7 @@ impl Serialize for V03<'_, std::sync::Arc<Message>> {
 
 impl Serialize for V03<'_, Message> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (message, audience) = (self.0, self.1);
+        let Self(message, audience) = *self;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("kind", "message")?;
         map.serialize_entry("messageId", &message.message_id)?;
@@ -179,7 +182,7 @@ impl Serialize for V03<'_, Message> {
 
 impl Serialize for V03<'_, Artifact> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (artifact, audience) = (self.0, self.1);
+        let Self(artifact, audience) = *self;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("artifactId", &artifact.artifact_id)?;
         if let Some(name) = &artifact.name {
@@ -199,7 +202,7 @@ impl Serialize for V03<'_, Artifact> {
     }
 }
 
-/// A message of 0.1 to 0.3; `PROTO` reads the ProtoJSON of 0.3 REST.
+/// Message of 0.1 to 0.3. `PROTO` selects the ProtoJSON of 0.3 REST.
 pub(in crate::wire) struct V03Message<const PROTO: bool>(pub(in crate::wire) Message);
 
 #[derive(Deserialize)]
@@ -250,7 +253,7 @@ impl<'de, const PROTO: bool> Deserialize<'de> for V03Message<PROTO> {
 }
 
 impl<const PROTO: bool> From<String> for V03Message<PROTO> {
-    /// One seed has a plain text where the agent's message should be.
+    /// Converts the plain text that KAOS sends as status message (09, 0.9).
     fn from(text: String) -> Self {
         Self(Message {
             role: Role::Agent,
@@ -260,10 +263,10 @@ impl<const PROTO: bool> From<String> for V03Message<PROTO> {
     }
 }
 
-/// A message, or the plain text that stands for one.
+/// Message, or a text in its place.
 pub(super) type V03MessageOrText<const PROTO: bool> = ObjectOrText<V03Message<PROTO>>;
 
-/// An artifact of 0.1 to 0.3, and what 0.1 had inside it that now stands beside it.
+/// Artifact of 0.1 to 0.3, with the chunk flags that 0.1 puts inside it.
 pub(super) struct V03Artifact<const PROTO: bool> {
     pub(super) artifact: Artifact,
     pub(super) append: bool,

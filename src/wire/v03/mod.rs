@@ -1,7 +1,7 @@
-//! 0.3 JSON: its shapes, and what is read as 0.3: everything from 0.1 on, and much that lies between.
+//! JSON of 0.3, and of 0.1 and 0.2, which are read as 0.3.
 //!
-//! Read are the structs of `part.rs` and its neighbours, each turned into the model; written is [`V03`], which wraps
-//! a reference to the model, so that nothing is copied on the way out.
+//! Deserialized shapes (`V03Message`, `V03Task`, …) convert to the model. Serialization uses
+//! [`V03`], a wrapper around a reference to the model, so that nothing is cloned.
 
 mod message;
 mod part;
@@ -21,17 +21,17 @@ pub(super) use request::{
 };
 pub(super) use task::{V03ArtifactEvent, V03StatusEvent, V03StatusEventWriter, V03Task};
 
-/// Something of the model as 0.3 writes it in JSON-RPC: `kind` first, lower-case enums.
+/// Value of the model, serialized as 0.3 JSON-RPC: `kind` first, lower-case enums.
 pub(super) struct V03<'a, T: ?Sized>(pub(super) &'a T, pub(super) Audience<'a>);
 
-/// Which readers the writer has in mind.
+/// Clients that a serialized value is for.
 #[derive(Clone, Copy)]
 pub(super) enum Audience<'a> {
-    /// Those of 0.2 and 0.3.
+    /// Clients of 0.2 and 0.3.
     V03,
-    /// Those of 0.3 who run tools for an agent, and look for what it asks them beside the metadata.
+    /// 0.3 clients that run tools and read the agent's question from `inputRequest`.
     Tools,
-    /// Those of 0.1, who also look for the names of that time, and for the id they gave the task.
+    /// 0.1 clients, which expect the member names of 0.1 and the task id that they chose.
     V01(Option<&'a TaskId>),
 }
 

@@ -1,4 +1,4 @@
-//! Small readers that several shapes of 0.3 share.
+//! Deserialization of 0.3 parts, and of objects that may be plain text.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,7 +9,7 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use crate::model::{Json, Object, Part};
 use crate::wire::part::{KindMember, read_legacy_part};
 
-/// A part of 0.1 to 0.3; `PROTO` reads the ProtoJSON of 0.3 REST.
+/// Part of 0.1 to 0.3. `PROTO` selects the ProtoJSON of 0.3 REST.
 pub(super) struct V03Part<const PROTO: bool>(pub(super) Part);
 
 impl<'de, const PROTO: bool> Deserialize<'de> for V03Part<PROTO> {
@@ -30,7 +30,7 @@ impl<'de, const PROTO: bool> Deserialize<'de> for V03Part<PROTO> {
     }
 }
 
-/// ProtoJSON has `{"data": {"data": {…}}}` where the others have `{"data": {…}}`; what is not nested stays as it is.
+/// Unwraps `{"data": {"data": {…}}}` of ProtoJSON to `{"data": {…}}`. Leaves other data unchanged.
 fn unnest_data(members: &mut [(Cow<'_, str>, Json)]) {
     let Some((_, data)) = members.iter_mut().find(|(name, _)| name == "data") else {
         return;
@@ -61,7 +61,7 @@ impl<'de> Visitor<'de> for PartMembersVisitor {
     }
 }
 
-/// An object, or a text that stands for it.
+/// Object, or a text in its place.
 pub(super) struct ObjectOrText<T>(pub(super) T);
 
 impl<'de, T: Deserialize<'de> + From<String>> Deserialize<'de> for ObjectOrText<T> {

@@ -1,5 +1,5 @@
-//! 0.3 REST: the ProtoJSON of `a2a.v1`, which is what official SDKs speak there. Readers refuse unknown members, so
-//! nothing is written that the proto has not.
+//! Serialization for 0.3 REST: the ProtoJSON of `a2a.v1`, which the official SDKs use there. Their
+//! readers reject unknown members, so only members of the proto are written.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::model::{
 };
 use crate::wire::part::WRAPPED_DATA_KEY;
 
-/// Something of the model as 0.3 REST writes it.
+/// Value of the model, serialized for 0.3 REST.
 pub(in crate::wire) struct V03ProtoJson<'a, T: ?Sized>(pub(in crate::wire) &'a T);
 
 struct ProtoJsonList<'a, T>(&'a [T]);
@@ -29,7 +29,7 @@ where
     }
 }
 
-/// A state as `a2a.v1` spells it: one of them with two l's.
+/// Returns the name of a state in `a2a.v1`, where one is spelled with two l's.
 fn state(state: TaskState) -> &'static str {
     match state {
         TaskState::Canceled => "TASK_STATE_CANCELLED",
@@ -177,12 +177,15 @@ impl Serialize for V03ProtoJson<'_, Task> {
     }
 }
 
-/// A status event, and whether the stream ends with it.
-struct ProtoJsonStatusEvent<'a>(&'a TaskStatusUpdateEvent, bool);
+/// Status event with the flag `final`.
+struct ProtoJsonStatusEvent<'a> {
+    event: &'a TaskStatusUpdateEvent,
+    closes: bool,
+}
 
 impl Serialize for ProtoJsonStatusEvent<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(event, closes) = *self;
+        let Self { event, closes } = *self;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("taskId", &event.task_id)?;
         map.serialize_entry("contextId", &event.context_id)?;
@@ -217,22 +220,23 @@ impl Serialize for V03ProtoJson<'_, TaskArtifactUpdateEvent> {
     }
 }
 
-/// An event, and whether the stream ends with it.
-pub(in crate::wire) struct ProtoJsonEvent<'a>(
-    pub(in crate::wire) &'a StreamResponse,
-    pub(in crate::wire) bool,
-);
+/// Stream event with the flag `final`.
+pub(in crate::wire) struct ProtoJsonEvent<'a> {
+    pub(in crate::wire) event: &'a StreamResponse,
+    pub(in crate::wire) closes: bool,
+}
 
 impl Serialize for ProtoJsonEvent<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(1))?;
-        match self.0 {
+        match self.event {
             StreamResponse::Task(task) => map.serialize_entry("task", &V03ProtoJson(task))?,
             StreamResponse::Message(message) => {
                 map.serialize_entry("message", &V03ProtoJson(message))?
             }
             StreamResponse::StatusUpdate(event) => {
-                map.serialize_entry("statusUpdate", &ProtoJsonStatusEvent(event, self.1))?
+                let closes = self.closes;
+                map.serialize_entry("statusUpdate", &ProtoJsonStatusEvent { event, closes })?
             }
             StreamResponse::ArtifactUpdate(event) => {
                 map.serialize_entry("artifactUpdate", &V03ProtoJson(event))?
@@ -264,7 +268,7 @@ impl Serialize for V03ProtoJson<'_, PushConfig> {
     }
 }
 
-/// The resource name of a registration.
+/// Returns the resource name of a push configuration.
 pub(in crate::wire) fn resource_name(config: &PushConfig) -> String {
     let task = config.task_id.clone().unwrap_or_default();
     format!(
@@ -281,7 +285,7 @@ impl Serialize for V03ProtoJson<'_, ListPushConfigsResponse> {
     }
 }
 
-/// The body that creates a registration: the proto's whole request.
+/// Body that creates a push configuration: the whole request of the proto.
 pub(in crate::wire) struct ProtoJsonCreateConfig<'a>(pub(in crate::wire) &'a PushConfig);
 
 impl Serialize for ProtoJsonCreateConfig<'_> {
@@ -330,7 +334,7 @@ impl Serialize for ProtoJsonConfiguration<'_> {
         if let Some(length) = zero_as_absent(configuration.history_length) {
             map.serialize_entry("historyLength", &length)?;
         }
-        // Left out it means not to wait.
+        // Absent means non-blocking.
         if !configuration.return_immediately {
             map.serialize_entry("blocking", &true)?;
         }

@@ -1,4 +1,4 @@
-//! Webhook registrations in 0.3 JSON.
+//! Push configurations in 0.3 JSON.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde::{Deserialize, Deserializer};
@@ -8,7 +8,7 @@ use crate::model::{
     AuthenticationInfo, Object, PushConfig, PushConfigId, Secret, TaskId, non_empty, or_default,
 };
 
-/// The registration itself, without the task it belongs to.
+/// Push configuration without its task.
 pub(in crate::wire) struct V03PushConfigBody<'a>(pub(in crate::wire) &'a PushConfig);
 
 impl Serialize for V03PushConfigBody<'_> {
@@ -48,7 +48,7 @@ impl Serialize for V03AuthenticationWriter<'_> {
 
 impl Serialize for V03<'_, PushConfig> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (config, audience) = (self.0, self.1);
+        let Self(config, audience) = *self;
         let task = config.task_id.clone().unwrap_or_default();
         let mut map = serializer.serialize_map(None)?;
         if let Audience::V01(id) = audience {
@@ -60,21 +60,21 @@ impl Serialize for V03<'_, PushConfig> {
     }
 }
 
-/// A registration of 0.1 to 0.3: nested below its task, or on its own.
+/// Push configuration of 0.1 to 0.3, nested below its task or flat.
 pub(in crate::wire) struct V03PushConfig(pub(in crate::wire) PushConfig);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct V03PushConfigMembers {
-    /// Only 1.0 has it, inside the configuration of a message.
+    /// Only in 1.0, inside the configuration of a send.
     #[serde(default, deserialize_with = "non_empty")]
     tenant: Option<String>,
     #[serde(default, alias = "task_id", deserialize_with = "non_empty")]
     task_id: Option<TaskId>,
-    /// Nested: the task of a 0.1 call; on its own: the registration.
+    /// Nested: the task in a 0.1 call. Flat: the configuration.
     #[serde(default, deserialize_with = "non_empty")]
     id: Option<String>,
-    /// `tasks/{task}/pushNotificationConfigs/{id}`.
+    /// Resource name: `tasks/{task}/pushNotificationConfigs/{id}`.
     #[serde(default, deserialize_with = "non_empty")]
     name: Option<String>,
     #[serde(alias = "push_notification_config", alias = "config")]
@@ -114,7 +114,7 @@ impl<'de> Deserialize<'de> for V03PushConfig {
     }
 }
 
-/// Splits the resource name of a registration; one that has no id yet ends with the slash.
+/// Parses the resource name of a push configuration. Without an id it ends with the slash.
 pub(in crate::wire) fn parse_push_config_name(name: &str) -> Option<(TaskId, PushConfigId)> {
     let (task, id) = name
         .strip_prefix("tasks/")?
@@ -122,7 +122,7 @@ pub(in crate::wire) fn parse_push_config_name(name: &str) -> Option<(TaskId, Pus
     (!task.is_empty()).then(|| (task.into(), id.into()))
 }
 
-/// What a resource name says; a piece that is empty says nothing.
+/// Parses an optional resource name; empty ids count as absent.
 fn parse_optional_name(name: Option<&str>) -> (Option<TaskId>, Option<PushConfigId>) {
     let (task, id) = name.and_then(parse_push_config_name).unzip();
     (task, id.filter(|id| !id.is_empty()))
@@ -130,7 +130,7 @@ fn parse_optional_name(name: Option<&str>) -> (Option<TaskId>, Option<PushConfig
 
 impl V03PushConfigMembers {
     fn into_push_config(self) -> PushConfig {
-        // Where `config` holds the whole registration it is nested once more.
+        // If `config` contains the whole configuration, it is nested once more.
         if let Some(inner) = self.push_notification_config {
             let (named_task, named_id) = parse_optional_name(self.name.as_deref());
             let mut config = inner.into_push_config();
@@ -160,7 +160,8 @@ impl V03PushConfigMembers {
     }
 }
 
-/// One seed puts headers where the authentication should be: `Authorization` is ours, the rest the operator's.
+/// Applies a `headers` member (09, 3.11). `Authorization` becomes the authentication; the operator
+/// decides whether others are sent.
 fn apply_headers(config: &mut PushConfig, headers: Option<Object>) {
     for (name, value) in headers.iter().flat_map(Object::iter) {
         let Ok(value) = value.read::<String>() else {

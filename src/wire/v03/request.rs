@@ -1,4 +1,4 @@
-//! Requests in 0.3 JSON, and in the 0.1 JSON before it.
+//! Request params in the JSON of 0.3 and 0.1.
 
 use serde::Deserialize;
 use serde::ser::{SerializeMap, Serializer};
@@ -10,22 +10,22 @@ use crate::model::{
     SendMessageRequest, TaskId, int32, non_empty, or_default,
 };
 
-/// What `message/send` and its older names take.
+/// Params of `message/send` and its older names.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::wire) struct V03SendParams<const PROTO: bool> {
-    // 0.2 REST calls it `request`.
+    // Named `request` in 0.2 REST.
     #[serde(alias = "request")]
     message: Option<V03Message<PROTO>>,
     configuration: Option<V03SendConfiguration>,
     metadata: Option<Object>,
-    /// Beside the message in two seeds.
+    /// Beside the message in requests of KAOS and selectools (09, 0.8).
     #[serde(default, alias = "context_id", deserialize_with = "non_empty")]
     context_id: Option<ContextId>,
-    /// Beside the message in official samples.
+    /// Beside the message in official samples (09, 1.28).
     #[serde(default, alias = "message_id", deserialize_with = "non_empty")]
     message_id: Option<MessageId>,
-    /// 0.1: the client names the task.
+    /// 0.1: task id chosen by the client.
     #[serde(default, deserialize_with = "non_empty")]
     id: Option<TaskId>,
     #[serde(default, deserialize_with = "non_empty")]
@@ -53,13 +53,13 @@ struct V03SendConfiguration {
     #[serde(default, alias = "history_length", deserialize_with = "int32")]
     history_length: Option<i32>,
     blocking: Option<bool>,
-    /// 1.0's name for the opposite, from clients that mix the two.
+    /// Name of 1.0 with the opposite meaning, from clients that mix versions.
     #[serde(alias = "return_immediately")]
     return_immediately: Option<bool>,
 }
 
 impl V03SendConfiguration {
-    /// `blocks` is what leaving the flag out means.
+    /// Converts to the model. `blocks` is the meaning of an absent flag.
     fn into_model(self, blocks: bool) -> SendMessageConfiguration {
         let blocking = self
             .blocking
@@ -73,13 +73,13 @@ impl V03SendConfiguration {
     }
 }
 
-/// In 0.3 a length of 0 means all.
+/// Converts 0 to `None`: in 0.3 a length of 0 means all.
 pub(in crate::wire) fn zero_as_absent(length: Option<i32>) -> Option<i32> {
     length.filter(|length| *length != 0)
 }
 
 impl<const PROTO: bool> V03SendParams<PROTO> {
-    /// Whether the body is 0.1's own, and not a newer one under an old name.
+    /// Whether the body has the shape of 0.1, and not a newer one under an old method name.
     pub(in crate::wire) fn is_v01(&self) -> bool {
         self.message.as_ref().is_none_or(|V03Message(message)| {
             message.message_id.is_empty()
@@ -88,7 +88,7 @@ impl<const PROTO: bool> V03SendParams<PROTO> {
         }) && self.message_id.is_none()
     }
 
-    /// Whatever the version, in the one shape; `blocks` is what leaving the flag out of a configuration means.
+    /// Converts to the model. `blocks` is the meaning of an absent flag in the configuration.
     pub(in crate::wire) fn into_model(self, blocks: bool) -> Result<SendMessageRequest, Error> {
         let Some(V03Message(mut message)) = self.message else {
             return Err(Error::invalid("message", "is required"));
@@ -119,16 +119,16 @@ impl<const PROTO: bool> V03SendParams<PROTO> {
     }
 }
 
-/// What the operations on one task take.
+/// Params of the operations on one task.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::wire) struct V03TaskParams {
     #[serde(default, deserialize_with = "non_empty")]
     id: Option<TaskId>,
-    /// One seed's name for it.
+    /// Name used by RxJS clients (09, 2.11).
     #[serde(default, alias = "task_id", deserialize_with = "non_empty")]
     task_id: Option<TaskId>,
-    /// 0.3 REST: `tasks/{id}`.
+    /// Resource name in 0.3 REST: `tasks/{id}`.
     #[serde(default, deserialize_with = "non_empty")]
     name: Option<String>,
     #[serde(default, alias = "history_length", deserialize_with = "int32")]
@@ -137,7 +137,7 @@ pub(in crate::wire) struct V03TaskParams {
 }
 
 impl V03TaskParams {
-    /// The task, and the member that names it.
+    /// Returns the task id and the member that contains it.
     pub(in crate::wire) fn task(self) -> Result<(TaskId, &'static str), Error> {
         match (self.id, self.task_id, self.name) {
             (Some(id), ..) => Ok((id, "id")),
@@ -148,14 +148,14 @@ impl V03TaskParams {
     }
 }
 
-/// Reads the resource name of a task.
+/// Parses the resource name of a task.
 pub(in crate::wire) fn parse_task_name(field: &str, name: &str) -> Result<TaskId, Error> {
     let id = name.strip_prefix("tasks/").filter(|id| !id.is_empty());
     id.map(TaskId::from)
         .ok_or_else(|| Error::invalid(field, "must be tasks/{id}"))
 }
 
-/// What the operations on one registration take.
+/// Params of the operations on one push configuration.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::wire) struct V03PushConfigParams {
@@ -172,7 +172,7 @@ pub(in crate::wire) struct V03PushConfigParams {
 }
 
 impl V03PushConfigParams {
-    /// The task and the registration; checked here, where the names are still those the caller used.
+    /// Returns and validates the ids. Validated here, so that errors use the member names of 0.3.
     pub(in crate::wire) fn ids(self) -> Result<(TaskId, Option<PushConfigId>), Error> {
         let task = self.id.or(self.task_id).unwrap_or_default();
         task.check("id")?;
@@ -183,7 +183,8 @@ impl V03PushConfigParams {
     }
 }
 
-/// Writes a configuration; the flag is always said, since leaving it out means different things to different servers.
+/// Writes a send configuration. Always includes `blocking`, because servers disagree on the
+/// default.
 pub(in crate::wire) fn write_configuration<S: Serializer>(
     configuration: &SendMessageConfiguration,
     serializer: S,

@@ -1,4 +1,4 @@
-//! Tasks and their events in 0.3 JSON.
+//! Tasks and stream events in 0.3 JSON.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::model::{
 use crate::wire::json::{field_error, nested_field_error, read};
 use crate::wire::lenient::v03_state_name;
 
-/// 0.1 had fewer states.
+/// Returns the name of a state. 0.1 lacks two states.
 fn state(state: TaskState, audience: Audience<'_>) -> &'static str {
     match (state, audience) {
         (TaskState::Rejected, Audience::V01(_)) => v03_state_name(TaskState::Failed),
@@ -26,7 +26,7 @@ fn state(state: TaskState, audience: Audience<'_>) -> &'static str {
 
 impl Serialize for V03<'_, TaskStatus> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (status, audience) = (self.0, self.1);
+        let Self(status, audience) = *self;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("state", state(status.state, audience))?;
         if let Some(message) = &status.message {
@@ -41,7 +41,7 @@ impl Serialize for V03<'_, TaskStatus> {
 
 impl Serialize for V03<'_, Task> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (task, audience) = (self.0, self.1);
+        let Self(task, audience) = *self;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("kind", "task")?;
         match audience {
@@ -68,36 +68,42 @@ impl Serialize for V03<'_, Task> {
     }
 }
 
-/// What both events begin with.
+/// Writes the common members of both stream events.
 fn begin_event<M: SerializeMap>(
     map: &mut M,
     kind: &str,
-    ids: (&TaskId, &ContextId),
+    task: &TaskId,
+    context: &ContextId,
     audience: Audience<'_>,
 ) -> Result<(), M::Error> {
     map.serialize_entry("kind", kind)?;
-    if let Audience::V01(id) = audience {
-        map.serialize_entry("id", id.unwrap_or(ids.0))?;
+    if let Audience::V01(alias) = audience {
+        map.serialize_entry("id", alias.unwrap_or(task))?;
     }
-    map.serialize_entry("taskId", ids.0)?;
-    map.serialize_entry("contextId", ids.1)
+    map.serialize_entry("taskId", task)?;
+    map.serialize_entry("contextId", context)
 }
 
-/// A status event, and whether the stream ends with it.
-pub(in crate::wire) struct V03StatusEventWriter<'a>(
-    pub(in crate::wire) &'a TaskStatusUpdateEvent,
-    pub(in crate::wire) bool,
-    pub(in crate::wire) Audience<'a>,
-);
+/// Status event with the flag `final`.
+pub(in crate::wire) struct V03StatusEventWriter<'a> {
+    pub(in crate::wire) event: &'a TaskStatusUpdateEvent,
+    pub(in crate::wire) closes: bool,
+    pub(in crate::wire) audience: Audience<'a>,
+}
 
 impl Serialize for V03StatusEventWriter<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(event, closes, audience) = *self;
+        let Self {
+            event,
+            closes,
+            audience,
+        } = *self;
         let mut map = serializer.serialize_map(None)?;
         begin_event(
             &mut map,
             "status-update",
-            (&event.task_id, &event.context_id),
+            &event.task_id,
+            &event.context_id,
             audience,
         )?;
         map.serialize_entry("status", &V03(&event.status, audience))?;
@@ -111,12 +117,13 @@ impl Serialize for V03StatusEventWriter<'_> {
 
 impl Serialize for V03<'_, TaskArtifactUpdateEvent> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (event, audience) = (self.0, self.1);
+        let Self(event, audience) = *self;
         let mut map = serializer.serialize_map(None)?;
         begin_event(
             &mut map,
             "artifact-update",
-            (&event.task_id, &event.context_id),
+            &event.task_id,
+            &event.context_id,
             audience,
         )?;
         map.serialize_entry("artifact", &V03(&event.artifact, audience))?;
@@ -160,7 +167,7 @@ impl<const PROTO: bool> From<V03Status<PROTO>> for TaskStatus {
     }
 }
 
-/// A task of 0.1 to 0.3.
+/// Task of 0.1 to 0.3.
 pub(in crate::wire) struct V03Task<const PROTO: bool>(pub(in crate::wire) Task);
 
 impl<'de, const PROTO: bool> Deserialize<'de> for V03Task<PROTO> {
@@ -216,7 +223,7 @@ fn check_kind<E: serde::de::Error>(kind: Option<String>, wanted: &'static str) -
     }
 }
 
-/// A status event of 0.1 to 0.3. Whether it said `final` does not matter to us: the state does.
+/// Status event of 0.1 to 0.3. `final` is ignored; the state determines whether the task has ended.
 pub(in crate::wire) struct V03StatusEvent<const PROTO: bool>(
     pub(in crate::wire) TaskStatusUpdateEvent,
 );
@@ -248,7 +255,7 @@ impl<'de, const PROTO: bool> Deserialize<'de> for V03StatusEvent<PROTO> {
     }
 }
 
-/// An artifact event of 0.1 to 0.3.
+/// Artifact event of 0.1 to 0.3.
 pub(in crate::wire) struct V03ArtifactEvent<const PROTO: bool>(
     pub(in crate::wire) TaskArtifactUpdateEvent,
 );
@@ -292,7 +299,8 @@ impl<'de, const PROTO: bool> Deserialize<'de> for V03ArtifactEvent<PROTO> {
     }
 }
 
-/// One seed sends a numbered part instead of an artifact, with `append` inside it.
+/// Converts the numbered part that RxJS agents send instead of an artifact, with `append` inside it
+/// (09, 2.6).
 fn artifact_from_part<E: serde::de::Error, const PROTO: bool>(
     part: &Object,
     index: Option<i32>,
