@@ -1,4 +1,8 @@
-//! What each error is on each binding, and the bodies that carry it: written by version, read from all of them.
+//! Error codes of every binding, and the bodies that transport errors.
+//!
+//! Each table is one exhaustive `match` over [`ErrorKind`], so a new kind does not compile until
+//! every binding maps it. The codes are those of 06 §1. Bodies are written in the version of the
+//! request and read from any version.
 
 mod read;
 mod write;
@@ -9,12 +13,12 @@ pub(crate) use read::PeerErrorDetails;
 pub use read::{read_jsonrpc_error, read_rest_error};
 pub use write::{JsonRpcError, RestError};
 
-/// The domain of every reason we give.
+/// Domain of the reasons in `google.rpc.ErrorInfo`.
 pub const DOMAIN: &str = "a2a-protocol.org";
 const ERROR_INFO: &str = "type.googleapis.com/google.rpc.ErrorInfo";
 const BAD_REQUEST: &str = "type.googleapis.com/google.rpc.BadRequest";
 
-/// The status codes of gRPC that we use.
+/// gRPC status codes that the server uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the names are gRPC's own")]
 pub enum GrpcCode {
@@ -33,7 +37,7 @@ pub enum GrpcCode {
 }
 
 impl GrpcCode {
-    /// The name that REST bodies carry.
+    /// Returns the name used in REST error bodies.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -53,7 +57,7 @@ impl GrpcCode {
     }
 }
 
-/// The code in a JSON-RPC error.
+/// Returns the JSON-RPC error code.
 #[must_use]
 pub fn jsonrpc_code(kind: ErrorKind) -> i32 {
     match kind {
@@ -73,7 +77,8 @@ pub fn jsonrpc_code(kind: ErrorKind) -> i32 {
         ErrorKind::ExtendedAgentCardNotConfigured => -32007,
         ErrorKind::ExtensionSupportRequired => -32008,
         ErrorKind::VersionNotSupported => -32009,
-        // A2A has no code for these; they travel with an HTTP status, and in a stream with their reason.
+        // A2A defines no codes for these. The HTTP status identifies them, and in a stream the
+        // reason.
         ErrorKind::Unauthenticated => -31401,
         ErrorKind::PermissionDenied => -31403,
         ErrorKind::RateLimited
@@ -84,7 +89,7 @@ pub fn jsonrpc_code(kind: ErrorKind) -> i32 {
     }
 }
 
-/// The HTTP status of a REST error.
+/// Returns the HTTP status of a REST error.
 #[must_use]
 pub fn http_status(kind: ErrorKind, version: Version) -> u16 {
     let (v1, v03) = match kind {
@@ -116,7 +121,7 @@ pub fn http_status(kind: ErrorKind, version: Version) -> u16 {
     }
 }
 
-/// The status code of a gRPC error.
+/// Returns the gRPC status code.
 #[must_use]
 pub fn grpc_code(kind: ErrorKind, version: Version) -> GrpcCode {
     use GrpcCode as C;
@@ -155,7 +160,7 @@ pub fn grpc_code(kind: ErrorKind, version: Version) -> GrpcCode {
     }
 }
 
-/// The reason that typed details give, the same on every binding.
+/// Returns the reason for `google.rpc.ErrorInfo`, identical on every binding.
 #[must_use]
 pub fn reason(kind: ErrorKind) -> &'static str {
     match kind {
@@ -187,7 +192,8 @@ pub fn reason(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// The name of the error: 0.3 has it before its gRPC messages and in the body of its REST errors, and people know it by that.
+/// Returns the name of the error. 0.3 puts it before gRPC messages and into REST error bodies; logs
+/// and the CLI show it.
 #[must_use]
 pub fn error_name(kind: ErrorKind, version: Version) -> &'static str {
     match kind {
@@ -222,7 +228,7 @@ pub fn error_name(kind: ErrorKind, version: Version) -> &'static str {
     }
 }
 
-/// What the caller reads: 0.3 has its own name for one error.
+/// Returns the message for the caller. 0.3 has another default text for one error.
 pub(crate) fn message(error: &Error, version: Version) -> &str {
     let default = ErrorKind::ExtendedAgentCardNotConfigured;
     match version {

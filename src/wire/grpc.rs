@@ -1,4 +1,4 @@
-//! gRPC: where each operation is, its messages and frames, and errors as statuses.
+//! gRPC codec: paths, messages, frames, and errors as statuses.
 
 mod client;
 mod field_count;
@@ -33,14 +33,14 @@ macro_rules! rpcs {
     };
 }
 
-/// The path of an operation; `None` where the version has no such rpc.
+/// Returns the path of an operation; `None` if the version has no such RPC.
 #[must_use]
 pub fn path(operation: Operation, version: Version) -> Option<&'static str> {
     let (v1, v03) = match operation {
         Operation::SendMessage => rpcs!("SendMessage", "SendMessage"),
         Operation::SendStreamingMessage => rpcs!("SendStreamingMessage", "SendStreamingMessage"),
         Operation::GetTask => rpcs!("GetTask", "GetTask"),
-        // The SDK for Go has it in its 0.3 too, but nobody else.
+        // The Go SDK also has it in its 0.3; no other implementation does.
         Operation::ListTasks => rpcs!("ListTasks"),
         Operation::CancelTask => rpcs!("CancelTask", "CancelTask"),
         Operation::SubscribeToTask => rpcs!("SubscribeToTask", "TaskSubscription"),
@@ -74,7 +74,7 @@ pub fn path(operation: Operation, version: Version) -> Option<&'static str> {
     }
 }
 
-/// The operation behind a path, and the version it is spoken in.
+/// Returns the operation and version of a path.
 #[must_use]
 pub fn operation(path: &str) -> Option<(Operation, Version)> {
     let all = Operation::ALL
@@ -84,7 +84,7 @@ pub fn operation(path: &str) -> Option<(Operation, Version)> {
         .find(|(one, version)| self::path(*one, *version) == Some(path))
 }
 
-/// What the service says about the version.
+/// Returns the version that the gRPC service implies.
 #[must_use]
 pub fn route_version(version: Version) -> RouteVersion {
     match version {
@@ -93,13 +93,14 @@ pub fn route_version(version: Version) -> RouteVersion {
     }
 }
 
-/// Whether an rpc that finds its task ended gives the task instead of an error (05 §3).
+/// Whether an RPC on an ended task returns the task instead of an error (05 §3).
 #[must_use]
 pub fn returns_ended_task(operation: Operation, version: Version) -> bool {
     operation == Operation::SubscribeToTask && version == Version::V03
 }
 
-/// An error as a status: 1.0 with typed details, 0.3 with the name of the error before its message.
+/// Converts an error to a gRPC status. 1.0 adds typed details; 0.3 puts the error name before the
+/// message.
 #[must_use]
 pub fn to_status(error: &Error, version: Version) -> Status {
     let code = Code::from_i32(grpc_code(error.kind(), version) as i32);
@@ -113,7 +114,7 @@ pub fn to_status(error: &Error, version: Version) -> Status {
     }
 }
 
-/// `google.rpc.ErrorInfo` with its map in order, so that equal errors are equal bytes.
+/// `google.rpc.ErrorInfo` with an ordered map, so that equal errors encode to equal bytes.
 #[derive(Clone, PartialEq, Message)]
 struct OrderedErrorInfo {
     #[prost(string, tag = "1")]
@@ -124,7 +125,7 @@ struct OrderedErrorInfo {
     metadata: std::collections::BTreeMap<String, String>,
 }
 
-/// The encoded `google.rpc.Status`: the reason always, the fields at fault, and when to try again.
+/// Encodes `google.rpc.Status` with the reason, the invalid fields, and the retry delay.
 fn details(error: &Error, code: Code) -> Vec<u8> {
     let info = OrderedErrorInfo {
         reason: reason(error.kind()).to_owned(),
@@ -170,14 +171,14 @@ fn any(type_url: &str, message: &impl Message) -> prost_types::Any {
     }
 }
 
-/// Base64 as peers write it, padded or not.
+/// Base64 decoder that accepts missing padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Reads the status in the headers or trailers of any peer, which `header` gives by name; `None` if there is none.
-/// What cannot be read in it is left out: nothing that a peer sends makes this panic.
+/// Reads the gRPC status from headers or trailers; `header` returns a value by name. Returns `None`
+/// if there is no status. Invalid messages and details are ignored; no input panics.
 #[must_use]
 pub fn read_status<'a>(header: impl Fn(&str) -> Option<&'a [u8]>) -> Option<Status> {
     let code = Code::from_bytes(header("grpc-status")?);
@@ -190,7 +191,7 @@ pub fn read_status<'a>(header: impl Fn(&str) -> Option<&'a [u8]>) -> Option<Stat
     ))
 }
 
-/// Reads an answer that is no gRPC at all: a proxy spoke, or another kind of server.
+/// Converts the HTTP status of a response that is not gRPC, for example from a proxy.
 #[must_use]
 pub fn read_http_status(status: u16) -> Error {
     let kind = match status {
@@ -209,7 +210,8 @@ pub fn read_http_status(status: u16) -> Error {
     }
 }
 
-/// Reads a status from any peer: its reason decides, then the name of a 0.3 error before the message, then the code.
+/// Converts a gRPC status of any peer to an error. The kind comes from the reason, else from a 0.3
+/// error name before the message, else from the code.
 #[must_use]
 pub fn from_status(status: &Status) -> Error {
     let (details, retry_after) = read_details(status);
@@ -226,10 +228,11 @@ pub fn from_status(status: &Status) -> Error {
 }
 
 fn read_details(status: &Status) -> (PeerErrorDetails, Option<std::time::Duration>) {
-    let (mut details, mut retry_after) = (PeerErrorDetails::default(), None);
+    let mut details = PeerErrorDetails::default();
+    let mut retry_after = None;
     for detail in status.get_error_details_vec() {
         match detail {
-            // What lies between may add reasons of its own.
+            // Proxies may add reasons in their own domain.
             ErrorDetail::ErrorInfo(info) if info.domain == DOMAIN => {
                 details.reason = Some(info.reason);
                 details.metadata = info.metadata.into_iter().collect();
@@ -247,13 +250,13 @@ fn read_details(status: &Status) -> (PeerErrorDetails, Option<std::time::Duratio
     (details, retry_after)
 }
 
-/// A message of 0.3 in its two pieces: the name of the error, and the text.
+/// Splits a 0.3 status message into error name and text.
 fn split_error_name(message: &str) -> Option<(ErrorKind, &str)> {
     let (name_text, text) = message.split_once(": ")?;
     let kind = match name_text {
-        // What we call an error of a code that only its server knows.
+        // Name that this server uses for custom error codes.
         "ServerError" => ErrorKind::Internal,
-        // Servers that speak both versions may say what 1.0 says.
+        // Servers that support both versions may use the names of 1.0.
         _ => ErrorKind::ALL.into_iter().find(|kind| {
             [Version::V03, Version::V1]
                 .map(|version| error_name(*kind, version))
@@ -263,7 +266,8 @@ fn split_error_name(message: &str) -> Option<(ErrorKind, &str)> {
     Some((kind, text))
 }
 
-/// What a bare code means: no A2A server spoke, but the gRPC below it, or one that says no more.
+/// Converts a status code without details. It comes from the gRPC layer or from a server without
+/// typed errors.
 fn kind_from_grpc_code(code: Code) -> ErrorKind {
     match code {
         Code::InvalidArgument | Code::OutOfRange | Code::AlreadyExists => ErrorKind::InvalidParams,
@@ -289,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_path_leads_back_to_its_operation() {
+    fn paths_and_operations_map_both_ways() {
         for one in Operation::ALL {
             for version in Version::ALL {
                 match path(one, version) {
@@ -309,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_survives_the_wire_in_1_0() {
+    fn v1_error_round_trips() {
         let error = Error::invalid("message.parts", "must contain at least one element")
             .with_detail("taskId", "t")
             .with_detail("contextId", "c")
@@ -338,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_0_3_has_its_name_before_the_message_and_no_details() {
+    fn v03_status_has_the_error_name_and_no_details() {
         let status = to_status(
             &Error::new(ErrorKind::TaskNotFound).with_detail("taskId", "t"),
             Version::V03,
@@ -359,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_that_says_no_more_is_read_by_its_code() {
+    fn status_without_details_is_read_by_its_code() {
         for (code, text, kind, message) in [
             (
                 Code::Unimplemented,
@@ -398,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_read_from_headers_whatever_they_hold() {
+    fn status_headers_with_any_content_are_read() {
         let read = |headers: &[(&str, &str)]| {
             let header = |name: &str| {
                 headers
@@ -434,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_no_grpc_is_read_by_its_http_status() {
+    fn response_that_is_not_grpc_is_read_by_its_http_status() {
         for (status, kind) in [
             (200, ErrorKind::InvalidAgentResponse),
             (302, ErrorKind::InvalidAgentResponse),
@@ -447,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn only_reasons_of_our_domain_count_and_broken_details_are_none() {
+    fn foreign_reasons_and_invalid_details_are_ignored() {
         let info = OrderedErrorInfo {
             reason: "TASK_NOT_FOUND".to_owned(),
             ..Default::default()

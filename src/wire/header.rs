@@ -1,21 +1,21 @@
-//! What travels beside the body: the names of headers and metadata, and media types.
+//! Names of headers and gRPC metadata, and media types (01 §3, 01 §4).
 
 use crate::model::Version;
 
-/// The version of the protocol that a request is in.
+/// Protocol version of a request.
 pub const VERSION: &str = "a2a-version";
-/// The name of a notification: the same however often it is sent.
+/// Id of a push notification; identical in every delivery attempt.
 pub const EVENT_ID: &str = "a2a-event-id";
-/// Where a notification stands in the log of its task.
+/// Position of a push notification in the log of its task.
 pub const EVENT_SEQUENCE: &str = "a2a-event-sequence";
-/// The headers in which a webhook looks for its token: some SDKs know one, some the other.
+/// Headers for the token of a push configuration. SDKs disagree on the name, so both are sent.
 pub const NOTIFICATION_TOKENS: &[&str] = &["x-a2a-notification-token", "a2a-notification-token"];
-/// The token that says who sent a notification: a JSON Web Token.
+/// JSON Web Token that authenticates the sender of a push notification.
 pub const NOTIFICATION_JWT: &str = "a2a-notification-jwt";
-/// Where a reader of server-sent events goes on.
+/// Position after which an SSE stream resumes.
 pub const LAST_EVENT_ID: &str = "last-event-id";
 
-/// The headers in which a client of this version names the extensions it wants; servers of 0.3 know only the second.
+/// Returns the request headers for extensions. 0.3 servers know only the second name.
 #[must_use]
 pub fn extension_headers(version: Version) -> &'static [&'static str] {
     match version {
@@ -24,7 +24,7 @@ pub fn extension_headers(version: Version) -> &'static [&'static str] {
     }
 }
 
-/// The media type of a REST body as a client of this version sends it.
+/// Returns the media type of a REST request body.
 #[must_use]
 pub fn rest_media_type(version: Version) -> &'static str {
     match version {

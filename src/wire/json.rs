@@ -1,4 +1,6 @@
-//! Reading JSON into types, with errors that name the field and never repeat what was sent.
+//! JSON deserialization with errors that name the invalid field and never repeat its value.
+//!
+//! Parses twice only on error: the first pass has no path tracking, the second finds the field.
 
 use serde::Deserialize;
 use serde_json::error::Category;
@@ -6,19 +8,19 @@ use serde_json::error::Category;
 use super::strict::Strict;
 use crate::model::{Error, ErrorKind, Violation};
 
-/// How deep JSON may nest.
+/// Maximum nesting depth of accepted JSON (S62).
 pub const MAX_DEPTH: usize = 128;
 
-/// Reads a value that is known to be JSON, such as the params of an envelope.
+/// Deserializes text that is known to be JSON, such as the params of an envelope.
 ///
 /// # Errors
-/// Invalid parameters, naming the field.
+/// Invalid parameters; names the field.
 pub fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Error> {
-    // The path is only followed when there is something to explain.
+    // The path is tracked only after an error, because tracking costs time.
     read_strictly::<T, false>(text).map_err(|_| explain::<T>(text).into())
 }
 
-/// Reads what has no trace of an older version; whatever is wrong with the rest is not explained.
+/// Deserializes text without members of older versions; `None` on any error.
 pub(crate) fn read_v1_only<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
     read_strictly::<T, true>(text).ok()
 }
@@ -31,15 +33,16 @@ pub(super) fn read_strictly<'a, T: Deserialize<'a>, const V1_ONLY: bool>(
     deserializer.end().map(|()| value)
 }
 
-/// Reads a whole body.
+/// Deserializes a whole body.
 ///
 /// # Errors
-/// A parse error when it is not JSON or nests too deep, else invalid parameters, naming the field.
+/// A parse error if the body is not JSON or nests too deeply, else invalid parameters with the
+/// field.
 pub fn read_body<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Error> {
     read(check(body)?)
 }
 
-/// Makes sure that a body is UTF-8, JSON, and nests no deeper than [`MAX_DEPTH`].
+/// Checks that a body is UTF-8, valid JSON, and nests at most [`MAX_DEPTH`] levels.
 ///
 /// # Errors
 /// A parse error.
@@ -49,15 +52,16 @@ pub fn check(body: &[u8]) -> Result<&str, Error> {
     Ok(text)
 }
 
-/// Makes sure that a body is UTF-8 and nests no deeper than [`MAX_DEPTH`], also inside what stays raw text.
+/// Checks that a body is UTF-8 and nests at most [`MAX_DEPTH`] levels, including JSON that stays
+/// unparsed.
 pub(crate) fn check_depth(body: &[u8]) -> Result<&str, Error> {
     check_nesting(body)?;
     std::str::from_utf8(body).map_err(|_| ErrorKind::Parse.into())
 }
 
-/// Makes sure that a text nests no deeper than [`MAX_DEPTH`], also inside what stays raw text.
+/// Checks that a text nests at most [`MAX_DEPTH`] levels, including JSON that stays unparsed.
 pub(crate) fn check_nesting(body: &[u8]) -> Result<(), Error> {
-    // With few brackets it cannot be deep, and they are quickly counted.
+    // Counting brackets is cheap and rules out deep nesting for nearly every body.
     if brackets(body) > MAX_DEPTH && depth(body) > MAX_DEPTH {
         return Err(Error::new(ErrorKind::Parse)
             .with_message("Invalid JSON payload: nested deeper than 128 levels"));
@@ -65,7 +69,8 @@ pub(crate) fn check_nesting(body: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// How many brackets open; `[` and `{` differ in one bit. Summed in bytes, so that the compiler takes many at once.
+/// Counts opening brackets; `[` and `{` differ in one bit. Sums in `u8` per chunk, so that the
+/// compiler vectorizes the loop.
 fn brackets(body: &[u8]) -> usize {
     let in_chunk = |chunk: &[u8]| {
         chunk
@@ -75,9 +80,10 @@ fn brackets(body: &[u8]) -> usize {
     body.chunks(240).map(in_chunk).map(usize::from).sum()
 }
 
-/// The deepest nesting outside of strings; counts what it is given, valid or not.
+/// Returns the maximum nesting depth outside of strings. Works on invalid JSON too.
 fn depth(body: &[u8]) -> usize {
-    let (mut depth, mut deepest) = (0_usize, 0);
+    let mut depth = 0_usize;
+    let mut deepest = 0;
     let mut bytes = body.iter();
     while let Some(byte) = bytes.next() {
         match byte {
@@ -105,7 +111,7 @@ fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
     }
 }
 
-/// Reads once more, following the path, to say which field is at fault.
+/// Deserializes again with path tracking to find the invalid field.
 fn explain<'a, T: Deserialize<'a>>(text: &'a str) -> Violation {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     match serde_path_to_error::deserialize::<_, T>(Strict::<_, false>(&mut deserializer)) {
@@ -122,7 +128,8 @@ fn explain<'a, T: Deserialize<'a>>(text: &'a str) -> Violation {
     }
 }
 
-/// A path as far as anybody would read it: the names in it may be a stranger's own.
+/// Truncates a path to 200 characters and removes control characters. Member names in it may come
+/// from the client (S81).
 pub(crate) fn printable_path(path: &str) -> String {
     path.chars().filter(|c| !c.is_control()).take(200).collect()
 }
@@ -147,9 +154,10 @@ fn violation(path: &str, error: &serde_json::Error) -> Violation {
         }
     }
     if error.classify() != Category::Data {
-        return Violation::new(path, "must be text that JSON can hold");
+        return Violation::new(path, "must be valid Unicode text");
     }
-    // What serde says of a wrong type repeats the value, which may be a secret: only the expectation is kept.
+    // Serde's text for a wrong type contains the value, which may be secret. Keep only the
+    // expectation.
     match text
         .starts_with("invalid ")
         .then(|| text.rsplit_once(", expected "))
@@ -170,7 +178,7 @@ fn in_json_words(expected: &str) -> &str {
     }
 }
 
-/// Puts a member behind a path; either may be nothing.
+/// Joins a path and a member name; either may be empty.
 pub(crate) fn join(path: &str, field: &str) -> String {
     let dot = if path.is_empty() || field.is_empty() {
         ""
@@ -180,12 +188,12 @@ pub(crate) fn join(path: &str, field: &str) -> String {
     format!("{path}{dot}{field}")
 }
 
-/// An error about a member below the one being read; [`read`] adds the path above it.
+/// Creates an error for a member below the one being deserialized. [`read`] adds the path above it.
 pub(crate) fn field_error<E: serde::de::Error>(field: &str, rule: impl std::fmt::Display) -> E {
     E::custom(format_args!("field `{field}`: {rule}"))
 }
 
-/// Puts the field of an error below another.
+/// Prefixes the field of an error with `name`.
 pub(crate) fn prefix_field(name: &str, error: Error) -> Error {
     match error.violations().first() {
         Some(violation) => Error::invalid(
@@ -196,7 +204,7 @@ pub(crate) fn prefix_field(name: &str, error: Error) -> Error {
     }
 }
 
-/// Carries the violations of a nested read upwards, below `field`.
+/// Converts an error of a nested read to a deserializer error at `field`.
 pub(crate) fn nested_field_error<E: serde::de::Error>(field: &str, error: &Error) -> E {
     match error.violations().first() {
         Some(violation) => field_error(&join(field, violation.field()), violation.description()),
@@ -220,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_field_at_fault_is_named_and_its_value_is_not_repeated() {
+    fn errors_name_the_field_and_hide_its_value() {
         for (text, field, rule) in [
             ("[]", "", "must be an object"),
             (r#"{"message":5}"#, "message", "must be an object"),
@@ -252,7 +260,7 @@ mod tests {
             (
                 r#"{"message":{"messageId":"\ud800"}}"#,
                 "message.messageId",
-                "must be text that JSON can hold",
+                "must be valid Unicode text",
             ),
             (
                 r#"{"configuration":{"historyLength":5.5}}"#,
@@ -270,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn s81_a_name_goes_back_only_as_far_as_it_can_be_read() {
+    fn s81_echoed_names_are_truncated_and_printable() {
         type Named = std::collections::BTreeMap<String, bool>;
         let read = |name: &str| read::<Named>(&format!(r#"{{"{name}":5}}"#)).unwrap_err();
         assert_eq!(read(r"a\u0000\nb").violations()[0].field(), "ab");
@@ -278,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn s62_nesting_is_bounded_everywhere_and_brackets_in_strings_do_not_count() {
+    fn s62_nesting_is_bounded_outside_of_strings() {
         let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         assert!(check(nested(128).as_bytes()).is_ok());
         assert_eq!(
@@ -311,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_json_is_a_parse_error() {
+    fn invalid_json_is_a_parse_error() {
         for body in [&b"{"[..], b"\xff", b"", b"{} {}", b"{'a':1}", b"[1,]"] {
             assert_eq!(check(body).unwrap_err().kind(), ErrorKind::Parse);
         }

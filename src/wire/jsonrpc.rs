@@ -1,4 +1,5 @@
-//! The JSON-RPC envelope, both directions. Params stay text until the method says what they are.
+//! JSON-RPC 2.0 envelope, reading and writing (01 §9). Params and results stay text until the
+//! method is known.
 
 use std::borrow::Cow;
 
@@ -11,21 +12,21 @@ use super::method::method_name;
 use super::sse::Decoder;
 use crate::model::{Error, ErrorKind, Json, Object, Operation, Version, Violation};
 
-/// The id of a call as it was sent: a string, a whole number of any size, or `null`.
+/// Request id as JSON text: a string, an integer of any size, or `null`. Returned unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonRpcId<'a>(Cow<'a, str>);
 
 impl JsonRpcId<'_> {
-    /// `null`: no id, or none that could be read.
+    /// `null`: the request has no id or an unreadable one.
     pub const NULL: JsonRpcId<'static> = JsonRpcId(Cow::Borrowed("null"));
 
-    /// The id as JSON.
+    /// Returns the id as JSON.
     #[must_use]
     pub fn as_json(&self) -> &str {
         &self.0
     }
 
-    /// The id on its own, for a stream that outlives the request.
+    /// Returns an owned copy, for a stream that outlives the request.
     #[must_use]
     pub fn into_owned(self) -> JsonRpcId<'static> {
         JsonRpcId(Cow::Owned(self.0.into_owned()))
@@ -43,29 +44,30 @@ impl<'a> JsonRpcId<'a> {
         let text = raw.map_or("null", RawValue::get);
         let whole = !text.contains(['.', 'e', 'E'])
             && text.starts_with(|c: char| c == '-' || c.is_ascii_digit());
-        // Through `Json`, so that what we send back is text that everybody can read.
+        // `Json` rejects lone surrogates, which other parsers could not read back.
         let string = || text.starts_with('"') && Json::parse(text).is_ok();
         (whole || text == "null" || string()).then_some(Self(Cow::Borrowed(text)))
     }
 }
 
-/// A call whose params are still text.
+/// Request with unparsed params.
 #[derive(Debug, Clone)]
 pub struct JsonRpcRequest<'a> {
-    /// To be sent back as it is.
+    /// Request id, returned unchanged.
     pub id: JsonRpcId<'a>,
-    /// What is called.
+    /// Method name.
     pub method: Cow<'a, str>,
-    /// Whatever they are; `{}` if there were none. Which error they are depends on the method.
+    /// Unparsed params; `{}` if absent. The caller validates them, because the error depends on the
+    /// method.
     pub params: &'a str,
 }
 
-/// A call that cannot be taken, and the id to answer with.
+/// Rejected request with the id for the error response.
 #[derive(Debug)]
 pub struct RejectedRequest<'a> {
-    /// The id, if it could be read.
+    /// Request id, or `null` if it is unreadable.
     pub id: JsonRpcId<'a>,
-    /// Why.
+    /// Reason for the rejection.
     pub error: Error,
 }
 
@@ -81,15 +83,16 @@ struct JsonRpcEnvelope<'a> {
     params: Option<&'a RawValue>,
 }
 
-/// A text, borrowed where it has no escapes; inside an `Option` serde would copy a bare `Cow`.
+/// String, borrowed if it contains no escapes. The newtype is needed because serde copies a bare
+/// `Cow` inside `Option`.
 #[derive(Deserialize)]
 #[serde(transparent)]
 pub(super) struct BorrowedText<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
-/// Reads a call.
+/// Reads a request.
 ///
 /// # Errors
-/// The body is not JSON, or not one call.
+/// The body is not JSON, or not a single request.
 pub fn read_request(body: &[u8]) -> Result<JsonRpcRequest<'_>, RejectedRequest<'_>> {
     let no_id = |error: Error| RejectedRequest {
         id: JsonRpcId::NULL,
@@ -124,14 +127,14 @@ pub fn read_request(body: &[u8]) -> Result<JsonRpcRequest<'_>, RejectedRequest<'
     })
 }
 
-/// The body is something else; says what.
+/// Explains why the body is not a JSON-RPC request.
 fn explain_invalid_envelope(text: &str, error: Error) -> Error {
     match Json::parse(text).map(Object::try_from) {
         Err(_) if serde_json::from_str::<serde::de::IgnoredAny>(text).is_err() => {
             ErrorKind::Parse.into()
         }
         Ok(Err(_)) if text.trim_start().starts_with('[') => {
-            invalid("", "must be one call: batches are not served")
+            invalid("", "must be a single call: batches are not supported")
         }
         Ok(Err(_)) => invalid("", "must be an object"),
         _ => match error.violations().first() {
@@ -154,19 +157,20 @@ fn invalid(field: &str, rule: impl Into<Cow<'static, str>>) -> Error {
         .with_violation(Violation::new(field, rule))
 }
 
-/// Writes the beginning of an answer; the result follows, then [`end_result`].
+/// Writes the response envelope up to the result. The caller appends the result, then
+/// [`end_result`].
 pub fn begin_result(out: &mut Vec<u8>, id: &JsonRpcId<'_>) {
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     out.extend_from_slice(id.as_json().as_bytes());
     out.extend_from_slice(br#","result":"#);
 }
 
-/// Writes the end of an answer.
+/// Closes the response envelope.
 pub fn end_result(out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// Writes an answer that is an error.
+/// Writes an error response.
 pub fn write_error(out: &mut Vec<u8>, id: &JsonRpcId<'_>, error: &Error, version: Version) {
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     out.extend_from_slice(id.as_json().as_bytes());
@@ -175,7 +179,7 @@ pub fn write_error(out: &mut Vec<u8>, id: &JsonRpcId<'_>, error: &Error, version
     out.push(b'}');
 }
 
-/// Writes a call; `params` writes the object.
+/// Writes a request; `params` appends the params object.
 pub fn write_request(
     out: &mut Vec<u8>,
     id: &JsonRpcId<'_>,
@@ -190,25 +194,25 @@ pub fn write_request(
     out.extend_from_slice(br#","params":"#);
     params(out);
     if method_name(Operation::GetExtendedAgentCard, Version::V03) == Some(method) {
-        // The one call that has no params; models that are strict refuse even an empty object.
+        // This method of 0.3 has no params. Strict peers reject even an empty object.
         out.truncate(end);
     }
     out.push(b'}');
 }
 
-/// An answer whose result is still text.
+/// Response with an unparsed result.
 #[derive(Debug)]
 pub struct JsonRpcResponse<'a> {
-    /// The id of the call it answers.
+    /// Id of the answered request.
     pub id: JsonRpcId<'a>,
-    /// The result, `null` if it was left out, or the error.
+    /// Result, `null` if absent, or the error.
     pub result: Result<&'a str, Error>,
 }
 
-/// Reads an answer, as any peer may send it.
+/// Reads a response of any peer.
 ///
 /// # Errors
-/// The body is not JSON, or no answer.
+/// The body is not JSON, or not a response.
 pub fn read_response(body: &[u8]) -> Result<JsonRpcResponse<'_>, Error> {
     #[derive(Deserialize)]
     struct ResponseMembers<'a> {
@@ -224,7 +228,7 @@ pub fn read_response(body: &[u8]) -> Result<JsonRpcResponse<'_>, Error> {
         read(text).map_err(|error| explain_invalid_envelope(text, error))?;
     let result = match (answer.error, answer.result) {
         (Some(error), _) => Err(read_jsonrpc_error(error.get())),
-        // Both official Python SDKs leave `result` out where it is null.
+        // Both official Python SDKs omit a `null` result.
         (None, result) => Ok(result.map_or("null", RawValue::get)),
     };
     Ok(JsonRpcResponse {
@@ -233,11 +237,12 @@ pub fn read_response(body: &[u8]) -> Result<JsonRpcResponse<'_>, Error> {
     })
 }
 
-/// Reads an answer whose HTTP status is no success: the code decides where it has a meaning, else the status.
+/// Reads a response with an HTTP error status. The JSON-RPC code decides if it has a defined
+/// meaning, else the status.
 #[must_use]
 pub fn read_http_error(status: u16, body: &[u8]) -> Error {
     let peer_error = read_error_response(body).or_else(|| {
-        // 01 §6: what a 0.3 stream is refused with is its one event.
+        // A rejected 0.3 stream has the error as its only event (01 §6).
         let mut events = Decoder::default();
         events.push(body);
         read_error_response(events.next()?.ok()?.data.as_bytes())
@@ -257,7 +262,7 @@ fn read_error_response(body: &[u8]) -> Option<Error> {
     read_response(body).ok()?.result.err()
 }
 
-/// A path that is not there is no task that is not there: JSON-RPC has one path.
+/// Converts an HTTP status. JSON-RPC has a single path, so 404 does not mean an unknown task.
 fn kind_from_status(status: u16) -> ErrorKind {
     match status {
         404 => ErrorKind::MethodNotFound,
@@ -280,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn s69_what_is_no_call_is_refused_with_its_reason() {
+    fn s69_invalid_requests_are_rejected_with_a_reason() {
         let invalid = |rule: &str| format!("Request payload validation error: {rule}");
         for (body, code, id, message) in [
             ("{", -32700, "null", "Invalid JSON payload".to_owned()),
@@ -295,13 +300,13 @@ mod tests {
                 r#"[{"jsonrpc":"2.0","id":1,"method":"GetTask"}]"#,
                 -32600,
                 "null",
-                invalid("the request must be one call: batches are not served"),
+                invalid("the request must be a single call: batches are not supported"),
             ),
             (
                 r#"["2.0",1,"GetTask",{}]"#,
                 -32600,
                 "null",
-                invalid("the request must be one call: batches are not served"),
+                invalid("the request must be a single call: batches are not supported"),
             ),
             (
                 r#"{"id":1,"method":"x"}"#,
@@ -369,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_go_back_as_they_came() {
+    fn ids_are_returned_unchanged() {
         for id in [
             "0",
             "-7",
@@ -392,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn the_call_of_0_3_that_takes_no_params_has_none() {
+    fn v03_extended_card_request_has_no_params() {
         for (method, params) in [
             ("agent/getAuthenticatedExtendedCard", ""),
             ("GetExtendedAgentCard", r#","params":{}"#),
@@ -407,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_by_http_is_read_by_its_code_or_its_status() {
+    fn http_error_is_read_by_code_or_status() {
         let coded = |code: i32| {
             format!(r#"{{"jsonrpc":"2.0","id":null,"error":{{"code":{code},"message":"no"}}}}"#)
         };
@@ -452,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_a_result_is_null() {
+    fn missing_result_is_null() {
         let answer = read_response(br#"{"jsonrpc":"2.0","id":1}"#).unwrap();
         assert_eq!(answer.result.unwrap(), "null");
     }

@@ -1,4 +1,5 @@
-//! Enums and times in every spelling that peers use. Written is only one: that of the decided version.
+//! Lenient parsing of enums and timestamps: accepts every spelling that peers use (02 §1). Writing
+//! uses only the spelling of the negotiated version.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,7 +8,7 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 
 use crate::model::{Role, TaskState, Timestamp};
 
-/// A state as 0.2 and 0.3 spell it in JSON.
+/// Returns the name of a state in the JSON of 0.2 and 0.3.
 pub(crate) fn v03_state_name(state: TaskState) -> &'static str {
     match state {
         TaskState::Unspecified => "unknown",
@@ -22,18 +23,18 @@ pub(crate) fn v03_state_name(state: TaskState) -> &'static str {
     }
 }
 
-/// A role as 0.2 and 0.3 spell it in JSON.
+/// Returns the name of a role in the JSON of 0.2 and 0.3.
 pub(crate) fn v03_role_name(role: Role) -> &'static str {
     match role {
         Role::User => "user",
-        // 08 §3: never left unspecified on the way down.
+        // Never unspecified in 0.3 (08 §3).
         Role::Agent | Role::Unspecified => "agent",
     }
 }
 
-/// Reads a state in any spelling and any case.
+/// Parses a state in any spelling and case.
 pub(crate) fn parse_state(name: &str) -> Option<TaskState> {
-    // Most say it exactly; the others pay for their freedom.
+    // Exact match first; only other spellings allocate.
     if let Some(state) = TaskState::ALL
         .into_iter()
         .find(|state| state.as_str() == name)
@@ -55,7 +56,7 @@ pub(crate) fn parse_state(name: &str) -> Option<TaskState> {
     }
 }
 
-/// The state with this protobuf number; both generations agree on them.
+/// Returns the state with a protobuf number. Both protobuf packages use the same numbers.
 pub(crate) fn state_from_number(number: i64) -> Option<TaskState> {
     const BY_NUMBER: [TaskState; 9] = [
         TaskState::Unspecified,
@@ -73,7 +74,7 @@ pub(crate) fn state_from_number(number: i64) -> Option<TaskState> {
         .and_then(|number| BY_NUMBER.get(number).copied())
 }
 
-/// Reads a role in any spelling and any case.
+/// Parses a role in any spelling and case.
 pub(crate) fn parse_role(name: &str) -> Option<Role> {
     match name {
         "ROLE_USER" | "user" => return Some(Role::User),
@@ -89,7 +90,7 @@ pub(crate) fn parse_role(name: &str) -> Option<Role> {
     }
 }
 
-/// The role with this protobuf number.
+/// Returns the role with a protobuf number.
 pub(crate) fn role_from_number(number: i64) -> Option<Role> {
     match number {
         0 => Some(Role::Unspecified),
@@ -99,7 +100,7 @@ pub(crate) fn role_from_number(number: i64) -> Option<Role> {
     }
 }
 
-/// Reads an enum by name or, as ProtoJSON allows, by number.
+/// Deserializes an enum by name or, as in ProtoJSON, by number.
 struct EnumVisitor<T> {
     expected: &'static str,
     by_name: fn(&str) -> Option<T>,
@@ -159,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn states_are_read_in_every_spelling() {
+    fn states_are_parsed_in_every_spelling() {
         for state in TaskState::ALL {
             assert_eq!(parse_state(state.as_str()), Some(state));
             assert_eq!(parse_state(v03_state_name(state)), Some(state));
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn roles_are_read_in_every_spelling() {
+    fn roles_are_parsed_in_every_spelling() {
         for (text, role) in [
             ("\"ROLE_USER\"", Role::User),
             ("\"Agent\"", Role::Agent),

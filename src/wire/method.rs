@@ -1,18 +1,18 @@
-//! The names of the operations in JSON-RPC, of every version.
+//! JSON-RPC method names of all versions (04 §1).
 
 use super::negotiation::RouteVersion;
 use crate::model::{Operation, Version};
 
-/// A method of JSON-RPC: what it does, and which generation its name belongs to.
+/// JSON-RPC method: the operation and the version that its name implies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JsonRpcMethod {
-    /// What is asked for.
+    /// Operation.
     pub operation: Operation,
-    /// What the name says about the version.
+    /// Version that the name implies.
     pub route_version: RouteVersion,
 }
 
-/// The names that each version has for itself.
+/// Returns the official names in 1.0 and 0.3.
 fn method_names(operation: Operation) -> (&'static str, Option<&'static str>) {
     match operation {
         Operation::SendMessage => ("SendMessage", Some("message/send")),
@@ -44,7 +44,7 @@ fn method_names(operation: Operation) -> (&'static str, Option<&'static str>) {
     }
 }
 
-/// Names from before and between the versions, and what they mean.
+/// Accepted aliases: names of 0.1, of drafts, and of other implementations (04 §1).
 const ALIASES: [(&str, Operation, RouteVersion); 9] = [
     (
         "tasks/send",
@@ -89,7 +89,7 @@ const ALIASES: [(&str, Operation, RouteVersion); 9] = [
     ),
 ];
 
-/// The name of an operation as a client of this version calls it; 0.3 cannot list tasks.
+/// Returns the method name that a client of this version sends; `None` for listing tasks in 0.3.
 #[must_use]
 pub fn method_name(operation: Operation, version: Version) -> Option<&'static str> {
     let (v1, v03) = method_names(operation);
@@ -99,10 +99,10 @@ pub fn method_name(operation: Operation, version: Version) -> Option<&'static st
     }
 }
 
-/// The method with this name.
+/// Finds a method by name.
 ///
 /// # Errors
-/// There is none; the key says in which version to tell the caller.
+/// The method is unknown. The value is the version in which to report that.
 pub fn find_method(name: &str) -> Result<JsonRpcMethod, RouteVersion> {
     for operation in Operation::ALL {
         let (v1, v03) = method_names(operation);
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_leads_back_to_its_operation() {
+    fn names_and_operations_map_both_ways() {
         for operation in Operation::ALL {
             assert_eq!(
                 find_method(method_name(operation, Version::V1).unwrap()),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn old_names_are_known_and_unknown_ones_say_in_which_version_to_answer() {
+    fn aliases_are_found_and_unknown_names_imply_a_version() {
         assert_eq!(
             find_method("tasks/send").unwrap().operation,
             Operation::SendMessage

@@ -1,4 +1,16 @@
-//! How it is written: bytes to model and back, for every version and binding. The only room that behaves by version.
+//! Codecs: bytes to model and back, for every protocol version and binding.
+//!
+//! This is the only module that branches on the protocol version. Readers are lenient and accept
+//! every known dialect; writers produce exactly the negotiated version.
+//!
+//! - [`negotiation`]: determines the version of a request.
+//! - [`jsonrpc`], [`path`], `grpc`: envelopes and routes of the bindings.
+//! - `request`, `read_response`, `write_response`: operations in JSON.
+//! - `v1`, `v03`: shapes of the JSON versions; `proto_v1`, `proto_v03`: conversions of the protobuf
+//!   messages.
+//! - [`fast`]: fast paths for the most frequent requests and responses of 1.0.
+//! - [`card`], [`errors`], [`sse`], [`openai`]: agent cards, error tables, server-sent events,
+//!   OpenAI chat completions.
 
 pub mod card;
 pub mod errors;
@@ -48,26 +60,27 @@ pub use fast::StreamEventWriter;
 #[cfg(feature = "grpc")]
 use request::list_tasks_unsupported;
 
-/// A way of writing that a caller understands.
+/// JSON dialect of a reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Dialect {
     /// 1.0, on every JSON binding.
     V1,
-    /// 0.3 as in JSON-RPC: bare objects with `kind`.
+    /// 0.3 on JSON-RPC: bare objects with `kind`.
     V03,
-    /// The same for clients that run tools for an agent: what it asks them stands as `inputRequest` in its message.
+    /// 0.3 on JSON-RPC for clients that run tools: messages additionally contain `inputRequest`
+    /// with the agent's question.
     V03Tools,
-    /// 0.3 as in REST: the ProtoJSON of its protobuf file.
+    /// 0.3 on REST: the ProtoJSON of its protobuf file.
     V03Rest,
-    /// 0.3, with what clients of 0.1 look for beside it.
+    /// 0.3 plus the members that 0.1 clients expect (04 §4).
     V01 {
-        /// The name that the client gave the task.
+        /// Task id chosen by the client.
         alias: Option<TaskId>,
     },
 }
 
 impl Dialect {
-    /// The version whose rules hold.
+    /// Returns the protocol version of the dialect.
     #[must_use]
     pub fn version(&self) -> Version {
         match self {
@@ -76,7 +89,7 @@ impl Dialect {
         }
     }
 
-    /// The same for a client that runs tools, where it has another way to read what it is asked.
+    /// Returns the variant for clients that run tools, if the dialect has one.
     #[must_use]
     pub fn with_tools(self) -> Self {
         match self {
@@ -85,8 +98,9 @@ impl Dialect {
         }
     }
 
-    /// The same for whoever asked for a task by this name. One that is not its id was given by a client of 0.1, which is
-    /// answered by it (04 §4).
+    /// Returns the dialect for a response to a request for task `requested`. If that is not the
+    /// task's id, it is the alias chosen by a 0.1 client, and the response uses it as the id
+    /// (04 §4).
     #[must_use]
     pub fn with_alias_in_response(self, requested: Option<TaskId>, response: &Response) -> Self {
         match response {
@@ -95,7 +109,8 @@ impl Dialect {
         }
     }
 
-    /// The same where the answer is the task of this id.
+    /// Like [`with_alias_in_response`](Self::with_alias_in_response), for a response that is the
+    /// task `id`.
     #[must_use]
     pub fn with_alias(self, requested: Option<TaskId>, id: &TaskId) -> Self {
         match (self, requested) {
@@ -106,7 +121,7 @@ impl Dialect {
         }
     }
 
-    /// What REST speaks in a version.
+    /// Returns the REST dialect of a version.
     #[must_use]
     pub fn for_rest(version: Version) -> Self {
         match version {
@@ -117,7 +132,7 @@ impl Dialect {
 }
 
 impl From<Version> for Dialect {
-    /// What JSON-RPC speaks in a version.
+    /// Returns the JSON-RPC dialect of a version.
     fn from(version: Version) -> Self {
         match version {
             Version::V1 => Self::V1,
@@ -126,8 +141,8 @@ impl From<Version> for Dialect {
     }
 }
 
-/// Writes JSON.
+/// Appends a value as JSON.
 pub fn write_json<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
     serde_json::to_writer(out, value)
-        .expect("our types have string keys and a vector takes every byte");
+        .expect("the types have string keys and a Vec grows as needed");
 }

@@ -1,28 +1,29 @@
-//! Which version a request is: one rule, one table.
+//! Version negotiation: determines the protocol version of a request from its route and the
+//! `A2A-Version` header (01 §2).
 
 use crate::model::{Error, ErrorKind, Version};
 
-/// What the route itself says about the version.
+/// Version that a route implies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RouteVersion {
-    /// A JSON-RPC method with a slash in its name.
+    /// JSON-RPC method with a slash in its name.
     MethodV03,
-    /// A JSON-RPC method of 0.1.
+    /// JSON-RPC method of 0.1.
     MethodV01,
-    /// A JSON-RPC method in PascalCase.
+    /// JSON-RPC method in PascalCase.
     MethodV1,
-    /// A REST path that begins with `/v1/`.
+    /// REST path that starts with `/v1/`.
     PathV03,
     /// Any other REST path.
     PathV1,
-    /// The gRPC service `a2a.v1.A2AService`.
+    /// gRPC service `a2a.v1.A2AService`.
     ServiceV03,
-    /// The gRPC service `lf.a2a.v1.A2AService`.
+    /// gRPC service `lf.a2a.v1.A2AService`.
     ServiceV1,
 }
 
 impl RouteVersion {
-    /// The version that the route belongs to.
+    /// Returns the implied version.
     #[must_use]
     pub fn version(self) -> Version {
         match self {
@@ -40,19 +41,20 @@ impl RouteVersion {
     }
 }
 
-/// The version that a request asks for in `A2A-Version`, as a header, metadata or query parameter.
+/// Version requested by `A2A-Version`, as a header, gRPC metadata or query parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestedVersion {
-    /// It is silent.
+    /// No version requested.
     Absent,
-    /// For a version we speak.
+    /// Supported version.
     Known(Version),
-    /// For another, or for several at once.
+    /// Unsupported version, or several different ones.
     Unsupported(String),
 }
 
 impl RequestedVersion {
-    /// Reads all values of the header and of the query parameter; values that disagree are an error, never a choice.
+    /// Parses all values of the header and the query parameter. Different values are an error; none
+    /// is preferred (S84).
     pub fn parse<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
         let mut requested = Self::Absent;
         for value in values
@@ -77,13 +79,15 @@ impl RequestedVersion {
     }
 }
 
-/// Major and minor decide; a patch number is read and means nothing.
+/// Parses `major.minor`; a patch number is ignored.
 fn parse_version(value: &str) -> Option<Version> {
     if value == Version::V1.as_str() {
         return Some(Version::V1);
     }
     let mut numbers = value.split('.');
-    let (major, minor, patch) = (numbers.next()?, numbers.next()?, numbers.next());
+    let major = numbers.next()?;
+    let minor = numbers.next()?;
+    let patch = numbers.next();
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if numbers.next().is_some() || !patch.is_none_or(is_number) {
         return None;
@@ -95,19 +99,19 @@ fn parse_version(value: &str) -> Option<Version> {
     }
 }
 
-/// A request whose version cannot be served, and the version to say so in.
+/// Failed negotiation.
 #[derive(Debug, PartialEq)]
 pub struct NegotiationError {
-    /// What to say.
+    /// Error for the client.
     pub error: Error,
-    /// In which version's form.
+    /// Version in which to write the error.
     pub reply_version: Version,
 }
 
-/// Decides which version a request is. `strict` wants 1.0 callers to say so.
+/// Determines the version of a request. With `strict`, 1.0 routes require the header.
 ///
 /// # Errors
-/// The route and the version asked for do not go together.
+/// The route and the requested version do not match.
 pub fn negotiate(
     route_version: RouteVersion,
     requested: &RequestedVersion,
@@ -121,7 +125,7 @@ pub fn negotiate(
         {
             Ok(version)
         }
-        // 1.0 has no methods with a slash, so to a 1.0 caller there is no such method.
+        // 1.0 has no methods with a slash, so for a 1.0 client the method does not exist.
         RequestedVersion::Known(Version::V1) if route_version.is_method() => {
             Err(NegotiationError {
                 error: ErrorKind::MethodNotFound.into(),
@@ -134,17 +138,17 @@ pub fn negotiate(
     }
 }
 
-/// Says what to do about it: which header goes with what was called, or which versions there are.
+/// Creates the error, which names the expected header or the supported versions.
 fn version_not_supported(requested: &RequestedVersion, reply_version: Version) -> NegotiationError {
     let supported = Version::ALL.map(Version::as_str).join(",");
     let (requested, reason) = match requested {
         RequestedVersion::Absent => (
             "",
-            format!("what was called needs the header A2A-Version: {reply_version}"),
+            format!("this route requires the header A2A-Version: {reply_version}"),
         ),
         RequestedVersion::Known(other) => (
             other.as_str(),
-            format!("what was called belongs to {reply_version}, and A2A-Version says {other}"),
+            format!("this route belongs to version {reply_version}, but A2A-Version is {other}"),
         ),
         RequestedVersion::Unsupported(other) => (
             other.as_str(),
@@ -152,7 +156,7 @@ fn version_not_supported(requested: &RequestedVersion, reply_version: Version) -
         ),
     };
     let message = format!("{}: {reason}", ErrorKind::VersionNotSupported.message());
-    // The words of a stranger go back only as far as they could be a version.
+    // Client input is echoed only up to the length of a plausible version.
     let requested: String = requested
         .chars()
         .filter(|c| !c.is_control())
@@ -176,9 +180,9 @@ mod tests {
 
     type Cell = Result<Version, (ErrorKind, Version)>;
 
-    /// 01 §2, cell by cell: absent, 0.3, 1.0, other, and absent when strict.
+    /// The table of 01 §2: header absent, 0.3, 1.0, other, and absent in strict mode.
     #[test]
-    fn the_version_matrix() {
+    fn version_table() {
         let no = |reply_version| Err((VersionNotSupported, reply_version));
         let table: [(RouteVersion, [Cell; 5]); 7] = [
             (
@@ -248,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn s84_values_that_disagree_are_never_chosen_from() {
+    fn s84_conflicting_versions_are_rejected() {
         assert_eq!(
             RequestedVersion::parse(["1.0", "1.0.1"]),
             RequestedVersion::Known(V1)
@@ -265,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_what_is_served() {
+    fn error_names_the_supported_versions() {
         let refusal = negotiate(
             RouteVersion::MethodV1,
             &RequestedVersion::parse(["2.0"]),

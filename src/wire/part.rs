@@ -1,4 +1,5 @@
-//! Reading a part: 1.0 by its one member, older versions by `kind`, and whatever lies between.
+//! Part deserialization: 1.0 by its single content member, older versions by `kind`, and mixed
+//! forms (02 §5).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,7 +9,7 @@ use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor}
 use super::json::field_error;
 use crate::model::{Base64, Content, Json, Object, Part, Request};
 
-/// Every member a part can have in any version, as far as it was given.
+/// Members that a part may have in any version.
 #[derive(Default)]
 pub(crate) struct PartMembers {
     pub(crate) text: Option<String>,
@@ -22,7 +23,7 @@ pub(crate) struct PartMembers {
 }
 
 impl PartMembers {
-    /// Makes the part; exactly one member may be its content.
+    /// Creates the part. Exactly one member must be content.
     pub(crate) fn into_part<E: de::Error>(self) -> Result<Part, E> {
         let (file, name, media_type) = match self.file {
             Some(file) => (Some(file.content), file.name, file.media_type),
@@ -59,7 +60,7 @@ impl PartMembers {
     }
 }
 
-/// The file of a 0.3 part.
+/// File object of a 0.3 part.
 pub(crate) struct V03File {
     pub(crate) content: Content,
     pub(crate) name: Option<String>,
@@ -71,7 +72,7 @@ impl<'de> Deserialize<'de> for V03File {
         #[derive(serde::Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct FileMembers {
-            // Official samples print 0.3 files with the last three names.
+            // Official samples of 0.3 use the last three names.
             #[serde(alias = "data", alias = "fileWithBytes", alias = "file_with_bytes")]
             bytes: Option<Base64>,
             #[serde(alias = "url", alias = "fileWithUri", alias = "file_with_uri")]
@@ -101,7 +102,7 @@ impl<'de> Deserialize<'de> for Part {
     }
 }
 
-/// The names a member of a 1.0 part may have; those of older versions are read where they cannot mislead.
+/// Recognized member of a part. Names of older versions are accepted where they are unambiguous.
 #[derive(Clone, Copy)]
 enum PartField {
     Text,
@@ -145,7 +146,8 @@ impl PartField {
     }
 }
 
-/// The members that were there, `null` or not: to other parsers the first or the last of two may count.
+/// Bit set of the members read, including `null` ones. Duplicates are rejected, because parsers
+/// disagree on which one counts (S84).
 #[derive(Default)]
 struct PartFieldSet(u16);
 
@@ -170,14 +172,15 @@ impl<'de> Visitor<'de> for PartVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Part, A::Error> {
-        let (mut members, mut seen) = (PartMembers::default(), PartFieldSet::default());
+        let mut members = PartMembers::default();
+        let mut seen = PartFieldSet::default();
         while let Some(PartKey(name)) = map.next_key()? {
             seen.insert_once(name)?;
             match name {
                 PartField::Text => members.text = map.next_value()?,
                 PartField::Raw => members.raw = map.next_value()?,
                 PartField::Url => members.url = map.next_value()?,
-                // `null` is absent everywhere but here.
+                // `null` means absent for every other member.
                 PartField::Data => members.data = Some(map.next_value()?),
                 PartField::V03File => members.file = map.next_value()?,
                 PartField::Metadata => members.metadata = map.next_value()?,
@@ -192,7 +195,7 @@ impl<'de> Visitor<'de> for PartVisitor {
     }
 }
 
-/// A member's name, looked at and not kept.
+/// Member name, matched without allocation.
 struct PartKey(PartField);
 
 impl<'de> Deserialize<'de> for PartKey {
@@ -211,16 +214,16 @@ impl<'de> Deserialize<'de> for PartKey {
     }
 }
 
-/// Whether a dialect writes the kind of a part into it.
+/// Whether parts of a dialect contain their kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KindMember {
-    /// As `kind` or, long ago, `type`.
+    /// As `kind`, or in 0.1 as `type`.
     Expected,
-    /// Never: the member says it.
+    /// Absent; the content member determines it.
     Absent,
 }
 
-/// Reads a 0.x part out of its members; `kind` decides, and a missing one is guessed from the members.
+/// Creates a 0.x part from its members. `kind` selects the content; without it the members do.
 pub(crate) fn read_legacy_part<E: de::Error>(
     members: Vec<(Cow<'_, str>, Json)>,
     kind: KindMember,
@@ -237,7 +240,7 @@ pub(crate) fn read_legacy_part<E: de::Error>(
     }
 }
 
-/// The member that names the kind, and the kind.
+/// Returns the kind and the name of the member that contains it.
 fn find_kind<E: de::Error>(
     members: &[(Cow<'_, str>, Json)],
 ) -> Result<Option<(&'static str, String)>, E> {
@@ -262,7 +265,8 @@ fn find_kind<E: de::Error>(
 }
 
 fn read_known_kind<E: de::Error>(members: Vec<(Cow<'_, str>, Json)>) -> Result<Part, E> {
-    let (mut read, mut seen) = (PartMembers::default(), PartFieldSet::default());
+    let mut read = PartMembers::default();
+    let mut seen = PartFieldSet::default();
     for (name, value) in members {
         let name = PartField::from_name(&name);
         seen.insert_once(name)?;
@@ -278,7 +282,8 @@ fn read_known_kind<E: de::Error>(members: Vec<(Cow<'_, str>, Json)>) -> Result<P
             PartField::Other => {}
         }
     }
-    // 0.x spells out what is absent; only a part that is nothing else can be the value `null`.
+    // 0.x writes absent members as `null`. Only a part without other content can be the value
+    // `null`.
     let other =
         read.text.is_some() || read.raw.is_some() || read.url.is_some() || read.file.is_some();
     read.data = read.data.filter(|data| !(other && data.is_null()));
@@ -293,7 +298,8 @@ fn read_member<E: de::Error, T: for<'a> Deserialize<'a>>(
         .map_err(|error| super::json::nested_field_error(name.as_str(), &error))
 }
 
-/// 0.3 data must be an object: both official SDKs wrap what is none in exactly this way.
+/// Metadata key that marks wrapped data. Data must be an object in 0.3, and both official SDKs wrap
+/// other values in this way.
 pub(crate) const WRAPPED_DATA_KEY: &str = "data_part_compat";
 
 fn unwrap_data(part: Part) -> Part {
@@ -326,13 +332,15 @@ fn unwrap_data(part: Part) -> Part {
     members.into_part::<de::value::Error>().unwrap_or(part)
 }
 
-/// A kind of part we do not know is data that remembers its kind, so that it can be written back as it was.
+/// Converts a part of unknown kind to a data part. The kind is kept in the metadata, so that the
+/// part can be written back unchanged.
 fn read_unknown_kind<E: de::Error>(
     kind_member: &str,
     kind: &str,
     members: Vec<(Cow<'_, str>, Json)>,
 ) -> Result<Part, E> {
-    let (mut metadata, mut seen) = (Object::new(), PartFieldSet::default());
+    let mut metadata = Object::new();
+    let mut seen = PartFieldSet::default();
     let mut data = Vec::with_capacity(members.len());
     for (name, value) in members {
         seen.insert_once::<E>(PartField::from_name(&name))?;
@@ -349,10 +357,10 @@ fn read_unknown_kind<E: de::Error>(
     Ok(Part::data(data.into_iter().collect::<Object>()).with_metadata(metadata))
 }
 
-/// Where a data part remembers the kind it had in an older version.
+/// Metadata key for the 0.x kind of a data part.
 pub(crate) const KIND_KEY: &str = "kind";
 
-/// Whether a request brings a part of a kind that only those know who run tools for an agent: `tool-…`.
+/// Whether a message contains a tool part (kind `tool-…`), which identifies clients that run tools.
 #[must_use]
 pub fn has_tool_parts(request: &Request) -> bool {
     let message = match request {
@@ -374,7 +382,7 @@ mod tests {
     use crate::wire::json::read;
 
     #[test]
-    fn a_part_of_1_0_is_read_by_its_one_member() {
+    fn v1_part_is_read_by_its_content_member() {
         for (text, part) in [
             (r#"{"text":""}"#, Part::text("")),
             (
@@ -404,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_with_no_content_or_two_is_refused() {
+    fn part_without_exactly_one_content_is_rejected() {
         for text in [
             "{}",
             r#"{"text":null}"#,

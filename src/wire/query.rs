@@ -1,11 +1,11 @@
-//! Query parameters of REST.
+//! Query parameters of the REST binding.
 
 use std::borrow::Cow;
 
 use crate::model::{Error, TaskState, Timestamp};
 use crate::wire::lenient::parse_state;
 
-/// The parameters of a query; an empty value is as good as none.
+/// Query parameters. An empty value counts as absent.
 pub(super) struct QueryParams<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
 impl<'a> QueryParams<'a> {
@@ -17,7 +17,11 @@ impl<'a> QueryParams<'a> {
         )
     }
 
-    /// A parameter by its name in camelCase or, as one test kit sends it, in snake_case.
+    /// Returns a parameter by its camelCase name. Also accepts snake_case, which the compatibility
+    /// kit sends.
+    ///
+    /// # Errors
+    /// Invalid parameters if the parameter occurs twice.
     pub(super) fn text(&self, name: &str) -> Result<Option<&str>, Error> {
         let mut values = self
             .0
@@ -69,7 +73,7 @@ impl<'a> QueryParams<'a> {
     }
 }
 
-/// A whole number as a body may spell it too: `5` or `5.0`.
+/// Parses an integer in the ProtoJSON spellings `5` and `5.0`.
 fn parse_int(text: &str) -> Option<i32> {
     let (digits, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let nothing = !fraction.is_empty() && fraction.bytes().all(|byte| byte == b'0');
@@ -89,7 +93,7 @@ fn is_snake_case_of(key: &str, name: &str) -> bool {
     key.next().is_none()
 }
 
-/// Writes the parameters that are there.
+/// Writes the parameters that have a value.
 pub(super) fn write_query(parameters: &[(&str, Option<String>)]) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     for (name, value) in parameters {
@@ -113,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn s66_parameters_are_read_exactly() {
+    fn s66_parameters_are_parsed_strictly() {
         let query = QueryParams::read(
             "historyLength=5&pageSize=&unknown=x&a%20b=c+d&include_artifacts=true",
         );

@@ -1,4 +1,7 @@
-//! Reading answers and events, each on its own merits: wrapped or bare, with `kind` or without, in either spelling.
+//! Response and event deserialization for clients.
+//!
+//! Detects the form of each object separately: wrapped or bare, with or without `kind`, in the
+//! spelling of any version.
 
 use std::borrow::Cow;
 
@@ -17,10 +20,10 @@ use crate::model::{
     TaskStatusUpdateEvent,
 };
 
-/// Reads the answer to an operation, as any peer may send it to a client that asked in this dialect.
+/// Reads the response to an operation from any peer. `dialect` is that of the request.
 ///
 /// # Errors
-/// The answer cannot be made sense of.
+/// Invalid agent response.
 pub fn read_response(
     operation: Operation,
     text: &str,
@@ -30,7 +33,8 @@ pub fn read_response(
     read_any_response(operation, text, dialect).map_err(into_invalid_agent_response)
 }
 
-/// What a peer got wrong is not the fault of whoever asked us: an answer that cannot be read is the agent's error.
+/// Converts a parse or validation error of a peer's response to an invalid-agent-response error.
+/// The caller of this process is not at fault.
 #[must_use]
 pub fn into_invalid_agent_response(error: Error) -> Error {
     let kind = error.kind();
@@ -65,7 +69,7 @@ fn read_any_response(
                 StreamResponse::Message(message) => SendMessageResponse::Message(message),
                 StreamResponse::StatusUpdate(_) | StreamResponse::ArtifactUpdate(_) => {
                     return Err(invalid_agent_response(
-                        "an event where a task or a message should be",
+                        "expected a task or a message, found an event",
                     ));
                 }
             })
@@ -76,9 +80,7 @@ fn read_any_response(
                 StreamResponse::Message(_)
                 | StreamResponse::StatusUpdate(_)
                 | StreamResponse::ArtifactUpdate(_) => {
-                    return Err(invalid_agent_response(
-                        "something else where a task should be",
-                    ));
+                    return Err(invalid_agent_response("expected a task"));
                 }
             }
         }
@@ -87,18 +89,18 @@ fn read_any_response(
             Response::PushConfig(read_push_config(text)?)
         }
         Operation::ListPushConfigs => Response::ListPushConfigs(read_push_configs(text)?),
-        // Whatever it says, it is done.
+        // Success in every form; peers disagree on the content.
         Operation::DeletePushConfig => Response::Empty,
         Operation::GetExtendedAgentCard => Response::AgentCard(Box::new(read_card_text(text)?)),
     })
 }
 
-fn invalid_agent_response(what: &str) -> Error {
+fn invalid_agent_response(detail: &str) -> Error {
     Error::new(ErrorKind::InvalidAgentResponse)
-        .with_message(format!("Invalid agent response: {what}"))
+        .with_message(format!("Invalid agent response: {detail}"))
 }
 
-/// The members by which an object shows what it is.
+/// Members that identify the type of an object.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct EventShape<'a> {
@@ -128,13 +130,13 @@ struct EventShape<'a> {
     parts: Option<&'a RawValue>,
     #[serde(borrow, alias = "message_id")]
     message_id: Option<&'a RawValue>,
-    /// Only one seed's tasks have it.
+    /// Only in tasks of KAOS (09, 0.9).
     #[serde(borrow)]
     session_id: Option<&'a RawValue>,
 }
 
 impl EventShape<'_> {
-    /// Whether nothing is there that a bare object would have; then `kind` is only beside a wrapper.
+    /// Whether no member of a bare object is present. `kind` then only accompanies a wrapper.
     fn has_only_kind(&self) -> bool {
         [
             self.status,
@@ -150,19 +152,20 @@ impl EventShape<'_> {
     }
 }
 
-/// Reads one event of a stream, or the body of a webhook call.
+/// Reads a stream event or the body of a push notification.
 ///
 /// # Errors
-/// The event cannot be made sense of.
+/// Invalid agent response.
 pub fn read_event(text: &str, dialect: &Dialect) -> Result<StreamResponse, Error> {
     check_nesting(text.as_bytes())?;
     read_any_event(text, dialect).map_err(into_invalid_agent_response)
 }
 
-/// Reads one event of a JSON-RPC stream by its name and data: an answer whose result is the event, or an error.
+/// Reads an event of a JSON-RPC stream from its SSE name and data: a response whose result is the
+/// event, or an error.
 ///
 /// # Errors
-/// What the peer says went wrong, or the event cannot be made sense of.
+/// The error from the peer, or an invalid agent response.
 pub fn read_jsonrpc_event(
     name: Option<&str>,
     data: &str,
@@ -176,10 +179,10 @@ pub fn read_jsonrpc_event(
     }
 }
 
-/// Reads one event of a REST stream by its name and data: the event as it is, or an error in its place.
+/// Reads an event of a REST stream from its SSE name and data: the event itself, or an error.
 ///
 /// # Errors
-/// What the peer says went wrong, or the event cannot be made sense of.
+/// The error from the peer, or an invalid agent response.
 pub fn read_rest_event(
     name: Option<&str>,
     data: &str,
@@ -230,7 +233,7 @@ fn read_any_event(text: &str, dialect: &Dialect) -> Result<StreamResponse, Error
         (true, 1) => return read_wrapped(&shape, dialect),
         _ => {}
     }
-    // What is bare is 0.x, whatever was asked for.
+    // Bare objects are 0.x, even in a response to a 1.0 request.
     let dialect = if *dialect == Dialect::V1 {
         &Dialect::V03
     } else {
@@ -242,12 +245,13 @@ fn read_any_event(text: &str, dialect: &Dialect) -> Result<StreamResponse, Error
         Some("status-update") => read_status(text, dialect).map(StreamResponse::StatusUpdate),
         Some("artifact-update") => read_artifact(text, dialect).map(StreamResponse::ArtifactUpdate),
         Some(_) | None => Err(invalid_agent_response(
-            "neither a task, nor a message, nor an event",
+            "expected a task, a message or an event",
         )),
     }
 }
 
-/// Reads what is 1.0 to the letter, in one go; everything else takes the longer way, and its faults are named there.
+/// Fast path for exact 1.0 events: one pass, no shape detection. Returns `None` for everything
+/// else; the general path then reports errors.
 fn read_exact_v1(text: &str) -> Option<StreamResponse> {
     let mut event: StreamResponse = read_v1_only(text)?;
     match &mut event {
@@ -297,7 +301,7 @@ fn guess_kind(shape: &EventShape<'_>) -> Option<&'static str> {
     shape.id.map(|_| "task")
 }
 
-/// Reads by the dialect asked for, and where that fails by the one that takes most.
+/// Reads in the requested dialect, and on failure in the most lenient one.
 macro_rules! reader {
     ($name:ident, $model:ty, $old:ident) => {
         fn $name(text: &str, dialect: &Dialect) -> Result<$model, Error> {
@@ -324,7 +328,7 @@ reader!(read_message, Message, V03Message);
 reader!(read_status, TaskStatusUpdateEvent, V03StatusEvent);
 reader!(read_artifact, TaskArtifactUpdateEvent, V03ArtifactEvent);
 
-/// Whether an object inside a 1.0 answer is of an older time.
+/// Whether an object in a 1.0 response has members of an older version.
 fn is_pre_v1(text: &str) -> bool {
     has_member(text, "kind") || has_member(text, "sessionId")
 }
@@ -334,7 +338,7 @@ fn has_member(text: &str, name: &str) -> bool {
         .is_ok_and(|object| object.get(name).is_some())
 }
 
-/// Some peers leave out who speaks; what comes back in an answer, the agent said.
+/// Sets a missing role. Some peers omit it; in a response the sender is the agent.
 trait DefaultRole {
     fn default_role_to_agent(&mut self);
 }
@@ -414,7 +418,8 @@ fn read_task_page(text: &str, dialect: &Dialect) -> Result<ListTasksResponse, Er
     })
 }
 
-/// A registration, flat or nested; one seed says only `{"success": true}`.
+/// Reads a push configuration, flat or nested. One implementation returns only `{"success": true}`
+/// (09, 3.12).
 fn read_push_config(text: &str) -> Result<PushConfig, Error> {
     if has_member(text, "pushNotificationConfig") || has_member(text, "push_notification_config") {
         return Ok(read::<V03PushConfig>(text)?.0);
@@ -426,7 +431,7 @@ fn read_push_config(text: &str) -> Result<PushConfig, Error> {
     })
 }
 
-/// The registrations of a task: in an object, or as a bare array.
+/// Reads the push configurations of a task: an object or a bare array.
 fn read_push_configs(text: &str) -> Result<ListPushConfigsResponse, Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -440,12 +445,13 @@ fn read_push_configs(text: &str) -> Result<ListPushConfigsResponse, Error> {
         )]
         next_page_token: String,
     }
-    let list = match text.trim_start().starts_with('[') {
-        true => PushConfigList {
+    let list = if text.trim_start().starts_with('[') {
+        PushConfigList {
             configs: Some(read(text)?),
             next_page_token: String::new(),
-        },
-        false => read::<PushConfigList<'_>>(text)?,
+        }
+    } else {
+        read::<PushConfigList<'_>>(text)?
     };
     let configs = list
         .configs
@@ -472,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_in_a_stream_is_read_with_its_name_and_without() {
+    fn stream_errors_are_read_with_and_without_event_name() {
         let jsonrpc = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"gone"}}"#;
         let rest = format!(r#"{{"error":{FAULT}}}"#);
         for name in [None, Some("error")] {
@@ -488,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_event_nor_error_is_the_peers_fault() {
+    fn invalid_events_are_invalid_agent_responses() {
         let deep = "[".repeat(200);
         for data in [
             "",

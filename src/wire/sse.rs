@@ -1,6 +1,7 @@
-//! Server-sent events, written and read; bytes only, no I/O.
+//! Server-sent events: encoder and incremental decoder (01 §6). No I/O.
 //!
-//! Written exactly: one `data:` line per event, LF line ends. Read as the HTML standard says, in any chunking.
+//! The encoder writes one `data:` line per event with LF line ends. The decoder follows the HTML
+//! standard and accepts any chunking.
 
 #[cfg(test)]
 mod tests;
@@ -10,18 +11,18 @@ use std::fmt;
 use std::mem;
 use std::sync::Arc;
 
-/// Keeps an idle connection open; readers skip it.
+/// Comment that keeps an idle connection open; decoders ignore it.
 pub const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
-/// Asks a reader to come again soon, as the stream is about to end before its time.
+/// Reconnection hint of 1 s, sent before the server closes a stream early.
 pub const RECONNECT: &[u8] = b"retry: 1000\n\n";
 
-/// How large one event may be unless said otherwise; the protocol asks readers for at least 10 MiB.
+/// Default size limit of an event. The protocol requires at least 10 MiB.
 pub const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
 
 const BOM: &[u8] = b"\xEF\xBB\xBF";
 
-/// Appends one event. `data` is one line, as JSON without layout is.
+/// Appends an event. `data` must not contain line breaks, as compact JSON does not.
 pub fn write_event(out: &mut Vec<u8>, id: Option<u64>, data: &[u8]) {
     debug_assert!(!data.iter().any(is_line_end), "data is one line");
     begin_event(out, id);
@@ -29,13 +30,13 @@ pub fn write_event(out: &mut Vec<u8>, id: Option<u64>, data: &[u8]) {
     end_event(out);
 }
 
-/// Appends the event that tells of a failure after the stream began. 1.0 only: 0.3 uses a plain event.
+/// Appends an error event for a failure after the stream started. 1.0 only; 0.3 uses a plain event.
 pub fn write_error(out: &mut Vec<u8>, data: &[u8]) {
     out.extend_from_slice(b"event: error\n");
     write_event(out, None, data);
 }
 
-/// Opens an event whose data the caller appends in place, in one line; [`end_event`] closes it.
+/// Starts an event. The caller appends the data without line breaks, then [`end_event`].
 pub fn begin_event(out: &mut Vec<u8>, id: Option<u64>) {
     if let Some(id) = id {
         out.extend_from_slice(b"id: ");
@@ -45,13 +46,14 @@ pub fn begin_event(out: &mut Vec<u8>, id: Option<u64>) {
     out.extend_from_slice(b"data: ");
 }
 
-/// Closes the event that [`begin_event`] opened.
+/// Ends the event that [`begin_event`] started.
 pub fn end_event(out: &mut Vec<u8>) {
     out.extend_from_slice(b"\n\n");
 }
 
 fn push_decimal(out: &mut Vec<u8>, mut number: u64) {
-    let (mut digits, mut at) = ([b'0'; 20], 20);
+    let mut digits = [b'0'; 20];
+    let mut at = digits.len();
     loop {
         at -= 1;
         digits[at] += (number % 10) as u8;
@@ -62,26 +64,26 @@ fn push_decimal(out: &mut Vec<u8>, mut number: u64) {
     }
 }
 
-/// One event as read.
+/// Decoded event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SseEvent {
-    /// Its type; absent means `message`.
+    /// Event type; absent means `message`.
     pub event: Option<String>,
-    /// The last event id in force, which may come from an earlier event. Shared, so that a long id is not copied
-    /// into each of many short events.
+    /// Last event id, possibly from an earlier event. Shared, so that a long id is not copied into
+    /// every event.
     pub id: Option<Arc<str>>,
-    /// Its data, several lines joined with `\n`; never empty. Bytes that are not UTF-8 read as U+FFFD.
+    /// Data; lines are joined with `\n`. Never empty. Invalid UTF-8 is replaced by U+FFFD.
     pub data: String,
-    /// The reconnection time in force, in milliseconds.
+    /// Reconnection time in milliseconds.
     pub retry: Option<u64>,
 }
 
-/// Why a stream can not be read on.
+/// Reason why a stream cannot be decoded further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// An event, or a line that never ends, is larger than this many bytes.
+    /// An event or an unterminated line exceeds the limit.
     TooLarge {
-        /// The limit that was passed.
+        /// Exceeded limit in bytes.
         limit: usize,
     },
 }
@@ -96,14 +98,14 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Reads events from bytes that arrive in any pieces.
+/// Incremental decoder of server-sent events.
 ///
-/// [`push`](Decoder::push) what arrived, then iterate until `None`; more may follow after the next push. Where the
-/// pieces are cut never changes what is read. Each byte is looked at a fixed number of times, and at most the limit
-/// is kept between pushes apart from events not yet taken.
+/// [`push`](Decoder::push) received bytes, then iterate until `None`; later pushes may add events.
+/// The result does not depend on the chunking. Decoding takes linear time. Between pushes the
+/// decoder buffers at most the limit, plus events that were not yet taken.
 ///
-/// One departure from the HTML standard: an event whose data is the empty string is dropped like one without data,
-/// since no JSON document is empty and some servers keep a connection open with `data:`.
+/// One deviation from the HTML standard: an event with empty data is dropped like one without data.
+/// No JSON document is empty, and some servers use `data:` as keep-alive.
 ///
 /// ```
 /// use attache::wire::sse::Decoder;
@@ -112,24 +114,24 @@ impl std::error::Error for Error {}
 /// decoder.push(b"id: 7\ndata: {\"task\":");
 /// assert!(decoder.next().is_none());
 /// decoder.push(b"{}}\n\n");
-/// let event = decoder.next().expect("the event is whole")?;
+/// let event = decoder.next().expect("the event is complete")?;
 /// assert_eq!((event.id.as_deref(), event.data.as_str()), (Some("7"), r#"{"task":{}}"#));
-/// assert!(decoder.is_clean());
+/// assert!(decoder.is_at_boundary());
 /// # Ok::<(), attache::wire::sse::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Decoder {
     limit: usize,
-    /// The beginning of a line whose end has not arrived.
+    /// Start of an incomplete line.
     partial: Vec<u8>,
-    /// The last line ended in CR: a LF right behind it belongs to it.
+    /// The last line ended in CR, so an LF directly after it belongs to the same line end.
     after_cr: bool,
     first_line: bool,
-    /// Bytes of the fields since the last blank line, whether kept or not.
+    /// Bytes of all fields since the last blank line, including ignored ones.
     size: usize,
     event: Option<String>,
     data: Option<Vec<u8>>,
-    /// What `last_event_id` becomes at the next blank line.
+    /// Value for `last_event_id` at the next blank line.
     id: Option<Arc<str>>,
     last_event_id: Option<Arc<str>>,
     retry: Option<u64>,
@@ -146,14 +148,14 @@ impl Default for Decoder {
 impl Iterator for Decoder {
     type Item = Result<SseEvent, Error>;
 
-    /// The next whole event. An error is the last item there will ever be.
+    /// Returns the next complete event. After an error the iterator ends.
     fn next(&mut self) -> Option<Self::Item> {
         self.ready.pop_front()
     }
 }
 
 impl Decoder {
-    /// A decoder at the start of a stream. The limit counts the lines of an event without their ends; a comment
+    /// Creates a decoder. The limit counts the lines of an event without line ends; a comment
     /// counts only while it is read.
     pub fn new(max_event_bytes: usize) -> Self {
         Self {
@@ -172,7 +174,7 @@ impl Decoder {
         }
     }
 
-    /// Takes the next bytes of the stream. After a failure they are ignored.
+    /// Appends received bytes. Ignored after an error.
     pub fn push(&mut self, mut bytes: &[u8]) {
         while !self.failed {
             let end = bytes.iter().position(is_line_end).unwrap_or(bytes.len());
@@ -193,17 +195,17 @@ impl Decoder {
         }
     }
 
-    /// Whether the stream may end here without loss: no line and no event has been begun.
+    /// Whether the stream may end here without loss: no line or event is incomplete.
     pub fn is_at_boundary(&self) -> bool {
         !self.failed && self.partial.is_empty() && self.size == 0
     }
 
-    /// The id to resume from: that of the last finished event, even one that had no data.
+    /// Returns the id to resume from: that of the last complete event, even one without data.
     pub fn last_event_id(&self) -> Option<&str> {
         self.last_event_id.as_deref()
     }
 
-    /// How long the server asks a client to wait before it reconnects, in milliseconds.
+    /// Returns the reconnection time that the server requested, in milliseconds.
     pub fn retry(&self) -> Option<u64> {
         self.retry
     }
@@ -287,7 +289,7 @@ fn is_line_end(byte: &u8) -> bool {
     matches!(byte, b'\n' | b'\r')
 }
 
-/// An empty `event` or `id` takes back the one before it.
+/// Returns `None` for an empty value, which resets `event` and `id`.
 fn non_empty(value: &[u8]) -> Option<&[u8]> {
     Some(value).filter(|value| !value.is_empty())
 }
@@ -296,12 +298,12 @@ fn text(value: &[u8]) -> String {
     String::from_utf8_lossy(value).into_owned()
 }
 
-/// Like [`text`], but valid UTF-8, however long, is not copied.
+/// Like [`text`], without a copy for valid UTF-8.
 fn owned_text(value: Vec<u8>) -> String {
     String::from_utf8(value).unwrap_or_else(|error| text(error.as_bytes()))
 }
 
-/// Digits only: a sign, which `parse` would take, is not a time.
+/// Parses digits only; `parse` would accept a sign.
 fn milliseconds(value: &[u8]) -> Option<u64> {
     let digits = std::str::from_utf8(value)
         .ok()

@@ -1,16 +1,17 @@
-//! Objects are read from objects alone. Serde's derived readers would also take `["m-1", "ROLE_USER"]` for a message.
+//! Deserializer wrapper that accepts JSON objects only for structs.
 //!
-//! Every step is inlined: what is wrapped must not cost more than what is not.
+//! Serde's derived deserializers also accept arrays, for example `["m-1", "ROLE_USER"]` for a
+//! message. Every method is inlined, so that the wrapper adds no cost.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, Visitor};
 
-/// Wraps a deserializer, and everything it hands on, so that a struct is only ever a JSON object. With `V1_ONLY` nothing may
-/// have a member that only objects of older versions have, not even one that would be ignored.
+/// Wraps a deserializer and everything below it, so that a struct is always a JSON object. With
+/// `V1_ONLY`, members that only older versions have are errors, even ignored ones.
 pub(super) struct Strict<T, const V1_ONLY: bool>(pub(super) T);
 
-/// Whether only objects of older versions have such a member.
+/// Whether only objects of older versions have this member.
 fn is_legacy_member(name: &str) -> bool {
     matches!(name, "kind" | "sessionId")
 }
@@ -63,7 +64,7 @@ impl<'de, const V1_ONLY: bool, D: Deserializer<'de>> Deserializer<'de> for Stric
         self.0.deserialize_map(Strict::<_, V1_ONLY>(visitor))
     }
 
-    /// Left as it is: raw JSON text is read by a newtype that the JSON reader knows by name.
+    /// Not wrapped: serde_json identifies raw JSON text by the name of this newtype.
     #[inline]
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
@@ -237,7 +238,7 @@ impl<'de, const V1_ONLY: bool, S: DeserializeSeed<'de>> DeserializeSeed<'de>
     }
 }
 
-/// A name that older versions do not have.
+/// Wraps the deserializer of a member name and rejects names of older versions.
 struct V1MemberName<T>(T);
 
 impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for V1MemberName<S> {

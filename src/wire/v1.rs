@@ -1,4 +1,5 @@
-//! Requests of 1.0 as they really come: exact, or with the slips of drafts and of one seed.
+//! Request shapes of 1.0 JSON: exact, with the member names of drafts, or in the form of KAOS
+//! clients (09, S0).
 
 use std::borrow::Cow;
 
@@ -19,10 +20,10 @@ pub(super) struct V1SendParams {
     message: Option<Message>,
     configuration: Option<V1SendConfiguration>,
     metadata: Option<Object>,
-    /// Beside the message in one seed.
+    /// Beside the message in KAOS requests (09, 0.8).
     #[serde(default, alias = "context_id", deserialize_with = "non_empty")]
     context_id: Option<ContextId>,
-    /// Beside the message in official samples.
+    /// Beside the message in official samples (09, 1.28).
     #[serde(default, alias = "message_id", deserialize_with = "non_empty")]
     message_id: Option<MessageId>,
 }
@@ -36,7 +37,7 @@ struct V1SendConfiguration {
         deserialize_with = "or_default"
     )]
     accepted_output_modes: Vec<String>,
-    // The last two are the draft's names.
+    // The last two are names of the draft.
     #[serde(
         alias = "task_push_notification_config",
         alias = "pushNotificationConfig",
@@ -47,7 +48,7 @@ struct V1SendConfiguration {
     history_length: Option<i32>,
     #[serde(alias = "return_immediately")]
     return_immediately: Option<bool>,
-    /// The draft's name for the opposite.
+    /// Name of the draft, with the opposite meaning.
     blocking: Option<bool>,
 }
 
@@ -67,24 +68,25 @@ impl From<V1SendConfiguration> for SendMessageConfiguration {
     }
 }
 
-/// Reads what `SendMessage` and `SendStreamingMessage` take.
+/// Reads the params of `SendMessage` and `SendStreamingMessage`.
 pub(super) fn read_send(params: &str) -> Result<Box<SendMessageRequest>, Error> {
-    into_send_request(read(params)?, || has_seed_marks(params))
+    into_send_request(read(params)?, || has_kaos_marks(params))
         .ok_or_else(|| Error::invalid("message", "is required"))
 }
 
-/// The request that was read, if it has a message. Whether it comes from a client whose messages have no ids is looked up
-/// only where this one has none.
+/// Converts the params; `None` without a message. `has_kaos_marks` is called only if the message
+/// has no id.
 pub(super) fn into_send_request(
     send: V1SendParams,
-    has_seed_marks: impl FnOnce() -> bool,
+    has_kaos_marks: impl FnOnce() -> bool,
 ) -> Option<Box<SendMessageRequest>> {
     let mut message = send.message?;
     if message.message_id.is_empty() {
         message.message_id = match send.message_id {
             Some(id) => id,
-            // 1.0 wants an id of every message; only a dialect that never has one is forgiven.
-            None if has_seed_marks() => MessageId::random(),
+            // 1.0 requires an id. Only KAOS clients, which never send one, get a random id
+            // (09, 0.5).
+            None if has_kaos_marks() => MessageId::random(),
             None => MessageId::default(),
         };
     }
@@ -98,8 +100,8 @@ pub(super) fn into_send_request(
     }))
 }
 
-/// Whether params have another mark of the one seed whose messages have no id.
-fn has_seed_marks(params: &str) -> bool {
+/// Whether the params have another mark of a KAOS client (09, 0.5).
+fn has_kaos_marks(params: &str) -> bool {
     #[derive(Deserialize)]
     struct Params<'a> {
         #[serde(rename = "contextId")]
@@ -131,7 +133,7 @@ fn has_seed_marks(params: &str) -> bool {
     params.context_id.is_some() || params.message.is_some_and(in_message)
 }
 
-/// Reads a registration: flat, or nested as the draft had it.
+/// Reads a push configuration: flat, or nested as in the draft.
 pub(super) fn read_push_config(params: &str) -> Result<PushConfig, Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

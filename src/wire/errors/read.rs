@@ -1,4 +1,4 @@
-//! The bodies that carry an error: read from all versions, as any peer may send them.
+//! Error deserialization from the bodies of any version (06 §5).
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use super::write::BadRequest;
 use super::{DOMAIN, jsonrpc_code, reason};
 use crate::model::{Error, ErrorKind, Json, Object, Violation};
 
-/// Reads the error object of a JSON-RPC response, as any peer may send it. The code decides.
+/// Reads the error object of a JSON-RPC response. The code determines the kind.
 #[must_use]
 pub fn read_jsonrpc_error(text: &str) -> Error {
     #[derive(Deserialize)]
@@ -22,7 +22,7 @@ pub fn read_jsonrpc_error(text: &str) -> Error {
     }
     let Ok(body) = serde_json::from_str::<Body<'_>>(text) else {
         return Error::new(ErrorKind::InvalidAgentResponse)
-            .with_message("the peer sent an error we cannot read");
+            .with_message("Invalid agent response: unreadable error object");
     };
     let details = body.data.map(PeerErrorDetails::new).unwrap_or_default();
     let code = body
@@ -30,7 +30,7 @@ pub fn read_jsonrpc_error(text: &str) -> Error {
         .and_then(|code| i32::try_from(code).ok())
         .unwrap_or(-32603);
     let kind = match (code, details.kind()) {
-        // Server-defined: the reason may say more than the number.
+        // Server-defined codes: the reason may be more specific.
         (-32099..=-32010 | -32000, Some(kind)) => kind,
         _ => kind_from_code(code),
     };
@@ -44,7 +44,8 @@ fn kind_from_code(code: i32) -> ErrorKind {
         .unwrap_or(ErrorKind::Other(code))
 }
 
-/// Reads the body of a REST error: the reason decides, then the kind of problem, then the HTTP status.
+/// Reads the body of a REST error. The kind comes from the reason, else from the problem type, else
+/// from the HTTP status.
 #[must_use]
 pub fn read_rest_error(status: u16, body: &str) -> Error {
     #[derive(Deserialize, Default)]
@@ -88,7 +89,8 @@ pub fn read_rest_error(status: u16, body: &str) -> Error {
     )
 }
 
-/// 1.0 drafts named errors by a URI whose last piece is the name in kebab case.
+/// Converts a problem type. Drafts of 1.0 named errors by a URI whose last segment is the name in
+/// kebab case.
 fn kind_from_problem(uri: &str) -> Option<ErrorKind> {
     let name = uri
         .rsplit('/')
@@ -100,7 +102,7 @@ fn kind_from_problem(uri: &str) -> Option<ErrorKind> {
 
 fn kind_from_reason(name: &str) -> Option<ErrorKind> {
     match name {
-        // What other SDKs call it.
+        // Names of other SDKs.
         "UNAUTHORIZED" => Some(ErrorKind::PermissionDenied),
         "JSON_PARSE" => Some(ErrorKind::Parse),
         _ => ErrorKind::ALL
@@ -128,7 +130,7 @@ fn kind_from_status(status: u16) -> ErrorKind {
     }
 }
 
-/// What typed details, or the small object of 0.3, say of an error.
+/// Details of an error: typed details of 1.0, or the data object of 0.3.
 #[derive(Default)]
 pub(crate) struct PeerErrorDetails {
     pub(crate) reason: Option<String>,
@@ -163,7 +165,7 @@ impl PeerErrorDetails {
             return;
         };
         if typed.type_url.ends_with("google.rpc.ErrorInfo") {
-            // What lies between may add reasons of its own.
+            // Proxies may add reasons in their own domain.
             if typed.domain.as_deref() != Some(DOMAIN) {
                 return;
             }
@@ -207,8 +209,9 @@ impl PeerErrorDetails {
     }
 }
 
-/// A detail as text; a state in 1.0's spelling, whatever the peer's.
-fn normalize_detail((key, value): (String, Json)) -> (String, String) {
+/// Converts a detail to text, and a state to its 1.0 name.
+fn normalize_detail(detail: (String, Json)) -> (String, String) {
+    let (key, value) = detail;
     let text = value
         .read::<String>()
         .unwrap_or_else(|_| value.get().to_owned());

@@ -1,4 +1,4 @@
-//! The bodies that carry an error: written by version.
+//! Error serialization in the version of the request (06 §2).
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::model::{Error, ErrorKind, Object, Version};
 
-/// The error object of a JSON-RPC response.
+/// Error object of a JSON-RPC response.
 pub struct JsonRpcError<'a>(pub &'a Error, pub Version);
 
 impl Serialize for JsonRpcError<'_> {
@@ -33,7 +33,8 @@ impl Serialize for JsonRpcError<'_> {
     }
 }
 
-/// 0.3 has no typed details: a small object where it says more than the task the caller named itself.
+/// Returns the `data` object of 0.3, which has no typed details. `None` if it would only repeat the
+/// task id that the caller sent.
 fn v03_error_data(error: &Error) -> Option<Object> {
     let caller_named_task = !matches!(error.kind(), ErrorKind::Internal | ErrorKind::Unavailable);
     if error
@@ -53,7 +54,7 @@ fn v03_error_data(error: &Error) -> Option<Object> {
     )
 }
 
-/// The body of a REST error.
+/// Body of a REST error.
 pub struct RestError<'a>(pub &'a Error, pub Version);
 
 impl Serialize for RestError<'_> {
@@ -61,7 +62,7 @@ impl Serialize for RestError<'_> {
         let Self(error, version) = *self;
         let mut map = serializer.serialize_map(None)?;
         if version == Version::V03 {
-            // Old clients look for the first; some for the second; a2a-sdk 1.x, where it speaks 0.3, for the third.
+            // 0.3 clients read `message`, some `code`; a2a-sdk 1.x in 0.3 mode reads `type`.
             map.serialize_entry("message", message(error, version))?;
             map.serialize_entry("code", &jsonrpc_code(error.kind()))?;
             map.serialize_entry("type", error_name(error.kind(), Version::V03))?;
@@ -85,7 +86,7 @@ struct RestStatus<'a> {
     details: TypedDetails<'a>,
 }
 
-/// Typed details: the reason always, and the fields at fault.
+/// Typed details: always the reason, and the invalid fields if there are any.
 struct TypedDetails<'a>(&'a Error);
 
 impl Serialize for TypedDetails<'_> {
@@ -132,7 +133,7 @@ impl Serialize for JsonErrorInfo<'_> {
 #[derive(DeriveSerialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct BadRequest<'a> {
-    // Some printers escape the slashes in it, so that it cannot always be borrowed.
+    // Some serializers escape the slashes, so it cannot always be borrowed.
     #[serde(rename = "@type", borrow, default)]
     pub(super) type_url: Cow<'a, str>,
     #[serde(borrow, default)]

@@ -1,4 +1,4 @@
-//! The messages of each rpc as bytes, as a client writes and reads them.
+//! gRPC messages from the client's side: requests are encoded, responses and events decoded.
 
 use attache_proto::{v1, v03};
 use prost::Message;
@@ -9,10 +9,10 @@ use crate::wire::read_response::into_invalid_agent_response;
 
 macro_rules! requests {
     ($($call:ident: $v1:ident $v03:ident,)*; $($large:ident: $large_v1:ident $large_v03:ident,)*) => {
-        /// Writes the message of a request.
+        /// Encodes a request.
         ///
         /// # Errors
-        /// Unsupported: 0.3 cannot list tasks.
+        /// Unsupported operation: 0.3 cannot list tasks.
         pub fn write_request(request: &Request, version: Version) -> Result<Vec<u8>, Error> {
             Ok(match (request, version) {
                 (Request::ListTasks(request), Version::V1) => v1::ListTasksRequest::from(request).encode_to_vec(),
@@ -44,10 +44,10 @@ requests! {
     CreatePushConfig: TaskPushNotificationConfig CreateTaskPushNotificationConfigRequest,
 }
 
-/// Reads the answer to an operation.
+/// Decodes the response to an operation.
 ///
 /// # Errors
-/// The answer cannot be made sense of.
+/// Invalid agent response.
 pub fn read_response(
     operation: Operation,
     message: &[u8],
@@ -60,10 +60,10 @@ pub fn read_response(
     read.map_err(into_invalid_agent_response)
 }
 
-/// Reads one event of a stream.
+/// Decodes a stream event.
 ///
 /// # Errors
-/// The event cannot be made sense of.
+/// Invalid agent response.
 pub fn read_event(message: &[u8], version: Version) -> Result<StreamResponse, Error> {
     let read = match version {
         Version::V1 => read::<v1::StreamResponse, _>(message),
@@ -134,7 +134,7 @@ mod tests {
     use crate::model::{ErrorKind, GetTaskRequest, ListTasksRequest, Task};
 
     #[test]
-    fn what_0_3_has_not_is_refused_before_it_is_sent() {
+    fn v03_cannot_list_tasks() {
         let list = Request::ListTasks(ListTasksRequest::default());
         assert!(write_request(&list, Version::V1).is_ok());
         assert_eq!(
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_and_answers_are_of_their_version() {
+    fn requests_and_responses_use_the_requested_version() {
         let get = Request::GetTask(GetTaskRequest {
             id: "t".into(),
             ..GetTaskRequest::default()
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_no_protobuf_is_the_peers_fault() {
+    fn invalid_protobuf_is_an_invalid_agent_response() {
         for version in Version::ALL {
             let reply = read_response(Operation::GetTask, b"\xff", version).unwrap_err();
             let event = read_event(b"\xff", version).unwrap_err();

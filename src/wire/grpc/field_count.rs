@@ -1,16 +1,16 @@
-//! Counting what a message repeats, before it is decoded.
+//! Counts repeated fields in an encoded protobuf message before it is decoded.
 
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
-/// Whether the field at the end of `path` is there no more than `limit` times, in all messages that lie on the path.
-/// What is no protobuf is left to the decoder.
+/// Whether the field at `path` occurs at most `limit` times in all messages on the path. Invalid
+/// protobuf is left to the decoder.
 pub(super) fn has_at_most(limit: usize, bytes: &[u8], path: &[u32]) -> bool {
     let mut count = 0;
     count_fields(bytes, path, limit, &mut count);
     count <= limit
 }
 
-/// Stops where the bytes do, where they are broken, and where there is too much already.
+/// Counts occurrences. Stops at the end, at invalid bytes, and when the limit is exceeded.
 fn count_fields(mut bytes: &[u8], path: &[u32], limit: usize, count: &mut usize) {
     let Some((field, rest)) = path.split_first() else {
         *count += 1;
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn s62_parts_are_counted_wherever_they_hide() {
+    fn s62_parts_are_counted_in_split_messages() {
         let message = v1::Message {
             parts: vec![v1::Part::default(); 3],
             ..Default::default()
@@ -60,7 +60,7 @@ mod tests {
             ..v1::SendMessageRequest::default()
         };
         let once = request.encode_to_vec();
-        // Pieces of one message may come apart; a decoder puts them together.
+        // An embedded message may be split; decoders merge the pieces.
         let twice = once.repeat(2);
         assert!(has_at_most(3, &once, &[2, 5]) && !has_at_most(2, &once, &[2, 5]));
         assert!(has_at_most(6, &twice, &[2, 5]) && !has_at_most(5, &twice, &[2, 5]));

@@ -1,13 +1,13 @@
-//! The frames of gRPC: five bytes of head before each message. Bytes only, no I/O.
+//! gRPC frames: a header of 5 bytes before each message. No I/O.
 
 use std::fmt;
 
 const HEADER_BYTES: usize = 5;
 
-/// Writes one message, not compressed.
+/// Appends an uncompressed frame.
 ///
 /// # Errors
-/// It is longer than a frame can say.
+/// The message is longer than a frame can express.
 pub fn write_frame(out: &mut Vec<u8>, message: &[u8]) -> Result<(), FrameError> {
     let length = u32::try_from(message.len()).map_err(|_| FrameError::TooLarge {
         limit: u32::MAX as usize,
@@ -18,15 +18,15 @@ pub fn write_frame(out: &mut Vec<u8>, message: &[u8]) -> Result<(), FrameError> 
     Ok(())
 }
 
-/// Why a body cannot be read on.
+/// Reason why a body cannot be decoded further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameError {
-    /// A message is larger than this many bytes.
+    /// A message exceeds the limit.
     TooLarge {
-        /// The limit that was passed.
+        /// Exceeded limit in bytes.
         limit: usize,
     },
-    /// A message is compressed, which nobody asked for.
+    /// A message is compressed, although the client did not offer compression.
     Compressed,
 }
 
@@ -41,18 +41,18 @@ impl fmt::Display for FrameError {
 
 impl std::error::Error for FrameError {}
 
-/// Reads messages from bytes that arrive in any pieces. A message that says it is too large is refused before it
-/// has arrived.
+/// Incremental decoder of gRPC frames; accepts any chunking. Rejects an oversized message by its
+/// header, before it arrives.
 #[derive(Debug)]
 pub struct FrameDecoder {
     limit: usize,
     bytes: Vec<u8>,
-    /// Where in the bytes the next frame begins.
+    /// Start of the next frame in `bytes`.
     at: usize,
 }
 
 impl FrameDecoder {
-    /// A reader at the start of a body, with the size that a message may have.
+    /// Creates a decoder with a size limit for messages.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self {
@@ -62,17 +62,17 @@ impl FrameDecoder {
         }
     }
 
-    /// Takes the next bytes of the body.
+    /// Appends received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.at);
         self.at = 0;
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next whole message, if it has arrived.
+    /// Returns the next complete message.
     ///
     /// # Errors
-    /// The body cannot be read on.
+    /// The body cannot be decoded further.
     pub fn next_frame(&mut self) -> Result<Option<&[u8]>, FrameError> {
         let Some(([flag, length @ ..], rest)) =
             self.bytes[self.at..].split_first_chunk::<HEADER_BYTES>()
@@ -106,7 +106,8 @@ mod tests {
     use super::*;
 
     fn read(bytes: &[u8], piece: usize, limit: usize) -> (Vec<Vec<u8>>, Option<FrameError>, bool) {
-        let (mut frames, mut found) = (FrameDecoder::new(limit), Vec::new());
+        let mut frames = FrameDecoder::new(limit);
+        let mut found = Vec::new();
         for piece in bytes.chunks(piece) {
             frames.push(piece);
             loop {
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_come_back_in_any_pieces() {
+    fn frames_round_trip_in_any_chunking() {
         let messages = [b"one".to_vec(), Vec::new(), vec![7; 300]];
         let mut bytes = Vec::new();
         for message in &messages {
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn s25_a_message_that_is_too_large_is_refused_by_its_head() {
+    fn s25_oversized_message_is_rejected_by_its_header() {
         let head = [0, 0, 0, 1, 45];
         assert_eq!(
             read(&head, 5, 300),

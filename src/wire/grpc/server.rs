@@ -1,4 +1,4 @@
-//! The messages of the rpcs: bytes to requests, answers and events to bytes.
+//! gRPC messages from the server's side: requests are decoded, responses and events encoded.
 
 use attache_proto::{v1, v03};
 use prost::Message;
@@ -11,10 +11,10 @@ use crate::wire::proto_v03;
 
 macro_rules! requests {
     ($($operation:ident: $v1:ident $($v03:ident)?,)*; $($large:ident: $large_v1:ident $large_v03:ident,)*) => {
-        /// Reads the message that an rpc takes.
+        /// Decodes a request.
         ///
         /// # Errors
-        /// It is no such message, or one of its fields means nothing; the version may have no such rpc.
+        /// The message or one of its fields is invalid, or the version has no such RPC.
         pub fn read_grpc(operation: Operation, version: Version, bytes: &[u8]) -> Result<Request> {
             check_parts(operation, version, bytes)?;
             match (operation, version) {
@@ -53,7 +53,8 @@ requests! {
     CreatePushConfig: TaskPushNotificationConfig CreateTaskPushNotificationConfigRequest,
 }
 
-/// Parts that are read at all. An empty one is two bytes here and a hundred in memory, so they are counted before.
+/// Maximum number of parts that are decoded. An empty part has 2 bytes on the wire and about 100 in
+/// memory, so they are counted first (S62).
 const MAX_PARTS: usize = 100_000;
 
 fn check_parts(operation: Operation, version: Version, bytes: &[u8]) -> Result<()> {
@@ -63,18 +64,18 @@ fn check_parts(operation: Operation, version: Version, bytes: &[u8]) -> Result<(
     ) {
         return Ok(());
     }
-    // The message in the request, and the parts in the message.
+    // Field numbers: the message in the request, the parts in the message.
     let path = match version {
         Version::V1 => [2, 5],
         Version::V03 => [1, 5],
     };
-    match has_at_most(MAX_PARTS, bytes, &path) {
-        true => Ok(()),
-        false => Err(Error::invalid(
-            "message.parts",
-            format!("must not have more than {MAX_PARTS} elements"),
-        )),
+    if has_at_most(MAX_PARTS, bytes, &path) {
+        return Ok(());
     }
+    Err(Error::invalid(
+        "message.parts",
+        format!("must not have more than {MAX_PARTS} elements"),
+    ))
 }
 
 fn read<P: Message + Default, M: TryFrom<P, Error = Error>>(bytes: &[u8]) -> Result<M> {
@@ -86,10 +87,10 @@ fn read<P: Message + Default, M: TryFrom<P, Error = Error>>(bytes: &[u8]) -> Res
     M::try_from(message)
 }
 
-/// Writes the message that an rpc answers with; what has nothing to say is empty.
+/// Encodes a response; empty if it has no content.
 ///
 /// # Errors
-/// Unsupported: a card was asked for in a version that its agent does not speak.
+/// Unsupported operation: the card has no interface of the requested version.
 pub fn write_grpc(out: &mut Vec<u8>, response: &Response, version: Version) -> Result<()> {
     match version {
         Version::V1 => write_v1(out, response),
@@ -137,7 +138,7 @@ fn write_v03(out: &mut Vec<u8>, response: &Response) -> Result<()> {
     Ok(())
 }
 
-/// Writes an event of a stream; `closes` says whether the stream ends with it, which 0.3 wants to know.
+/// Encodes a stream event. `closes` marks the last event, which 0.3 sends as `final`.
 pub fn write_grpc_event(out: &mut Vec<u8>, event: &StreamResponse, closes: bool, version: Version) {
     match version {
         Version::V1 => encode_into(out, &v1::StreamResponse::from(event)),
@@ -146,5 +147,5 @@ pub fn write_grpc_event(out: &mut Vec<u8>, event: &StreamResponse, closes: bool,
 }
 
 fn encode_into(out: &mut Vec<u8>, message: &impl Message) {
-    message.encode(out).expect("a vector takes every byte");
+    message.encode(out).expect("a Vec grows as needed");
 }

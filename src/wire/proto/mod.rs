@@ -1,7 +1,8 @@
-//! What both generations of A2A's protobuf share: well-known types, numbers of enums, and errors that name a field.
+//! Helpers shared by the conversions of both protobuf packages: well-known types, enum numbers, and
+//! errors with a field path.
 //!
-//! Writing never fails. Reading gives invalid parameters that name the field by its JSON path; whether a field
-//! that may be empty should have been there is left to `validate` of the model.
+//! Encoding never fails. Decoding returns invalid parameters with the JSON path of the field.
+//! Required fields are checked later, by `validate` of the model.
 
 mod shared;
 mod time;
@@ -14,12 +15,12 @@ use crate::model::{Content, Error, Object, Part, Result, Role, TaskState};
 
 pub(crate) use shared::{impl_card_conversions, impl_flow_conversions, impl_task_conversions};
 
-/// Reads the member `name`; an error in it names the path from here.
+/// Converts the member `name`; prefixes the path of an error.
 pub(crate) fn read<P, T: TryFrom<P, Error = Error>>(name: &str, proto: P) -> Result<T> {
     T::try_from(proto).map_err(|error| prefix_field(name, error))
 }
 
-/// Reads a member that may be absent.
+/// Converts an optional member.
 pub(crate) fn read_option<P, T: TryFrom<P, Error = Error>>(
     name: &str,
     proto: Option<P>,
@@ -27,7 +28,7 @@ pub(crate) fn read_option<P, T: TryFrom<P, Error = Error>>(
     proto.map(|proto| read(name, proto)).transpose()
 }
 
-/// Reads a member that stands for its default when it is absent.
+/// Converts an optional member; absent means the default.
 pub(crate) fn read_or_default<P, T>(name: &str, proto: Option<P>) -> Result<T>
 where
     T: TryFrom<P, Error = Error> + Default,
@@ -35,7 +36,7 @@ where
     read_option(name, proto).map(Option::unwrap_or_default)
 }
 
-/// Reads a repeated member.
+/// Converts a repeated member.
 pub(crate) fn read_list<P, T: TryFrom<P, Error = Error>>(
     name: &str,
     protos: Vec<P>,
@@ -48,7 +49,7 @@ pub(crate) fn read_list<P, T: TryFrom<P, Error = Error>>(
         .collect()
 }
 
-/// Puts `name` before the path of the field at fault.
+/// Prefixes the path of the invalid field with `name`.
 pub(crate) fn prefix_field(name: &str, error: Error) -> Error {
     match error.violations() {
         [] => error,
@@ -60,36 +61,37 @@ pub(crate) fn prefix_field(name: &str, error: Error) -> Error {
 }
 
 fn join_path(name: &str, rest: &str) -> String {
-    let whole = match rest.is_empty() || rest.starts_with('[') {
-        true => format!("{name}{rest}"),
-        false => format!("{name}.{rest}"),
+    let whole = if rest.is_empty() || rest.starts_with('[') {
+        format!("{name}{rest}")
+    } else {
+        format!("{name}.{rest}")
     };
     crate::wire::json::printable_path(&whole)
 }
 
-/// Writes each of several.
+/// Converts a list for encoding.
 pub(crate) fn write_list<'a, T: 'a, P: From<&'a T>>(
     items: impl IntoIterator<Item = &'a T>,
 ) -> Vec<P> {
     items.into_iter().map(P::from).collect()
 }
 
-/// A string without presence, read: empty means absent.
+/// Decodes a string without presence: empty means absent.
 pub(crate) fn non_empty<T: From<String>>(text: String) -> Option<T> {
     (!text.is_empty()).then(|| text.into())
 }
 
-/// A string without presence, written: absent means empty.
+/// Encodes a string without presence: absent means empty.
 pub(crate) fn or_empty<T: AsRef<str>>(text: Option<&T>) -> String {
     text.map(T::as_ref).unwrap_or_default().to_owned()
 }
 
-/// Ids as strings.
+/// Converts ids to strings.
 pub(crate) fn to_strings<T: ToString>(ids: &[T]) -> Vec<String> {
     ids.iter().map(ToString::to_string).collect()
 }
 
-/// Puts a part together; an empty name or media type is none.
+/// Creates a part. An empty file name or media type means absent.
 pub(crate) fn build_part(
     content: Content,
     metadata: Option<Object>,
@@ -109,7 +111,7 @@ pub(crate) fn build_part(
     part
 }
 
-/// The number of a state; both generations agree on them.
+/// Returns the number of a state, which is the same in both packages.
 pub(crate) fn state_number(state: TaskState) -> i32 {
     let state = match state {
         TaskState::Unspecified => v1::TaskState::Unspecified,
@@ -125,13 +127,13 @@ pub(crate) fn state_number(state: TaskState) -> i32 {
     state.into()
 }
 
-/// The state with this number.
+/// Converts the number of a state.
 pub(crate) fn read_state(name: &str, number: i32) -> Result<TaskState> {
     state_from_number(number.into())
         .ok_or_else(|| Error::invalid(name, "must be a task state such as TASK_STATE_WORKING"))
 }
 
-/// The number of a role; both generations agree on them.
+/// Returns the number of a role, which is the same in both packages.
 pub(crate) fn role_number(role: Role) -> i32 {
     let role = match role {
         Role::Unspecified => v1::Role::Unspecified,
@@ -141,7 +143,7 @@ pub(crate) fn role_number(role: Role) -> i32 {
     role.into()
 }
 
-/// The role with this number.
+/// Converts the number of a role.
 pub(crate) fn read_role(name: &str, number: i32) -> Result<Role> {
     role_from_number(number.into())
         .ok_or_else(|| Error::invalid(name, "must be ROLE_USER or ROLE_AGENT"))
@@ -154,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn enums_have_one_number_in_both_generations() {
+    fn enum_numbers_agree_in_both_packages() {
         for state_of in TaskState::ALL {
             assert_eq!(read_state("s", state_number(state_of)), Ok(state_of));
         }

@@ -1,6 +1,7 @@
-//! Messages whose fields have one name in both generations, whatever their numbers: written down once.
+//! Conversions of messages whose fields have the same names in both protobuf packages.
 
-/// Conversions of tasks, artifacts and artifact events; what they hold must convert in the module that asks.
+/// Implements the conversions of tasks, artifacts and artifact events. The invoking module must
+/// implement those of their members.
 macro_rules! impl_task_conversions {
     ($proto:ident) => {
         impl From<&$crate::model::Task> for $proto::Task {
@@ -95,7 +96,7 @@ macro_rules! impl_task_conversions {
     };
 }
 
-/// Conversions of what a card is made of, as far as both generations have it.
+/// Implements the conversions of the card members that both packages have.
 macro_rules! impl_card_conversions {
     ($proto:ident) => {
         impl From<&$crate::model::AgentProvider> for $proto::AgentProvider {
@@ -274,7 +275,7 @@ macro_rules! impl_card_conversions {
     };
 }
 
-/// Conversions of an OAuth flow that has nothing but addresses and scopes.
+/// Implements the conversions of an OAuth flow that has only URLs and scopes.
 macro_rules! impl_flow_conversions {
     ($proto:ident, $model:ident, $message:ident { $($url:ident)+ }) => {
         impl From<&$crate::model::$model> for $proto::$message {

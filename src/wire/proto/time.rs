@@ -1,14 +1,12 @@
-//! `google.protobuf.Timestamp`.
+//! Conversions of `google.protobuf.Timestamp`.
 
 use crate::model::{Error, Timestamp};
 
 impl From<Timestamp> for prost_types::Timestamp {
     fn from(time: Timestamp) -> Self {
-        let (seconds, millis) = (
-            time.as_millis().div_euclid(1000),
-            time.as_millis().rem_euclid(1000),
-        );
-        // Less than a thousand, so it fits.
+        let seconds = time.as_millis().div_euclid(1000);
+        let millis = time.as_millis().rem_euclid(1000);
+        // The remainder is below 1000, so the conversion cannot fail.
         Self {
             seconds,
             nanos: i32::try_from(millis * 1_000_000).unwrap_or_default(),
@@ -19,7 +17,7 @@ impl From<Timestamp> for prost_types::Timestamp {
 impl TryFrom<prost_types::Timestamp> for Timestamp {
     type Error = Error;
 
-    /// Rounds towards the past, as the order of events must not change.
+    /// Rounds down, so that rounding does not change the order of events.
     fn try_from(time: prost_types::Timestamp) -> Result<Self, Error> {
         millis(&time)
             .and_then(Self::from_millis)
@@ -47,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_rounded_down_to_the_millisecond_and_survive_a_round_trip() {
+    fn timestamps_are_rounded_down_and_round_trip() {
         for (seconds, nanos, text) in [
             (0, 0, "1970-01-01T00:00:00.000Z"),
             (1_773_480_413, 589_999_999, "2026-03-14T09:26:53.589Z"),
@@ -64,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn invalid_timestamps_are_rejected() {
         for (seconds, nanos) in [
             (0, -1),
             (0, 1_000_000_000),

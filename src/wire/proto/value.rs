@@ -1,8 +1,8 @@
-//! JSON as protobuf carries it: `google.protobuf.Struct` and `Value`.
+//! Conversions of JSON and `google.protobuf.Struct` / `Value`.
 //!
-//! There every number is a double. On the way there a number becomes the nearest one, and one beyond the largest
-//! becomes the largest; on the way back a whole number has no fraction and no exponent below 1e21, and every number
-//! has the fewest digits that still mean it, as in JavaScript. Members come back in the order of their names.
+//! Protobuf numbers are doubles. Encoding selects the nearest double and clamps to the finite
+//! range. Decoding writes the shortest representation, as JavaScript does: integers without a
+//! fraction, no exponent below 1e21. Members are sorted by name.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,8 @@ use crate::model::{Error, Json, Object, Result};
 use crate::wire::json::MAX_DEPTH;
 
 impl From<&Json> for Value {
-    /// Nested deeper than anything we read from a peer, it is `null`: no protobuf reader would take it either.
+    /// Encodes JSON nested deeper than [`MAX_DEPTH`] as `null`; protobuf decoders would reject it
+    /// too.
     fn from(json: &Json) -> Self {
         JsonCursor(json.get())
             .value(MAX_DEPTH)
@@ -23,7 +24,7 @@ impl From<&Json> for Value {
 }
 
 impl From<&Object> for Struct {
-    /// Nested deeper than anything we read from a peer, it is empty.
+    /// Encodes an object nested deeper than [`MAX_DEPTH`] as an empty one.
     fn from(object: &Object) -> Self {
         Self {
             fields: JsonCursor(object.as_str())
@@ -58,13 +59,14 @@ fn parse_json(text: &[u8]) -> Result<Json> {
     Json::parse(text).map_err(|rule| Error::invalid("", rule.to_string()))
 }
 
-/// What is left of a text that is known to be JSON; each method takes its token away.
+/// Remaining text of a valid JSON document; each method consumes a token.
 ///
-/// Read by hand because serde_json refuses a number beyond the doubles and rounds long ones differently.
+/// A hand-written parser, because serde_json rejects numbers beyond the double range and rounds
+/// long ones differently.
 struct JsonCursor<'a>(&'a str);
 
 impl<'a> JsonCursor<'a> {
-    /// The next value; `None` when it nests deeper than `depth`.
+    /// Parses the next value; `None` if it nests deeper than `depth`.
     fn value(&mut self, depth: usize) -> Option<Value> {
         Some(match self.peek()? {
             '{' => self.members(depth)?.into(),
@@ -77,7 +79,7 @@ impl<'a> JsonCursor<'a> {
         })
     }
 
-    /// Of a name given twice the last value counts.
+    /// Parses an object. Of duplicate names, the last value counts.
     fn members(&mut self, depth: usize) -> Option<BTreeMap<String, Value>> {
         let depth = depth.checked_sub(1)?;
         let mut members = BTreeMap::new();
@@ -187,7 +189,7 @@ fn write_items(out: &mut Vec<u8>, list: &ListValue) -> Result<()> {
     Ok(())
 }
 
-/// Where JavaScript begins to write exponents, and so do we.
+/// Bounds beyond which numbers are written with an exponent, as in JavaScript.
 const EXPONENT_FROM: f64 = 1e21;
 const EXPONENT_BELOW: f64 = 1e-6;
 
@@ -211,16 +213,16 @@ fn write_number(out: &mut Vec<u8>, number: f64) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn there(text: &str) -> Value {
+    fn to_proto(text: &str) -> Value {
         Value::from(&Json::parse(text).unwrap())
     }
 
-    fn and_back(text: &str) -> String {
-        Json::try_from(there(text)).unwrap().to_string()
+    fn round_trip(text: &str) -> String {
+        Json::try_from(to_proto(text)).unwrap().to_string()
     }
 
     #[test]
-    fn json_goes_there_and_back_with_its_members_in_order() {
+    fn json_round_trips_with_sorted_members() {
         for text in [
             "null",
             "true",
@@ -230,16 +232,16 @@ mod tests {
             r#"["",[],{},[[null]],false]"#,
             r#"{"a":{"b":[1,"x"]},"é\n\"\\":"\u0000😀/"}"#,
         ] {
-            assert_eq!(and_back(text), text);
+            assert_eq!(round_trip(text), text);
         }
         assert_eq!(
-            and_back(r#" { "b" : 1 , "a" : [ true , null ] , "b" : "\u00e9\ud83d\ude00\/" } "#),
+            round_trip(r#" { "b" : 1 , "a" : [ true , null ] , "b" : "\u00e9\ud83d\ude00\/" } "#),
             r#"{"a":[true,null],"b":"é😀/"}"#
         );
     }
 
     #[test]
-    fn numbers_are_the_nearest_doubles_in_the_fewest_digits() {
+    fn numbers_become_the_nearest_double_in_shortest_form() {
         for (text, back) in [
             ("0", "0"),
             ("-0", "-0"),
@@ -256,17 +258,17 @@ mod tests {
             ("1e-400", "0"),
             ("1e400", "1.7976931348623157e308"),
             ("-1e400", "-1.7976931348623157e308"),
-            // serde_json reads these one bit off.
+            // serde_json is off by one bit for these.
             ("0.40900993826735515", "0.40900993826735516"),
             ("8.383658838626809e-78", "8.383658838626809e-78"),
         ] {
-            assert_eq!(and_back(text), back, "{text}");
-            assert_eq!(and_back(back), back, "{text}");
+            assert_eq!(round_trip(text), back, "{text}");
+            assert_eq!(round_trip(back), back, "{text}");
         }
     }
 
     #[test]
-    fn what_is_no_json_is_refused_and_its_place_named() {
+    fn values_without_json_form_are_rejected_with_their_path() {
         let inner = Value::from(BTreeMap::from([("x".to_owned(), Value::from(f64::NAN))]));
         let outer = BTreeMap::from([("a".to_owned(), Value::from(vec![Value::from(1), inner]))]);
         let error = Object::try_from(Struct { fields: outer }).unwrap_err();
@@ -282,8 +284,8 @@ mod tests {
     #[test]
     fn nesting_is_bounded() {
         let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
-        assert_eq!(and_back(&nested(128)), nested(128));
-        assert_eq!(and_back(&nested(100_000)), "null");
+        assert_eq!(round_trip(&nested(128)), nested(128));
+        assert_eq!(round_trip(&nested(100_000)), "null");
         let object: Object = serde_json::from_str(&format!("{{\"a\":{}}}", nested(128))).unwrap();
         assert_eq!(Struct::from(&object), Struct::default());
     }

@@ -1,4 +1,4 @@
-//! The agent card: what of it 0.3 can say, and what 0.3 says of it.
+//! Conversions of the agent card.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ impl_card_conversions!(v03);
 impl TryFrom<&AgentCard> for v03::AgentCard {
     type Error = Error;
 
-    /// Fails when the card has no interface that 0.3 could reach.
+    /// Fails if the card has no interface that a 0.3 client can use.
     fn try_from(card: &AgentCard) -> Result<Self, Error> {
         let interfaces: Vec<_> = card
             .supported_interfaces
@@ -55,7 +55,7 @@ impl TryFrom<&AgentCard> for v03::AgentCard {
                 .extended_agent_card
                 .unwrap_or_default(),
             preferred_transport: main.protocol_binding.clone(),
-            // Repeats the main one: clients that look here need not look there.
+            // Repeats the main interface, because some clients look only here.
             additional_interfaces: interfaces
                 .iter()
                 .map(|interface| (*interface).into())
@@ -103,7 +103,7 @@ impl TryFrom<v03::AgentCard> for AgentCard {
     }
 }
 
-/// The main interface first, then the others; what is said twice is there once.
+/// Returns the main interface, then the others, without duplicates.
 fn read_interfaces(card: &v03::AgentCard) -> Vec<AgentInterface> {
     let transport = Some(card.preferred_transport.as_str()).filter(|name| !name.is_empty());
     let main = (
@@ -129,7 +129,7 @@ fn read_interfaces(card: &v03::AgentCard) -> Vec<AgentInterface> {
     interfaces
 }
 
-/// The requirements that a 0.3 client could meet.
+/// Returns the requirements that a 0.3 client can satisfy.
 fn write_requirements(
     requirements: &[SecurityRequirement],
     schemes: &BTreeMap<String, SecurityScheme>,
@@ -158,7 +158,7 @@ impl From<&AgentCapabilities> for v03::AgentCapabilities {
             streaming: capabilities.streaming.unwrap_or_default(),
             push_notifications: capabilities.push_notifications.unwrap_or_default(),
             extensions: write_list(&capabilities.extensions),
-            // Only one of the revisions has a place for it.
+            // Only one of the three revisions has this field.
             state_transition_history: false,
         }
     }
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_goes_down_with_its_older_interfaces_and_comes_back_with_them() {
+    fn legacy_interfaces_round_trip() {
         let proto = v03::AgentCard::try_from(&card()).unwrap();
         assert_eq!(
             (proto.url.as_str(), proto.preferred_transport.as_str()),
@@ -328,14 +328,14 @@ mod tests {
     }
 
     #[test]
-    fn a_card_that_0_3_cannot_reach_is_an_error() {
+    fn card_without_v03_interface_is_rejected() {
         let card = AgentCard::new("a", "b").interface("u", Binding::Grpc, Version::V1);
         let error = v03::AgentCard::try_from(&card).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::UnsupportedOperation);
     }
 
     #[test]
-    fn what_is_left_out_has_the_defaults_of_0_3() {
+    fn missing_fields_have_the_defaults_of_v03() {
         let proto = v03::AgentCard {
             url: "u".to_owned(),
             ..Default::default()
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_code_is_left_out_with_all_that_needs_it() {
+    fn device_code_and_its_requirements_are_omitted() {
         let mut card = card();
         let flows = Some(OAuthFlows::DeviceCode(DeviceCodeFlow::default()));
         let device = SecurityScheme::OAuth2(OAuth2SecurityScheme {
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn state_transition_history_is_read_and_not_written() {
+    fn state_transition_history_is_decoded_and_not_encoded() {
         let proto = v03::AgentCapabilities {
             state_transition_history: true,
             ..Default::default()

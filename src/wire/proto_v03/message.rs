@@ -1,4 +1,4 @@
-//! Messages, tasks and what streams carry.
+//! Conversions of messages, tasks and stream events.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl From<&Message> for v03::Message {
             content: write_list(&message.parts),
             metadata: message.metadata.as_ref().map(Into::into),
             extensions: message.extensions.clone(),
-            // Only one of the revisions has a place for them: the others may refuse what they do not know.
+            // Only one of the three revisions has this field; the others may reject unknown fields.
             reference_task_ids: Vec::new(),
         }
     }
@@ -112,12 +112,14 @@ impl TryFrom<v03::Part> for Part {
 
     fn try_from(proto: v03::Part) -> Result<Self, Error> {
         let mut metadata = proto.metadata;
-        let (mut name, mut media_type) = (String::new(), String::new());
+        let mut name = String::new();
+        let mut media_type = String::new();
         let content = match proto.content {
             Some(ProtoContent::Text(text)) => Content::Text(text),
             Some(ProtoContent::Data(data)) => Content::Data(read_data(data, &mut metadata)?),
             Some(ProtoContent::File(file)) => {
-                (name, media_type) = (file.name, file.mime_type);
+                name = file.name;
+                media_type = file.mime_type;
                 match file.file {
                     Some(File::FileWithBytes(bytes)) => Content::Raw(Base64::encode(bytes)),
                     Some(File::FileWithUri(uri)) => Content::Url(uri.into()),
@@ -143,10 +145,11 @@ impl TryFrom<v03::Part> for Part {
     }
 }
 
-/// Where data that is no object stands inside its wrapping.
+/// Member of the wrapper object that contains the value.
 const WRAPPED_VALUE_KEY: &str = "value";
 
-/// Data must be an object in 0.3: both official SDKs wrap what is none in exactly this way.
+/// Wraps a value that is not an object. Data must be an object in 0.3, and both official SDKs wrap
+/// other values in this way.
 fn wrap_data(data: Value, metadata: &mut Option<Struct>) -> Struct {
     match data.kind {
         Some(Kind::StructValue(object)) => object,
@@ -171,7 +174,7 @@ fn read_data(data: v03::DataPart, metadata: &mut Option<Struct>) -> Result<Json,
     }
 }
 
-/// Takes data out of its wrapping, and the mark away; metadata that held nothing else was not there before.
+/// Unwraps a value and removes the marker. Removes the metadata if it becomes empty.
 fn unwrap(object: &mut Struct, metadata: &mut Option<Struct>) -> Option<Value> {
     let fields = &mut metadata.as_mut()?.fields;
     if fields.get(WRAPPED_DATA_KEY)?.kind != Some(Kind::BoolValue(true)) {
@@ -185,7 +188,7 @@ fn unwrap(object: &mut Struct, metadata: &mut Option<Struct>) -> Option<Value> {
     Some(value)
 }
 
-/// Writes a status event; `closes` says whether its stream ends with it, which 1.0 leaves to the stream itself.
+/// Converts a status event. `closes` is written as `final`, which 1.0 does not have.
 #[must_use]
 pub fn status_event(event: &TaskStatusUpdateEvent, closes: bool) -> v03::TaskStatusUpdateEvent {
     v03::TaskStatusUpdateEvent {
@@ -200,7 +203,7 @@ pub fn status_event(event: &TaskStatusUpdateEvent, closes: bool) -> v03::TaskSta
 impl TryFrom<v03::TaskStatusUpdateEvent> for TaskStatusUpdateEvent {
     type Error = Error;
 
-    /// `final` says nothing that the state does not say.
+    /// Ignores `final`; the state determines whether the task has ended.
     fn try_from(event: v03::TaskStatusUpdateEvent) -> Result<Self, Error> {
         Ok(Self {
             task_id: event.task_id.into(),
@@ -211,7 +214,7 @@ impl TryFrom<v03::TaskStatusUpdateEvent> for TaskStatusUpdateEvent {
     }
 }
 
-/// Writes what a stream carries; `closes` is for a status event, see [`status_event`].
+/// Converts a stream event; `closes` as for [`status_event`].
 #[must_use]
 pub fn stream_response(update: &StreamResponse, closes: bool) -> v03::StreamResponse {
     let payload = match update {
@@ -275,12 +278,12 @@ mod tests {
     use super::*;
     use crate::model::{TaskId, TaskState};
 
-    fn there_and_back(part: &Part) -> Part {
+    fn round_trip(part: &Part) -> Part {
         Part::try_from(v03::Part::from(part)).unwrap()
     }
 
     #[test]
-    fn files_keep_their_names_and_other_parts_lose_them() {
+    fn file_names_round_trip_and_other_names_are_lost() {
         let metadata: Object = [("k", serde_json::json!("v"))].into_iter().collect();
         for part in [
             Part::text("").with_metadata(metadata.clone()),
@@ -288,14 +291,14 @@ mod tests {
             Part::url("u").with_metadata(Object::new()),
             Part::data(serde_json::json!({ "a": 1 })).with_metadata(metadata),
         ] {
-            assert_eq!(there_and_back(&part), part);
+            assert_eq!(round_trip(&part), part);
         }
         let named = Part::text("x").with_filename("n").with_media_type("a/b");
-        assert_eq!(there_and_back(&named), Part::text("x"));
+        assert_eq!(round_trip(&named), Part::text("x"));
     }
 
     #[test]
-    fn data_that_is_no_object_travels_wrapped() {
+    fn data_that_is_not_an_object_is_wrapped() {
         for value in [
             serde_json::json!(null),
             serde_json::json!([1, "x"]),
@@ -305,21 +308,21 @@ mod tests {
             let proto = v03::Part::from(&part);
             let marks = &proto.metadata.as_ref().unwrap().fields;
             assert_eq!(marks.get("data_part_compat"), Some(&true.into()));
-            assert_eq!(there_and_back(&part), part);
+            assert_eq!(round_trip(&part), part);
             let kept = part.with_metadata(
                 [("k", 1)]
                     .map(|(k, v)| (k, serde_json::json!(v)))
                     .into_iter()
                     .collect(),
             );
-            assert_eq!(there_and_back(&kept), kept);
+            assert_eq!(round_trip(&kept), kept);
         }
         let object = Part::data(serde_json::json!({ "value": 1 }));
-        assert_eq!(there_and_back(&object), object);
+        assert_eq!(round_trip(&object), object);
     }
 
     #[test]
-    fn the_field_at_fault_has_its_name_in_0_3() {
+    fn errors_use_the_field_names_of_v03() {
         let fault = |content: ProtoContent| {
             let parts = vec![v03::Part {
                 content: Some(content),
@@ -359,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn references_are_read_and_not_written() {
+    fn references_are_decoded_and_not_encoded() {
         let proto = v03::Message {
             reference_task_ids: vec!["t".to_owned()],
             ..Default::default()
@@ -370,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn final_is_what_the_stream_does_and_is_not_believed() {
+    fn final_is_written_and_ignored_when_read() {
         let event = TaskStatusUpdateEvent {
             task_id: "t".into(),
             status: TaskStatus::new(TaskState::Working),

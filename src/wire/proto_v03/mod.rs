@@ -1,12 +1,13 @@
-//! Protobuf of A2A 0.3 (`a2a.v1`), to and from the model.
+//! Conversions between the model and the protobuf messages of A2A 0.3 (`a2a.v1`).
 //!
-//! Three revisions of it are in the field, with one set of numbers: what any of them has is read, what the 0.3 SDK
-//! for Python knows is written. Written and read as in [`super::proto_v1`], with three exceptions: a status event
-//! needs to be told whether it closes its stream ([`stream_response`]), a card may have no interface that 0.3 could
-//! reach, and `ListTasks` does not exist.
+//! Three revisions of the package are in use, with the same field numbers. Fields of any revision
+//! are decoded; only those of the 0.3 Python SDK are encoded. The conversions follow
+//! [`super::proto_v1`], with three exceptions. A status event needs to know whether it is the last
+//! one ([`stream_response`]). A card may have no interface for 0.3. `ListTasks` does not exist.
 //!
-//! Lost on the way down: tenants, media types and names of text and data parts, references to other tasks, metadata
-//! of a cancel, device-code flows and PKCE. A history length of 0 means all there, so it cannot be said.
+//! Not representable in 0.3: tenants, media types and names of text and data parts, references to
+//! other tasks, metadata of a cancel request, device code flows, PKCE, and a history length of 0,
+//! which means all.
 
 mod card;
 mod message;

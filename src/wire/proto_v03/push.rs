@@ -1,4 +1,4 @@
-//! Webhook registrations and the requests about them.
+//! Conversions of push configurations and their requests.
 
 use attache_proto::v03;
 
@@ -33,7 +33,7 @@ impl From<&PushConfig> for v03::PushNotificationConfig {
 }
 
 impl From<v03::PushNotificationConfig> for PushConfig {
-    /// The first scheme is the one; the others are remembered, to be told back.
+    /// Uses the first scheme. The others are kept to return them to the client.
     fn from(config: v03::PushNotificationConfig) -> Self {
         let (schemes, credentials) = match config.authentication {
             Some(info) => (Some(info.schemes), info.credentials),
@@ -56,7 +56,7 @@ impl From<v03::PushNotificationConfig> for PushConfig {
 }
 
 impl From<&PushConfig> for v03::TaskPushNotificationConfig {
-    /// Without both ids there is no name.
+    /// Leaves the name empty unless both ids are known.
     fn from(config: &PushConfig) -> Self {
         let name = match (&config.task_id, &config.id) {
             (Some(task), Some(id)) => resource_name::push_config_name(task, id),
@@ -100,7 +100,8 @@ impl From<&PushConfig> for v03::CreateTaskPushNotificationConfigRequest {
 impl TryFrom<v03::CreateTaskPushNotificationConfigRequest> for PushConfig {
     type Error = Error;
 
-    /// A registration that nobody named has the id of its task, so that a second one replaces it (04 §3.7).
+    /// Uses the task id for a configuration without an id, so that a second one replaces it
+    /// (04 §3.7).
     fn try_from(request: v03::CreateTaskPushNotificationConfigRequest) -> Result<Self, Error> {
         let task = resource_name::parse_task_name("parent", &request.parent)?;
         let proto = request.config.unwrap_or_default();
@@ -126,12 +127,13 @@ impl TryFrom<v03::CreateTaskPushNotificationConfigRequest> for PushConfig {
     }
 }
 
-/// The id in the name of a registration to be made: the last resort, as no two SDKs agree on what to put there.
+/// Returns the id in the resource name of a new configuration. Used last, because SDKs disagree on
+/// its content.
 fn id_from_name(task: &TaskId, name: &str) -> Result<Option<PushConfigId>, Error> {
     if name.is_empty() {
         return Ok(None);
     }
-    // The task is known, so its name ends where it ends, whatever the id behind it holds.
+    // The prefix is known exactly, so the id may contain any characters.
     if let Some(id) = name.strip_prefix(&resource_name::push_config_name(
         task,
         &PushConfigId::default(),
@@ -147,7 +149,7 @@ fn id_from_name(task: &TaskId, name: &str) -> Result<Option<PushConfigId>, Error
 }
 
 impl From<&GetPushConfigRequest> for v03::GetTaskPushNotificationConfigRequest {
-    /// A name needs an id: a registration that nobody named has that of its task.
+    /// A resource name requires an id. The default configuration has the id of its task.
     fn from(request: &GetPushConfigRequest) -> Self {
         let unnamed = PushConfigId::from(request.task_id.as_str());
         Self {
@@ -259,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_may_stand_in_three_places() {
+    fn id_is_read_from_three_places() {
         let name = "tasks/t/pushNotificationConfigs/c";
         for (config_id, inner, name, id) in [
             ("a", "", "", "a"),
@@ -289,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_scheme_counts_and_the_others_are_told_back() {
+    fn first_scheme_is_used_and_the_others_are_returned() {
         let proto = v03::PushNotificationConfig {
             id: "c".to_owned(),
             url: "https://c.example.net/h".to_owned(),
@@ -306,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_registration_is_named_by_its_ids() {
+    fn resource_name_consists_of_both_ids() {
         let config = PushConfig {
             id: Some("c".into()),
             task_id: Some("t".into()),

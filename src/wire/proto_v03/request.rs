@@ -1,4 +1,4 @@
-//! Requests about messages, tasks and the card.
+//! Conversions of requests for messages, tasks and the card.
 
 use attache_proto::v03;
 
@@ -10,7 +10,7 @@ use crate::model::{
 use crate::wire::proto::{read_option, read_or_default};
 
 impl From<&SendMessageRequest> for v03::SendMessageRequest {
-    /// Always with a configuration: without one, servers differ on whether to block.
+    /// Always includes a configuration: without one, servers disagree on blocking.
     fn from(request: &SendMessageRequest) -> Self {
         let configuration = request.configuration.clone().unwrap_or_default();
         Self {
@@ -53,13 +53,14 @@ impl From<v03::SendMessageConfiguration> for SendMessageConfiguration {
             accepted_output_modes: configuration.accepted_output_modes,
             task_push_notification_config: configuration.push_notification.map(Into::into),
             history_length: history_length(configuration.history_length),
-            // A client that does not want to block cannot say it otherwise.
+            // `false` is the default of the field, so it is the only way to request a non-blocking
+            // call.
             return_immediately: !configuration.blocking,
         }
     }
 }
 
-/// 0 means all in 0.3, and is what an absent number looks like.
+/// Converts a history length. In 0.3, 0 means all and also represents an absent number.
 fn history_length(length: i32) -> Option<i32> {
     (length != 0).then_some(length)
 }
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_configuration_it_blocks_and_with_an_empty_one_it_does_not() {
+    fn missing_configuration_blocks_and_empty_one_does_not() {
         assert!(!send(None).returns_immediately());
         assert!(send(Some(v03::SendMessageConfiguration::default())).returns_immediately());
         let blocking = v03::SendMessageConfiguration {
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn blocking_is_always_said() {
+    fn blocking_is_always_written() {
         let request = SendMessageRequest::new(Message::user("x"));
         let written = v03::SendMessageRequest::from(&request)
             .configuration
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn no_history_cannot_be_said_and_is_not_heard() {
+    fn history_length_zero_means_all() {
         let request = |length| GetTaskRequest {
             id: "t".into(),
             history_length: length,

@@ -1,28 +1,28 @@
-//! Resource names: how 0.3 says ids in gRPC and REST.
+//! Resource names, which 0.3 uses instead of ids in gRPC and REST.
 
 use crate::model::{Error, PushConfigId, Result, TaskId};
 
 const TASKS: &str = "tasks/";
 const CONFIGS: &str = "/pushNotificationConfigs/";
 
-/// `tasks/{id}`.
+/// Returns `tasks/{id}`.
 pub(super) fn task_name(id: &TaskId) -> String {
     format!("{TASKS}{id}")
 }
 
-/// `tasks/{id}/pushNotificationConfigs/{config}`.
+/// Returns `tasks/{id}/pushNotificationConfigs/{config}`.
 pub(super) fn push_config_name(task: &TaskId, id: &PushConfigId) -> String {
     format!("{TASKS}{task}{CONFIGS}{id}")
 }
 
-/// The id in `tasks/{id}`, whatever characters it has; `field` says where the name stood.
+/// Parses `tasks/{id}`; the id may contain any characters. `field` is the JSON path for errors.
 pub(super) fn parse_task_name(field: &str, name: &str) -> Result<TaskId> {
     let id = name.strip_prefix(TASKS).filter(|id| !id.is_empty());
     id.map(Into::into)
         .ok_or_else(|| Error::invalid(field, "must be tasks/{id}"))
 }
 
-/// The ids in `tasks/{id}/pushNotificationConfigs/{config}`.
+/// Parses `tasks/{id}/pushNotificationConfigs/{config}`.
 pub(super) fn parse_push_config_name(field: &str, name: &str) -> Result<(TaskId, PushConfigId)> {
     match parse_push_config_name_lenient(field, name)? {
         (task, Some(id)) => Ok((task, id)),
@@ -30,8 +30,8 @@ pub(super) fn parse_push_config_name(field: &str, name: &str) -> Result<(TaskId,
     }
 }
 
-/// The same where the id of the registration may be missing: the 0.3 SDK for Python then writes `None`, the one
-/// for JavaScript nothing.
+/// Like [`parse_push_config_name`] with an optional config id. Without one, the 0.3 Python SDK
+/// sends `None` and the JavaScript SDK an empty string.
 pub(super) fn parse_push_config_name_lenient(
     field: &str,
     name: &str,
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_split_where_they_were_joined() {
+    fn names_round_trip() {
         for id in ["t", "a:cancel", "a/b", "tasks/x", "ü"] {
             assert_eq!(
                 parse_task_name("name", &task_name(&id.into())),
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn another_shape_is_refused_and_the_field_named() {
+    fn malformed_names_are_rejected_with_the_field() {
         for bad in ["", "t", "task/t", "tasks/", "/tasks/t", "Tasks/t"] {
             assert_eq!(
                 parse_task_name("parent", bad).unwrap_err().violations()[0].field(),

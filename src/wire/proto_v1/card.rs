@@ -1,4 +1,4 @@
-//! The agent card.
+//! Conversions of the agent card.
 
 use attache_proto::v1;
 use v1::o_auth_flows::Flow;
@@ -189,7 +189,7 @@ impl From<v1::SecurityRequirement> for SecurityRequirement {
     }
 }
 
-/// Optional because 0.3 has no name for one of them.
+/// Optional, because the shared macro also serves 0.3, which lacks one of the flows.
 fn write_flow(flow: &OAuthFlows) -> Option<Flow> {
     Some(match flow {
         OAuthFlows::AuthorizationCode(flow) => Flow::AuthorizationCode(flow.into()),
@@ -275,13 +275,13 @@ mod tests {
     }"#;
 
     #[test]
-    fn a_card_with_everything_comes_back_as_it_was() {
+    fn full_card_round_trips() {
         let card: AgentCard = serde_json::from_str(CARD).unwrap();
         assert_eq!(AgentCard::try_from(v1::AgentCard::from(&card)), Ok(card));
     }
 
     #[test]
-    fn a_flag_without_presence_is_set_or_absent() {
+    fn flag_without_presence_is_true_or_absent() {
         let extension = v1::AgentExtension {
             uri: "x".to_owned(),
             required: false,
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scheme_of_no_kind_is_refused_by_name() {
+    fn scheme_without_kind_is_rejected_by_name() {
         let security_schemes = [("x".to_owned(), v1::SecurityScheme::default())].into();
         let card = v1::AgentCard {
             security_schemes,

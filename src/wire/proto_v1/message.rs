@@ -1,4 +1,4 @@
-//! Messages, tasks and what streams carry.
+//! Conversions of messages, tasks and stream events.
 
 use std::sync::Arc;
 
@@ -209,7 +209,7 @@ mod tests {
     use crate::model::{Json, Object, Task, TaskState};
 
     #[test]
-    fn the_field_at_fault_is_named_from_the_top() {
+    fn errors_have_the_full_field_path() {
         let fault = |task: v1::Task| {
             let error = Task::try_from(task).unwrap_err();
             error.violations()[0].field().to_owned()
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_left_to_validation() {
+    fn missing_fields_are_left_to_validation() {
         let task = Task::try_from(v1::Task::default()).unwrap();
         assert_eq!(task, Task::default());
         assert_eq!(task.status.state, TaskState::Unspecified);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_and_empty_metadata_stay_apart_and_every_content_comes_back() {
+    fn parts_round_trip_with_absent_and_empty_metadata() {
         for content in [
             Part::text(""),
             Part::file([0, 255], "a/b").with_filename("n"),

@@ -1,4 +1,4 @@
-//! Webhook registrations and the requests about them.
+//! Conversions of push configurations and their requests.
 
 use attache_proto::v1;
 
@@ -35,7 +35,7 @@ impl TryFrom<v1::TaskPushNotificationConfig> for PushConfig {
     }
 }
 
-/// Nothing in it can be wrong in itself.
+/// Converts a configuration; cannot fail.
 pub(super) fn push_config(config: v1::TaskPushNotificationConfig) -> PushConfig {
     PushConfig {
         tenant: non_empty(config.tenant),
@@ -146,7 +146,7 @@ mod tests {
     use crate::model::Secret;
 
     #[test]
-    fn a_registration_keeps_its_secrets() {
+    fn secrets_of_a_push_config_round_trip() {
         let config = PushConfig {
             tenant: Some("x".to_owned()),
             id: Some("c".into()),

@@ -1,4 +1,4 @@
-//! Requests about messages, tasks and the card, and their answers.
+//! Conversions of requests and responses for messages, tasks and the card.
 
 use attache_proto::v1;
 
@@ -108,7 +108,7 @@ impl TryFrom<v1::ListTasksRequest> for ListTasksRequest {
         Ok(Self {
             tenant: non_empty(request.tenant),
             context_id: non_empty(request.context_id),
-            // An unspecified state in a filter is no filter.
+            // An unspecified state means no filter.
             status: Some(read_state("status", request.status)?)
                 .filter(|state| *state != TaskState::Unspecified),
             page_size: request.page_size,
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn presence_is_kept_where_there_is_presence() {
+    fn presence_round_trips() {
         let request = ListTasksRequest {
             page_size: Some(0),
             history_length: Some(0),

@@ -1,4 +1,4 @@
-//! Requests: read into the model, and written as a client does.
+//! JSON requests: deserialization for servers, serialization for clients.
 
 mod read_params;
 mod read_rest;

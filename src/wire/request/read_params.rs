@@ -1,4 +1,4 @@
-//! Reading the params of JSON-RPC calls.
+//! Deserialization of JSON-RPC params.
 
 use crate::model::{
     CancelTaskRequest, DeletePushConfigRequest, Error, GetExtendedAgentCardRequest,
@@ -13,10 +13,10 @@ use crate::wire::v03::{
 };
 use crate::wire::{Dialect, v1};
 
-/// Reads the params of a JSON-RPC call, and says in which dialect to answer.
+/// Reads the params of a JSON-RPC call. Returns the request and the dialect of the response.
 ///
 /// # Errors
-/// Invalid parameters, naming the field.
+/// Invalid parameters; names the field.
 pub fn read_params(method: JsonRpcMethod, params: &str) -> Result<(Request, Dialect), Error> {
     if !params.starts_with('{') {
         return Err(Error::invalid("params", "must be an object"));
@@ -121,7 +121,8 @@ fn read_v03(method: JsonRpcMethod, params: &str) -> Result<(Request, Dialect), E
     }
 }
 
-/// A call by a name of 0.1 is answered for clients of that time, by the name they gave the task.
+/// Returns the dialect of the response. A method name of 0.1 selects the 0.1 dialect, with the
+/// client's task id as alias.
 fn reply_dialect(route_version: RouteVersion, task: Option<&TaskId>) -> Dialect {
     match route_version {
         RouteVersion::MethodV01 => Dialect::V01 {
@@ -142,7 +143,8 @@ fn read_send(
     request: fn(Box<SendMessageRequest>) -> Request,
 ) -> Result<(Request, Dialect), Error> {
     let send: V03SendParams<false> = read(params)?;
-    // Two seeds use the old name with newer bodies: the body decides.
+    // KAOS and selectools use the 0.1 method with newer bodies (09, 0.4 and 4.10), so the body
+    // decides.
     let first = route_version == RouteVersion::MethodV01 && send.is_v01();
     let mut send = send.into_model(true)?;
     if !first {
@@ -150,7 +152,7 @@ fn read_send(
         return Ok((request(Box::new(send)), Dialect::V03));
     }
     if send.message.message_id.is_empty() {
-        // 0.1 has no ids on messages.
+        // 0.1 messages have no ids.
         send.message.message_id = MessageId::random();
     }
     let alias = send.alias.clone();

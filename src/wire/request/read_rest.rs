@@ -1,4 +1,4 @@
-//! Reading REST requests: path, query and body.
+//! Deserialization of REST requests from path, query and body.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -18,13 +18,14 @@ use crate::wire::v03::{
 };
 use crate::wire::{Dialect, json, v1};
 
-/// Reads a REST request, and says in which dialect to answer. `query` is without the question mark.
+/// Reads a REST request. Returns the request and the dialect of the response. `query` is without
+/// the question mark.
 ///
 /// # Errors
-/// The body is not JSON, or a parameter is wrong; the field is named.
+/// The body is not JSON, or a parameter is invalid; names the field.
 pub fn read_rest(route: &RestRoute, query: &str, body: &[u8]) -> Result<(Request, Dialect), Error> {
     let query = QueryParams::read(query);
-    // Calls without parameters may come without a body.
+    // Requests without parameters may have no body.
     let body = if body.iter().all(u8::is_ascii_whitespace) {
         b"{}"
     } else {
@@ -115,7 +116,8 @@ fn read_rest_v1(route: &RestRoute, query: &QueryParams<'_>, body: &[u8]) -> Resu
     })
 }
 
-/// The path fills what the body leaves out; two that differ are an error, never a choice.
+/// Merges a value from the path with one from the body. Different values are an error; none is
+/// preferred (S84).
 fn merge_with_path<T: PartialEq + AsRef<str>>(
     field: &str,
     path: Option<T>,
@@ -195,7 +197,8 @@ fn read_rest_v03(
     }
 }
 
-/// The body's flavour decides how it is read and answered: `kind` as in JSON-RPC, or ProtoJSON.
+/// Reads a send. The form of the body determines the dialect: `kind` members as in JSON-RPC, or
+/// ProtoJSON.
 fn read_rest_send(
     body: &[u8],
     request: fn(Box<SendMessageRequest>) -> Request,
@@ -206,13 +209,13 @@ fn read_rest_send(
         send.alias = None;
         return Ok((request(Box::new(send)), Dialect::V03));
     }
-    // 04 §3.1: in ProtoJSON `false` cannot be said, so a configuration without the flag says it.
+    // ProtoJSON omits `false`, so a configuration without the flag means non-blocking (04 §3.1).
     let mut send = read::<V03SendParams<true>>(text)?.into_model(false)?;
     send.alias = None;
     Ok((request(Box::new(send)), Dialect::V03Rest))
 }
 
-/// Whether a message is in kind style: it says so, or spells its role in lower case.
+/// Whether a message uses `kind` members or a lower-case role.
 fn has_kind_members(text: &str) -> bool {
     #[derive(Deserialize)]
     struct Body {
@@ -243,7 +246,8 @@ fn has_kind_members(text: &str) -> bool {
     lower || message.kind.is_some() || message.parts.iter().any(|part| part.kind.is_some())
 }
 
-/// Whatever of the proto's request a client sends: all of it, its `config`, or the innermost registration alone.
+/// Reads a new push configuration. Clients send the whole request of the proto, its `config`, or
+/// only the innermost object.
 fn read_rest_push_config(route: &RestRoute, body: &[u8]) -> Result<PushConfig, Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -279,7 +283,7 @@ fn read_rest_push_config(route: &RestRoute, body: &[u8]) -> Result<PushConfig, E
     Ok(config)
 }
 
-/// The resource name beside a registration, if there is one, is that of a registration of this task.
+/// Checks that a resource name in the body belongs to the task in the path.
 fn check_resource_name(route: &RestRoute, text: &str) -> Result<(), Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

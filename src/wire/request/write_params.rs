@@ -1,4 +1,4 @@
-//! Writing the params of JSON-RPC calls.
+//! Serialization of JSON-RPC params.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -10,10 +10,10 @@ use crate::model::{
 use crate::wire::v03::{Audience, V03, write_configuration, zero_as_absent};
 use crate::wire::write_json;
 
-/// Writes the params of a JSON-RPC call as a client of this version.
+/// Writes the params of a JSON-RPC call in a version.
 ///
 /// # Errors
-/// Unsupported: 0.3 cannot list tasks.
+/// Unsupported operation: 0.3 cannot list tasks.
 pub fn write_params(out: &mut Vec<u8>, request: &Request, version: Version) -> Result<(), Error> {
     match version {
         Version::V1 => write_v1(out, request),
@@ -104,7 +104,7 @@ fn write_v03(out: &mut Vec<u8>, request: &Request) -> Result<(), Error> {
     Ok(())
 }
 
-/// What `message/send` takes.
+/// Params of `message/send`.
 struct V03SendParamsWriter<'a>(&'a SendMessageRequest);
 
 impl Serialize for V03SendParamsWriter<'_> {
@@ -127,7 +127,7 @@ impl Serialize for V03SendParamsWriter<'_> {
     }
 }
 
-/// What the operations on one task or registration take.
+/// Params of the operations on one task or push configuration.
 #[derive(serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 struct V03IdParamsWriter<'a> {

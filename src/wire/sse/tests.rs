@@ -1,11 +1,11 @@
-//! Frames as they are written, and as anybody may write them.
+//! Tests of the SSE encoder and decoder, including property tests with random chunking.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
 
-/// What a stream came to, told so that two readings can be compared.
+/// Result of decoding a stream, for comparison.
 #[derive(Debug, PartialEq)]
 struct Reading {
     items: Vec<Result<SseEvent, Error>>,
@@ -34,7 +34,7 @@ fn read_whole(bytes: &[u8]) -> Reading {
     read(MAX_EVENT_BYTES, [bytes])
 }
 
-/// Cuts `bytes` into pieces whose lengths follow `lengths`, over and over.
+/// Splits `bytes` into pieces with the given lengths, repeated.
 fn cut<'a>(mut bytes: &'a [u8], lengths: &[usize]) -> Vec<&'a [u8]> {
     let mut pieces = Vec::new();
     for length in lengths.iter().cycle() {
@@ -79,7 +79,7 @@ fn timed(retry: u64, data: &str) -> SseEvent {
 }
 
 #[test]
-fn frames_are_written_exactly() {
+fn frames_have_the_exact_format() {
     let mut out = Vec::new();
     write_event(&mut out, Some(0), b"{}");
     write_event(&mut out, Some(u64::MAX), b"{}");
@@ -97,7 +97,7 @@ fn frames_are_written_exactly() {
 }
 
 #[test]
-fn tricky_streams_are_read_as_the_standard_says() {
+fn edge_cases_follow_the_standard() {
     let table: &[(&str, &[u8], Vec<SseEvent>)] = &[
         (
             "LF",
@@ -237,7 +237,7 @@ fn tricky_streams_are_read_as_the_standard_says() {
 }
 
 #[test]
-fn the_end_is_clean_between_events_only() {
+fn boundary_is_only_between_events() {
     let table: &[(&[u8], bool)] = &[
         (b"", true),
         (b"data: a\n\n", true),
@@ -259,7 +259,7 @@ fn the_end_is_clean_between_events_only() {
 }
 
 #[test]
-fn an_unfinished_event_leaves_the_last_id_alone() {
+fn incomplete_event_does_not_change_the_last_id() {
     assert_eq!(
         read_whole(b"id: 1\n\nid: 2\ndata: a\n")
             .last_event_id
@@ -273,7 +273,7 @@ fn an_unfinished_event_leaves_the_last_id_alone() {
 }
 
 #[test]
-fn too_large_is_said_once_and_for_ever() {
+fn size_limit_error_is_final() {
     let limit = 10;
     let table: &[(&str, &[u8], &[&str], bool)] = &[
         ("at the limit", b"data: 4567\n\n", &["4567"], false),
@@ -309,7 +309,7 @@ fn too_large_is_said_once_and_for_ever() {
 }
 
 #[test]
-fn after_a_failure_nothing_is_kept_or_clean() {
+fn decoder_frees_its_buffer_after_an_error() {
     let mut decoder = Decoder::new(4);
     decoder.push(b"12345");
     decoder.push(b"\n\ndata\n\n");
@@ -319,7 +319,7 @@ fn after_a_failure_nothing_is_kept_or_clean() {
 }
 
 #[test]
-fn a_large_event_arrives_byte_by_byte() {
+fn large_event_is_decoded_byte_by_byte() {
     let data = vec![b'x'; 1 << 20];
     let mut bytes = Vec::new();
     write_event(&mut bytes, None, &data);
@@ -330,7 +330,7 @@ fn a_large_event_arrives_byte_by_byte() {
     );
 }
 
-/// What may be written: an event, an error or a comment.
+/// Frame that the encoder can write.
 #[derive(Clone, Debug)]
 enum Frame {
     SseEvent(Option<u64>, String),
@@ -383,7 +383,7 @@ fn expected(frames: &[Frame]) -> Vec<Result<SseEvent, Error>> {
     events
 }
 
-/// Bytes that look enough like a stream to reach every branch, and bytes that do not.
+/// Random bytes, biased towards SSE syntax to reach every branch.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![
         4 => prop::sample::select(vec!["data", "event", "id", "retry", ":", ": ", " ", "7", "\0", "\u{FEFF}", "é"])
@@ -396,7 +396,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(frames in vec(frame(), 0..12), lengths in vec(1..30_usize, 1..20)) {
+    fn written_frames_are_decoded(frames in vec(frame(), 0..12), lengths in vec(1..30_usize, 1..20)) {
         let bytes = write(&frames);
         let reading = read(MAX_EVENT_BYTES, cut(&bytes, &lengths));
         prop_assert_eq!(reading.items, expected(&frames));
@@ -404,7 +404,7 @@ proptest! {
     }
 
     #[test]
-    fn cuts_change_nothing(bytes in bytes(), lengths in vec(1..9_usize, 1..20), limit in 0..60_usize) {
+    fn chunking_does_not_change_the_result(bytes in bytes(), lengths in vec(1..9_usize, 1..20), limit in 0..60_usize) {
         prop_assert_eq!(read(limit, cut(&bytes, &lengths)), read(limit, [&bytes[..]]));
     }
 }

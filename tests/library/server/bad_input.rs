@@ -9,7 +9,7 @@ use attache::wire::{self, Dialect, jsonrpc};
 use attache::{Error, ErrorKind};
 use serde_json::{Value, json};
 
-/// What no answer may repeat.
+/// A marker that no response may contain.
 const SECRET: &str = "hunter2";
 
 type Read = Result<(Request, Dialect), Error>;
@@ -48,7 +48,7 @@ fn read_rest(line: &str, body: &str) -> Read {
     wire::read_rest(&route, query, body.as_bytes()).and_then(valid)
 }
 
-/// What is wrong with an answer, if anything, that should refuse this field by this rule.
+/// Returns a description if the response does not refuse this field by this rule.
 fn fault(read: Read, version: Version, field: &str, rule: &str) -> Result<(), String> {
     let error = match read {
         Ok((request, _)) => return Err(format!("taken as {request:?}")),
@@ -131,7 +131,7 @@ fn refuse(version: Version, rows: &[Row<'_>]) {
     );
 }
 
-/// Makes sure that what stands beside a bad row is good: the row is refused for its fault alone.
+/// Asserts that the rest of a bad row is valid, so that only its fault causes the error.
 fn take(rows: &[(&str, &str)]) {
     for &(call, text) in rows {
         let read = if call.contains(' ') {
@@ -170,7 +170,7 @@ fn s69_what_is_not_one_call_is_refused_before_its_method_is_looked_at() {
     let id = invalid("id must be a string, a whole number or null");
     let jsonrpc = invalid("jsonrpc must be \"2.0\"");
     let method = invalid("method must be the name of a method");
-    let batch = invalid("the request must be one call: batches are not served");
+    let batch = invalid("the request must be a single call: batches are not supported");
     let params = "Invalid parameters: params must be an object".to_owned();
     let json = "Invalid JSON payload".to_owned();
     let calls = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"GetTask\"},".repeat(100_000);
@@ -626,7 +626,7 @@ fn a_message_of_1_0_has_what_every_message_must_have() {
             "SendMessage",
             r#"{"message":{"messageId":"a\ud800"}}"#,
             "message.messageId",
-            "must be text that JSON can hold",
+            "must be valid Unicode text",
         ),
         (
             "SendMessage",
