@@ -222,7 +222,7 @@ fn retry_hint(error: &Error) -> String {
         Some(after) => format!("try again in {} s", after.as_secs_f64().ceil()),
         None => "try again later".to_owned(),
     };
-    match error.message().contains("_tasks allows") {
+    match error.message().contains("_tasks = ") {
         true => {
             format!(
                 "look at them with `attache task list`, end some with `attache task cancel`, or {when}"
@@ -322,7 +322,7 @@ mod tests {
         let limited =
             || Error::from(ErrorKind::RateLimited).with_retry_after(Duration::from_millis(2500));
         let full =
-            limited().with_message("as many tasks of the caller are open as open_tasks allows");
+            limited().with_message("too many open tasks for this caller (limit: open_tasks = 10000)");
         let hint = |error| {
             CliError::from_error(&error, Binding::HttpJson, true)
                 .hint

@@ -18,7 +18,9 @@ use crate::auth::{Access, CallLimiter, CallerLimits};
 use crate::engine::{AgentRegistration, AgentSet, Engine};
 use crate::model::{AgentCard, Error, Limits, Result};
 use crate::push::PushDispatcher;
-use crate::service::{AgentEntry, Capabilities, Directory, Service, StreamLimiter, TaskQuota};
+use crate::service::{
+    AgentEntry, Capabilities, Directory, Service, ServiceOptions, StreamLimiter, TaskQuota,
+};
 use crate::wire::path::is_tenant;
 
 /// What may change while a server runs.
@@ -56,14 +58,12 @@ pub(super) struct ServerRuntime {
 impl ReloadableConfig {
     /// The agents, as the engine takes them.
     pub(super) fn agent_configs(&self) -> Vec<AgentRegistration> {
-        let hire = |hosted: &HostedAgent| {
-            (
-                hosted.namespace.clone(),
-                hosted.agent.clone(),
-                hosted.settings.clone(),
-            )
+        let registration = |hosted: &HostedAgent| AgentRegistration {
+            name: hosted.namespace.clone(),
+            agent: hosted.agent.clone(),
+            settings: hosted.settings.clone(),
         };
-        self.agents.iter().map(hire).collect()
+        self.agents.iter().map(registration).collect()
     }
 
     /// How many may read streams.
@@ -160,18 +160,20 @@ impl ReloadableConfig {
             let service = Service::new(
                 engine.clone(),
                 agents.get(&hosted.namespace).cloned(),
-                Capabilities::new(&card, extended_card, self.settings.enforced_modes()),
-                self.limits.clone(),
-                (
-                    runtime.stream_limiter.clone(),
-                    runtime.push_dispatcher.clone(),
-                ),
-                (
-                    self.settings.waiting_stream_timeout,
-                    self.settings.max_blocking_wait,
-                ),
-            )
-            .with_quota(quota);
+                runtime.push_dispatcher.clone(),
+                ServiceOptions {
+                    capabilities: Capabilities::new(
+                        &card,
+                        extended_card,
+                        self.settings.enforced_modes(),
+                    ),
+                    limits: self.limits.clone(),
+                    quota,
+                    stream_limiter: runtime.stream_limiter.clone(),
+                    waiting_stream_timeout: self.settings.waiting_stream_timeout,
+                    max_blocking_wait: self.settings.max_blocking_wait,
+                },
+            );
             entries.push(AgentEntry {
                 name: hosted.name,
                 namespace: hosted.namespace,

@@ -1,9 +1,11 @@
-//! What an agent offers beyond the core, as its card says, and who asks for more than that.
+//! Declared capabilities of an agent: streaming, push notifications, extended card, extensions, media types.
+//!
+//! Operations that the card does not declare are refused with the error that the protocol defines.
 
 use super::modes::{EnforcedModes, MediaModes};
 use crate::model::{AgentCard, Call, Error, ErrorKind, Operation, Request, Result, Version};
 
-/// What an agent offers.
+/// Capabilities that the agent card declares.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Capabilities {
     streaming: bool,
@@ -21,7 +23,7 @@ struct Extension {
 }
 
 impl Capabilities {
-    /// What the public card promises; `extended` is what authenticated callers see instead of it.
+    /// Reads the capabilities of the public card. `extended` is the card for authenticated callers.
     pub(crate) fn new(
         card: &AgentCard,
         extended: Option<AgentCard>,
@@ -48,10 +50,10 @@ impl Capabilities {
         }
     }
 
-    /// Refuses a message of a kind that the agent does not take, and a caller who takes nothing of what it gives.
+    /// Checks the media types of a message.
     ///
     /// # Errors
-    /// The content type is not supported.
+    /// Content type not supported.
     pub(super) fn check_modes(&self, request: &Request) -> Result<()> {
         match request {
             Request::SendMessage(request) | Request::SendStreamingMessage(request) => {
@@ -69,7 +71,7 @@ impl Capabilities {
         }
     }
 
-    /// Those of the extensions asked for that we know; the rest is ignored.
+    /// Returns the requested extensions that the agent supports; others are ignored.
     pub(crate) fn activate_extensions<'a>(
         &self,
         requested: impl IntoIterator<Item = &'a str>,
@@ -82,10 +84,10 @@ impl Capabilities {
             .collect()
     }
 
-    /// Refuses an operation that was not offered, and a caller who does not know an extension that is needed.
+    /// Checks that the agent declares the operation and that the call activates all required extensions.
     ///
     /// # Errors
-    /// The one that the protocol has for each.
+    /// Unsupported operation, push notifications not supported, or extension support required.
     pub(super) fn check(&self, operation: Operation, call: &Call) -> Result<()> {
         match operation {
             Operation::SendStreamingMessage | Operation::SubscribeToTask if !self.streaming => {
@@ -99,7 +101,7 @@ impl Capabilities {
             {
                 return Err(ErrorKind::PushNotificationNotSupported.into());
             }
-            // A card is read before anything is known of what it needs.
+            // Exempt from required extensions: the client learns of them from the card.
             Operation::GetExtendedAgentCard => return Ok(()),
             Operation::SendMessage
             | Operation::SendStreamingMessage
@@ -122,12 +124,15 @@ impl Capabilities {
         }
     }
 
-    /// Whether webhooks may be registered.
+    /// Whether the agent supports push notifications.
     pub(super) fn has_push(&self) -> bool {
         self.push
     }
 
-    /// The card that authenticated callers see.
+    /// Returns the card for authenticated callers.
+    ///
+    /// # Errors
+    /// The card does not declare one, or none is configured.
     pub(super) fn extended_card(&self, version: Version) -> Result<Box<AgentCard>> {
         match &self.extended_card {
             _ if !self.declares_extended_card => {

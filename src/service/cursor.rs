@@ -1,4 +1,4 @@
-//! Where a page ended: a place in the order, bound to the filters it was made with.
+//! Page tokens of `ListTasks`: a keyset cursor, bound to the filters of the request that created it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -8,21 +8,22 @@ use sha2::{Digest, Sha256};
 use crate::model::{Error, Json, ListTasksRequest, Result, TaskId, Timestamp};
 use crate::store::{Head, TaskQuery};
 
-/// A place in the order. It survives inserts and deletes: the next page begins strictly behind it.
+/// Position in the listing order (status time, id). The next page begins strictly after it, so inserts and deletes between
+/// pages cause neither gaps nor duplicates.
 #[derive(Serialize, Deserialize)]
 struct Cursor {
-    /// Milliseconds of the last task's status.
+    /// Status time of the last task, in Unix milliseconds.
     t: i64,
-    /// The last task.
+    /// Id of the last task.
     i: TaskId,
-    /// The filters.
+    /// Digest of the filters.
     f: String,
 }
 
-/// What the store is asked for.
+/// Converts a request to a store query.
 ///
 /// # Errors
-/// The page token is none of ours, or was made with other filters.
+/// Invalid: the page token was not issued by this server, or was issued for other filters.
 pub(super) fn store_query(request: &ListTasksRequest) -> Result<TaskQuery> {
     Ok(TaskQuery {
         context_id: request.context_id.clone(),
@@ -37,7 +38,7 @@ pub(super) fn store_query(request: &ListTasksRequest) -> Result<TaskQuery> {
     })
 }
 
-/// The token for what follows this task.
+/// Returns the token of the page that follows the task `last`.
 pub(super) fn encode(request: &ListTasksRequest, last: &Head) -> String {
     let cursor = Cursor {
         t: last.status_time.as_millis(),
@@ -50,7 +51,7 @@ pub(super) fn encode(request: &ListTasksRequest, last: &Head) -> String {
 }
 
 fn decode(request: &ListTasksRequest, token: &str) -> Result<(Timestamp, TaskId)> {
-    let unknown = || Error::invalid("pageToken", "must be one that this server gave out");
+    let unknown = || Error::invalid("pageToken", "must be a token that this server issued");
     let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| unknown())?;
     let json =
         Json::parse(std::str::from_utf8(&bytes).map_err(|_| unknown())?).map_err(|_| unknown())?;
@@ -58,7 +59,7 @@ fn decode(request: &ListTasksRequest, token: &str) -> Result<(Timestamp, TaskId)
     if cursor.f != filter_digest(request) {
         return Err(Error::invalid(
             "pageToken",
-            "must be used with the filters it was made with",
+            "must be used with the filters of the first request",
         ));
     }
     Ok((
@@ -67,7 +68,7 @@ fn decode(request: &ListTasksRequest, token: &str) -> Result<(Timestamp, TaskId)
     ))
 }
 
-/// A short mark of everything that decides which tasks are in the list.
+/// Digest of all parameters that select tasks.
 fn filter_digest(request: &ListTasksRequest) -> String {
     let ListTasksRequest {
         tenant,
@@ -83,7 +84,7 @@ fn filter_digest(request: &ListTasksRequest) -> String {
         status.as_ref().map(ToString::to_string),
         status_timestamp_after.as_ref().map(ToString::to_string),
     ] {
-        // The length keeps two filters from being read as one.
+        // The length prefix separates the fields: ("ab", "c") and ("a", "bc") differ.
         let text = filter.unwrap_or_default();
         digest.update(text.len().to_le_bytes());
         digest.update(text);

@@ -1,4 +1,4 @@
-//! Who is served here: agents by their name and their tenants, and which of them a request is for.
+//! Directory of hosted agents: resolves name and tenant of a request to an agent and a scope.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -7,21 +7,21 @@ use super::Service;
 use crate::engine::AgentHandle;
 use crate::model::{Call, Caller, ErrorKind, Request, Result, Scope, Seq, TraceContext, Version};
 
-/// An agent that is served.
+/// A hosted agent.
 pub(crate) struct AgentEntry {
-    /// Its name in this process.
+    /// Name within this server; part of its paths.
     pub(crate) name: Arc<str>,
-    /// What its tasks are kept under.
+    /// Namespace of its tasks in the store.
     pub(crate) namespace: Arc<str>,
     pub(crate) service: Service,
-    /// Those whose tasks are kept apart.
+    /// Tenants of this agent. Their tasks are isolated from each other.
     pub(crate) tenants: Vec<Arc<str>>,
-    /// Set for one that is to go: it is there as long as something of it is under way.
+    /// Set while the agent drains. The entry stays available as long as a running task holds the handle.
     pub(crate) draining: Option<Weak<AgentHandle>>,
 }
 
 impl AgentEntry {
-    /// The same, but to go; nothing if it has gone.
+    /// Returns a draining copy; `None` if no task of the agent is running.
     pub(crate) fn to_draining(&self) -> Option<Self> {
         let agent = self
             .draining
@@ -44,46 +44,50 @@ impl AgentEntry {
     }
 }
 
-/// All agents that are served; the first is the one at the root, and those that are to go come last.
+/// All hosted agents. The first is served at the root path; draining agents come last.
 pub(crate) struct Directory {
     entries: Vec<AgentEntry>,
-    /// Where each of them is, by its name.
+    /// Index into `entries` by name.
     by_name: HashMap<Arc<str>, usize>,
 }
 
-/// What a caller says of a request, whatever carries it.
+/// Metadata of a call, read from headers or gRPC metadata.
 pub(crate) struct CallMetadata {
     pub(crate) caller: Caller,
     pub(crate) idempotency_key: Option<String>,
-    /// The extensions it asks for.
+    /// Requested extensions.
     pub(crate) extensions: Vec<String>,
-    /// Where it is in a trace.
     pub(crate) trace: Option<TraceContext>,
     pub(crate) version: Version,
     pub(crate) resume_after: Option<Seq>,
 }
 
 impl Directory {
-    /// There is at least one.
+    /// Creates a directory.
+    ///
+    /// # Panics
+    /// `entries` is empty.
     pub(crate) fn new(entries: Vec<AgentEntry>) -> Self {
-        assert!(!entries.is_empty(), "a server has an agent");
-        // Of two with one name the first is meant.
-        let places = entries.iter().enumerate().rev();
-        let by_name = places.map(|(at, entry)| (entry.name.clone(), at)).collect();
+        assert!(!entries.is_empty(), "a server hosts at least one agent");
+        // In reverse, so that the first of two entries with the same name wins.
+        let indexed = entries.iter().enumerate().rev();
+        let by_name = indexed
+            .map(|(index, entry)| (entry.name.clone(), index))
+            .collect();
         Self { entries, by_name }
     }
 
-    /// The agent at the root.
+    /// The agent served at the root path.
     pub(crate) fn root(&self) -> &AgentEntry {
         &self.entries[0]
     }
 
-    /// The agent at a position.
-    pub(crate) fn get(&self, position: usize) -> Option<&AgentEntry> {
-        self.entries.get(position)
+    /// The agent at an index.
+    pub(crate) fn get(&self, index: usize) -> Option<&AgentEntry> {
+        self.entries.get(index)
     }
 
-    /// The names of all agents that take messages, the one at the root first.
+    /// Names of all agents that accept messages, the root agent first.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.entries
             .iter()
@@ -91,7 +95,7 @@ impl Directory {
             .map(|entry| &*entry.name)
     }
 
-    /// Those of them that have no place among `names`, while they have something left to do.
+    /// Draining copies of the agents that are not in `names` and still have running tasks.
     pub(crate) fn draining_entries(&self, names: &[Arc<str>]) -> Vec<AgentEntry> {
         let removed = self
             .entries
@@ -100,19 +104,20 @@ impl Directory {
         removed.filter_map(AgentEntry::to_draining).collect()
     }
 
-    /// Where the agent of this name is.
+    /// Index of the agent with this name.
     pub(crate) fn position(&self, name: &str) -> Option<usize> {
         self.by_name
             .get(name)
             .copied()
-            .filter(|at| self.entries[*at].is_available())
+            .filter(|index| self.entries[*index].is_available())
     }
 
-    /// Who a request to `entry` is for, and the call as that one sees it. A tenant is one of the agent's own, or
-    /// at the root names another agent.
+    /// Resolves a request that was addressed to `entry`: returns the agent it is for and the scoped call.
+    ///
+    /// The tenant of the request is one of the agent's tenants or, at the root, the name of another agent.
     ///
     /// # Errors
-    /// Not found, and no more: there is no such tenant.
+    /// Not found: the tenant does not exist. The error does not say so.
     pub(crate) fn resolve_call<'a>(
         &'a self,
         entry: &'a AgentEntry,
@@ -147,6 +152,7 @@ impl Directory {
         Ok((entry, call))
     }
 
+    /// Resolves the tenant. Only the root agent may name another agent as tenant.
     fn resolve<'a>(
         &'a self,
         entry: &'a AgentEntry,
@@ -160,7 +166,7 @@ impl Directory {
         }
         let other = self
             .position(tenant)
-            .and_then(|at| self.get(at))
+            .and_then(|index| self.get(index))
             .filter(|other| *other.name == *entry.name || *entry.name == *self.root().name);
         match other {
             Some(other) => Ok((other, "".into())),

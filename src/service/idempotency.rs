@@ -1,4 +1,9 @@
-//! What makes a message the same message when it comes again.
+//! Idempotency keys: the same message sent twice becomes one message (04 §3.4).
+//!
+//! The key is the caller's `Idempotency-Key` or, if the engine deduplicates by message id, the message id. Each key is stored
+//! with a SHA-256 of the request body; the same key with another body is refused.
+
+use std::fmt::Write as _;
 
 use sha2::{Digest, Sha256};
 
@@ -7,9 +12,13 @@ use crate::engine::{self, AcceptedMessage};
 use crate::model::{Call, Error, Json, Message, PushConfigId, Result, SendMessageRequest};
 use crate::store::{self, IdempotencyKey};
 
+/// Longest `Idempotency-Key`, in bytes.
+const MAX_KEY_BYTES: usize = 256;
+/// Prefix of keys derived from message ids. A caller's key has no control characters, so the two kinds never collide.
+const MESSAGE_ID_PREFIX: char = '\u{1}';
+
 impl Service {
-    /// What makes the message the same message when it is sent again: the key that came with it or, where that is
-    /// wanted, its own id. 04 §3.4.
+    /// Returns the idempotency key of a message; `None` if it has none.
     pub(super) fn idempotency_key(
         &self,
         call: &Call,
@@ -22,40 +31,28 @@ impl Service {
         }
     }
 
-    /// What the same message became when it was sent before.
+    /// Returns the result of an earlier message with the same key.
     pub(super) async fn find_replay(
         &self,
         call: &Call,
         key: Option<&IdempotencyKey>,
     ) -> Result<Option<Box<AcceptedMessage>>> {
         let Some(key) = key else { return Ok(None) };
-        let again = self.engine.find_replay(&call.scope, key).await;
-        again.map_err(|error| key_reuse_error(error, call.idempotency_key.is_some()))
+        let replay = self.engine.find_replay(&call.scope, key).await;
+        replay.map_err(|error| key_reuse_error(error, call.idempotency_key.is_some()))
     }
 }
 
-/// A key that the caller chose: it stands for all that was sent, the name of the task included.
+/// The caller's key. Its digest covers the whole request, the task alias included.
 fn explicit_key(text: &str, request: &SendMessageRequest) -> Result<IdempotencyKey> {
-    if text.is_empty() || text.len() > 256 || text.chars().any(char::is_control) {
+    if text.is_empty() || text.len() > MAX_KEY_BYTES || text.chars().any(char::is_control) {
         return Err(Error::invalid(
             "Idempotency-Key",
             "must be 1 to 256 bytes without control characters",
         ));
     }
     let body = match &request.alias {
-        // In the first days messages had no ids; the one this has was made up as it came in.
-        Some(alias) => {
-            let message = Message {
-                message_id: "".into(),
-                ..request.message.clone()
-            };
-            let rest = Json::from_serialize(&SendMessageRequest {
-                message,
-                ..request.clone()
-            })
-            .map_err(Error::internal)?;
-            format!("{alias}\n{}", rest.get())
-        }
+        Some(alias) => aliased_body(alias.as_str(), request)?,
         None => Json::from_serialize(request)
             .map_err(Error::internal)?
             .get()
@@ -67,34 +64,49 @@ fn explicit_key(text: &str, request: &SendMessageRequest) -> Result<IdempotencyK
     })
 }
 
-/// The message's own id as its key. It begins as no key that a caller chooses can, so the two never meet.
+/// The body of a 0.1 request. Its messages have no ids; the generated id differs in each attempt and is left out.
+fn aliased_body(alias: &str, request: &SendMessageRequest) -> Result<String> {
+    let message = Message {
+        message_id: "".into(),
+        ..request.message.clone()
+    };
+    let without_id = Json::from_serialize(&SendMessageRequest {
+        message,
+        ..request.clone()
+    })
+    .map_err(Error::internal)?;
+    Ok(format!("{alias}\n{}", without_id.get()))
+}
+
+/// The message id as a key.
 fn message_key(request: &SendMessageRequest) -> Result<IdempotencyKey> {
     let body = Json::from_serialize(&request.message).map_err(Error::internal)?;
-    let text = format!("\u{1}{}", request.message.message_id);
+    let text = format!("{MESSAGE_ID_PREFIX}{}", request.message.message_id);
     Ok(IdempotencyKey {
         text,
         body: Sha256::digest(body.get()).into(),
     })
 }
 
-/// The id of a webhook that came with a message of this key: whoever sends that again names the same webhook, also where the two
-/// race, or the first was lost on its way to the log.
+/// Derives the id of a webhook that came with a message from the message's key.
+///
+/// A retry therefore names the same webhook, also if both attempts race or the first was lost before it was logged.
 pub(super) fn push_config_id_for_key(key: &IdempotencyKey) -> PushConfigId {
     let digest = Sha256::new()
         .chain_update(key.text.as_bytes())
         .chain_update(key.body)
         .finalize();
-    let id = digest
-        .iter()
-        .take(16)
-        .fold(String::new(), |id, byte| format!("{id}{byte:02x}"));
+    let mut id = String::with_capacity(32);
+    for byte in digest.iter().take(16) {
+        let _ = write!(id, "{byte:02x}");
+    }
     PushConfigId::from(id)
 }
 
-/// What a caller is told; one who chose no key has used an id twice.
-pub(super) fn key_reuse_error(error: engine::Error, named: bool) -> Error {
+/// Converts an engine error. If the caller chose no key, a reused key is reported as a reused message id.
+pub(super) fn key_reuse_error(error: engine::Error, is_explicit: bool) -> Error {
     match error {
-        engine::Error::Store(store::Error::KeyReused) if !named => {
+        engine::Error::Store(store::Error::KeyReused) if !is_explicit => {
             Error::invalid("message.messageId", "was used before with another message")
         }
         error => error.into(),

@@ -1,15 +1,15 @@
-//! Media types: what the card says that an agent reads and writes, and who sends or wants something else.
+//! Media type checks: input and output modes of the card against the parts and `acceptedOutputModes` of a request.
 
 use crate::model::{AgentCard, Error, ErrorKind, Message, Part, Result, SendMessageRequest};
 
-/// Which modes of the card are more than a hint.
+/// Modes of the card that are enforced. By default they are only a hint.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct EnforcedModes {
     pub(crate) input: bool,
     pub(crate) output: bool,
 }
 
-/// What an agent reads and writes; where nothing is said, anything.
+/// Enforced media types of an agent. An empty list accepts everything.
 #[derive(Debug, Clone, Default)]
 pub(super) struct MediaModes {
     input: Vec<String>,
@@ -17,77 +17,71 @@ pub(super) struct MediaModes {
 }
 
 impl MediaModes {
-    /// 02 §5: those of the card and those of all its skills, as far as they are enforced.
+    /// Collects the modes of the cards and of all their skills (02 §5).
     pub(super) fn new<'a>(
         cards: impl Iterator<Item = &'a AgentCard>,
         enforced: EnforcedModes,
     ) -> Self {
         let mut modes = Self::default();
         for card in cards {
-            let (input, output) = (&card.default_input_modes, &card.default_output_modes);
-            let inputs = card.skills.iter().flat_map(|skill| &skill.input_modes);
-            let outputs = card.skills.iter().flat_map(|skill| &skill.output_modes);
-            modes.input.extend(
-                input
-                    .iter()
-                    .chain(inputs)
-                    .filter(|_| enforced.input)
-                    .cloned(),
-            );
-            modes.output.extend(
-                output
-                    .iter()
-                    .chain(outputs)
-                    .filter(|_| enforced.output)
-                    .cloned(),
-            );
+            if enforced.input {
+                let of_skills = card.skills.iter().flat_map(|skill| &skill.input_modes);
+                let input = card.default_input_modes.iter().chain(of_skills);
+                modes.input.extend(input.cloned());
+            }
+            if enforced.output {
+                let of_skills = card.skills.iter().flat_map(|skill| &skill.output_modes);
+                let output = card.default_output_modes.iter().chain(of_skills);
+                modes.output.extend(output.cloned());
+            }
         }
         modes
     }
 
-    /// Refuses what the agent does not read, and who reads nothing that it writes.
+    /// Checks the parts of a message against the input modes, and its accepted output modes against the output modes.
     ///
     /// # Errors
-    /// The media type of a part, or every output mode, is none of the card's.
+    /// Content type not supported: a part has an unsupported media type, or no accepted output mode is supported.
     pub(super) fn check(&self, request: &SendMessageRequest) -> Result<()> {
         self.check_input(&request.message)?;
         let accepted = request
             .configuration
             .as_ref()
             .map_or(&[][..], |inner| &inner.accepted_output_modes);
-        let served = |wanted: &String| {
+        let is_supported = |wanted: &String| {
             self.output
                 .iter()
                 .any(|mode| media_types_match(wanted, mode))
         };
-        if accepted.is_empty() || self.output.is_empty() || accepted.iter().any(served) {
+        if accepted.is_empty() || self.output.is_empty() || accepted.iter().any(is_supported) {
             return Ok(());
         }
         Err(unsupported_mode(
-            "configuration.acceptedOutputModes has none of the output modes",
+            "configuration.acceptedOutputModes has no supported output mode",
             &self.output,
         ))
     }
 
-    /// A part that does not say what it is is not checked.
+    /// Checks the media types of the parts. A part without one is accepted.
     fn check_input(&self, message: &Message) -> Result<()> {
-        let stated = |part: &Part| {
+        let is_unsupported = |part: &Part| {
             part.media_type()
-                .is_some_and(|stated| !stated.is_empty() && !self.accepts_input(stated))
+                .is_some_and(|media_type| !media_type.is_empty() && !self.accepts_input(media_type))
         };
-        match message.parts.iter().position(stated) {
-            Some(at) if !self.input.is_empty() => {
-                let what = format!("message.parts[{at}].mediaType is none of the input modes");
+        match message.parts.iter().position(is_unsupported) {
+            Some(index) if !self.input.is_empty() => {
+                let what =
+                    format!("message.parts[{index}].mediaType is not a supported input mode");
                 Err(unsupported_mode(&what, &self.input))
             }
             _ => Ok(()),
         }
     }
 
-    fn accepts_input(&self, stated: &str) -> bool {
+    fn accepts_input(&self, media_type: &str) -> bool {
         self.input
             .iter()
-            .any(|mode| media_types_match(mode, stated))
+            .any(|mode| media_types_match(mode, media_type))
     }
 }
 
@@ -99,13 +93,14 @@ fn unsupported_mode(what: &str, modes: &[String]) -> Error {
         .with_detail("supported", supported)
 }
 
-/// Whether two media types can be the same: parameters do not count, `*` is anything, and a name without a slash, as
-/// old cards have it, is a whole family.
+/// Whether two media types match. Parameters and case are ignored, `*` matches everything, and a type without a slash (old
+/// cards) matches all its subtypes.
 fn media_types_match(one: &str, other: &str) -> bool {
-    let ((one, one_kind), (other, other_kind)) = (split_media_type(one), split_media_type(other));
-    let alike =
+    let (one_type, one_subtype) = split_media_type(one);
+    let (other_type, other_subtype) = split_media_type(other);
+    let matches =
         |one: &str, other: &str| one == "*" || other == "*" || one.eq_ignore_ascii_case(other);
-    alike(one, other) && alike(one_kind, other_kind)
+    matches(one_type, other_type) && matches(one_subtype, other_subtype)
 }
 
 fn split_media_type(mode: &str) -> (&str, &str) {
@@ -118,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn media_types_meet_whatever_their_case_and_parameters() {
+    fn media_types_match_regardless_of_case_and_parameters() {
         for (one, other, expected) in [
             ("text/plain", "text/plain", true),
             ("text/plain", "Text/Plain; charset=utf-8", true),

@@ -1,6 +1,9 @@
-//! The four operations on webhook registrations. They are kept with their task; who delivers reads them there.
+//! The four push configuration operations.
+//!
+//! Configurations are stored with their task; the push dispatcher reads them from the store.
 
-use super::{Service, not_found};
+use super::Service;
+use super::tasks::not_found;
 use crate::model::{
     Call, DeletePushConfigRequest, Error, GetPushConfigRequest, ListPushConfigsRequest,
     ListPushConfigsResponse, PushConfig, Result, TaskId,
@@ -8,7 +11,7 @@ use crate::model::{
 use crate::store::{Head, PushRegistration};
 
 impl Service {
-    /// Registers a webhook, in the place of the one of the same id.
+    /// `CreateTaskPushNotificationConfig`. Replaces the configuration with the same id.
     pub(super) async fn create_push_config(
         &self,
         call: &Call,
@@ -16,14 +19,14 @@ impl Service {
     ) -> Result<PushConfig> {
         let id = config.task_id.clone().unwrap_or_default();
         let head = self.find(call, &id).await?;
-        let registered = self
+        let registration = self
             .prepare_push_config(call, config, &head.id, "url")
             .await?;
-        self.save_push_config(&head, &registered).await?;
-        Ok(registered.config)
+        self.save_push_config(&head, &registration).await?;
+        Ok(registration.config)
     }
 
-    /// Reads a webhook registration.
+    /// `GetTaskPushNotificationConfig`.
     pub(super) async fn get_push_config(
         &self,
         call: &Call,
@@ -31,11 +34,11 @@ impl Service {
     ) -> Result<PushConfig> {
         let head = self.find(call, &request.task_id).await?;
         let mut configs = self.push_configs(&head).await?;
-        let at = match &request.id {
+        let index = match &request.id {
             Some(id) => configs
                 .iter()
                 .position(|config| config.id.as_ref() == Some(id)),
-            // 04 §3.7: without an id, the one that has the id of the task, else the oldest.
+            // 04 §3.7: without an id, the configuration whose id is the task id, else the oldest.
             None => {
                 let own = |config: &PushConfig| {
                     config
@@ -47,14 +50,15 @@ impl Service {
                     .iter()
                     .position(own)
                     .or(Some(0))
-                    .filter(|at| *at < configs.len())
+                    .filter(|index| *index < configs.len())
             }
         };
-        at.map(|at| configs.swap_remove(at))
+        index
+            .map(|index| configs.swap_remove(index))
             .ok_or_else(|| not_found(&request.task_id))
     }
 
-    /// Lists the webhook registrations of a task, all of them: a task has few.
+    /// `ListTaskPushNotificationConfigs`. Not paged: `max_push_configs` bounds the number.
     pub(super) async fn list_push_configs(
         &self,
         call: &Call,
@@ -67,7 +71,7 @@ impl Service {
         })
     }
 
-    /// Removes a webhook registration; one that is not there is as good as removed.
+    /// `DeleteTaskPushNotificationConfig`. Idempotent.
     pub(super) async fn delete_push_config(
         &self,
         call: &Call,
@@ -79,8 +83,10 @@ impl Service {
         Ok(())
     }
 
-    /// A registration as it is kept: it has an id, and names the version that its caller speaks. One that we would not
-    /// call is refused (S22: on every way in).
+    /// Validates a configuration and assigns its id and protocol version. `field` is the path of its URL in the request.
+    ///
+    /// # Errors
+    /// Invalid: egress policy forbids the URL (S22). Rate limited: the caller has too many webhooks.
     pub(super) async fn prepare_push_config(
         &self,
         call: &Call,
@@ -97,40 +103,43 @@ impl Service {
         Ok(PushRegistration { config, version })
     }
 
-    /// Keeps a registration; gives the one in whose place it is.
+    /// Stores a registration and starts its delivery. Returns the registration that it replaces.
+    ///
+    /// # Errors
+    /// Invalid: the task has `max_push_configs` webhooks.
     pub(super) async fn save_push_config(
         &self,
         head: &Head,
-        registered: &PushRegistration,
+        registration: &PushRegistration,
     ) -> Result<Option<PushRegistration>> {
-        let mut there = self.engine.list_configs(head).await?;
-        let replaced = there
+        let mut existing = self.engine.list_configs(head).await?;
+        let replaced = existing
             .iter()
-            .position(|known| known.config.id == registered.config.id);
-        if replaced.is_none() && there.len() >= self.limits.max_push_configs {
-            return Err(Error::invalid(
-                "id",
-                "the task has as many webhooks as max_push_configs allows",
-            ));
+            .position(|other| other.config.id == registration.config.id);
+        let max = self.options.limits.max_push_configs;
+        if replaced.is_none() && existing.len() >= max {
+            let problem =
+                format!("too many webhooks for this task (limit: max_push_configs = {max})");
+            return Err(Error::invalid("id", problem));
         }
-        self.engine.put_config(head, registered).await?;
-        if let Some(id) = &registered.config.id {
+        self.engine.put_config(head, registration).await?;
+        if let Some(id) = &registration.config.id {
             self.push.start_delivery(head, id);
         }
-        Ok(replaced.map(|at| there.swap_remove(at)))
+        Ok(replaced.map(|index| existing.swap_remove(index)))
     }
 
-    /// Takes a registration back, and puts the one there in whose place it was, unless somebody has changed it meanwhile.
+    /// Undoes [`Self::save_push_config`], unless the stored registration was changed since.
     pub(super) async fn revert_push_config(
         &self,
         head: &Head,
-        registered: &PushRegistration,
+        registration: &PushRegistration,
         replaced: Option<PushRegistration>,
     ) -> Result<()> {
-        let Some(id) = &registered.config.id else {
+        let Some(id) = &registration.config.id else {
             return Ok(());
         };
-        if !self.engine.list_configs(head).await?.contains(registered) {
+        if !self.engine.list_configs(head).await?.contains(registration) {
             return Ok(());
         }
         match replaced {
@@ -154,7 +163,7 @@ impl Service {
     }
 }
 
-/// One that came with the first message was registered before its task had an id.
+/// Sets the task id. A configuration that came with the first message was stored before the id was assigned.
 fn fill_task_id(mut config: PushConfig, task: &TaskId) -> PushConfig {
     config.task_id.get_or_insert_with(|| task.clone());
     config

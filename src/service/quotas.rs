@@ -1,4 +1,4 @@
-//! How many tasks a caller may have, and all callers of a tenant together.
+//! Task quotas of a caller and of a tenant. Checked before a task is opened.
 
 use std::time::Duration;
 
@@ -6,57 +6,60 @@ use crate::engine::Engine;
 use crate::model::{Caller, Error, ErrorKind, Result, Scope, TaskState};
 use crate::store::TaskQuery;
 
-/// How long a caller with too many tasks is told to wait.
+/// `Retry-After` of a refused message.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
 
 const ACTIVE_STATES: [TaskState; 2] = [TaskState::Submitted, TaskState::Working];
 const WAITING_STATES: [TaskState; 2] = [TaskState::InputRequired, TaskState::AuthRequired];
 
-/// How many tasks of one agent a caller whom we know may have, and a tenant; `None`: as many as they like.
+/// Task limits for one agent; `None`: unlimited.
+///
+/// `open` and `waiting` apply to each authenticated caller, the tenant limits to all callers of a tenant together.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct TaskQuota {
-    /// That have not ended.
+    /// Tasks of a caller that have not ended.
     pub(crate) open: Option<u64>,
-    /// That wait for their caller.
+    /// Tasks of a caller that wait for input or authentication.
     pub(crate) waiting: Option<u64>,
-    /// Of a tenant, that have not ended.
+    /// Tasks of a tenant that have not ended.
     pub(crate) tenant_open: Option<u64>,
-    /// Of a tenant, all that are kept.
+    /// Stored tasks of a tenant, ended or not.
     pub(crate) tenant_total: Option<u64>,
 }
 
 impl TaskQuota {
-    /// Whether there is any limit.
+    /// Whether any limit is set.
     pub(super) fn is_limited(self) -> bool {
         self != Self::default()
     }
 
-    /// Whether there is room for one more. Those who ask at the same moment may all be told that there is.
+    /// Checks that one more task may be opened. Concurrent calls are not serialized and may exceed the quota together.
     ///
     /// # Errors
-    /// Rate limited: some have to end first.
+    /// Rate limited: a quota is used up.
     pub(super) async fn check(self, engine: &Engine, scope: &Scope) -> Result<()> {
         self.check_tenant(engine, scope).await?;
         if (self.open.is_none() && self.waiting.is_none()) || scope.owner == Caller::anonymous() {
             return Ok(());
         }
         let waiting = count_tasks(engine, scope, WAITING_STATES).await?;
-        if self.waiting.is_some_and(|most| waiting >= most) {
-            return Err(quota_exceeded(
-                "as many tasks wait for the caller as parked_tasks allows: answer or cancel some",
-            ));
+        if let Some(max) = self.waiting.filter(|max| waiting >= *max) {
+            return Err(quota_exceeded(format!(
+                "too many tasks of this caller wait for input (limit: waiting_tasks = {max}); answer or cancel some"
+            )));
         }
-        match self.open {
-            Some(most) if waiting + count_tasks(engine, scope, ACTIVE_STATES).await? >= most => {
-                Err(quota_exceeded(
-                    "as many tasks of the caller are open as open_tasks allows",
-                ))
-            }
-            _ => Ok(()),
+        let Some(max) = self.open else {
+            return Ok(());
+        };
+        if waiting + count_tasks(engine, scope, ACTIVE_STATES).await? >= max {
+            return Err(quota_exceeded(format!(
+                "too many open tasks for this caller (limit: open_tasks = {max})"
+            )));
         }
+        Ok(())
     }
 
-    /// The same for all callers of the tenant: whoever has no name is one of them.
+    /// Checks the tenant limits. Anonymous callers count.
     async fn check_tenant(self, engine: &Engine, scope: &Scope) -> Result<()> {
         if self.tenant_open.is_none() && self.tenant_total.is_none() {
             return Ok(());
@@ -64,34 +67,34 @@ impl TaskQuota {
         let Some(counts) = engine.count_tasks(scope).await? else {
             return Ok(());
         };
-        if self.tenant_open.is_some_and(|most| counts.open >= most) {
-            return Err(quota_exceeded(
-                "as many tasks of the tenant are open as tenant_open_tasks allows",
-            ));
+        if let Some(max) = self.tenant_open.filter(|max| counts.open >= *max) {
+            return Err(quota_exceeded(format!(
+                "too many open tasks for this tenant (limit: tenant_open_tasks = {max})"
+            )));
         }
-        if self.tenant_total.is_some_and(|most| counts.total >= most) {
-            return Err(quota_exceeded(
-                "as many tasks of the tenant are kept as tenant_tasks allows: the oldest go with their age",
-            ));
+        if let Some(max) = self.tenant_total.filter(|max| counts.total >= *max) {
+            return Err(quota_exceeded(format!(
+                "too many stored tasks for this tenant (limit: tenant_tasks = {max}); retention deletes the oldest"
+            )));
         }
         Ok(())
     }
 }
 
 async fn count_tasks(engine: &Engine, scope: &Scope, states: [TaskState; 2]) -> Result<u64> {
-    let mut all = 0;
+    let mut total = 0;
     for state in states {
         let query = TaskQuery {
             state: Some(state),
             limit: 1,
             ..TaskQuery::default()
         };
-        all += engine.list(scope, &query).await?.total;
+        total += engine.list(scope, &query).await?.total;
     }
-    Ok(all)
+    Ok(total)
 }
 
-fn quota_exceeded(message: &'static str) -> Error {
+fn quota_exceeded(message: String) -> Error {
     Error::new(ErrorKind::RateLimited)
         .with_message(message)
         .with_retry_after(RETRY_AFTER)

@@ -1,114 +1,129 @@
-//! Messages: to a new task, or to one that is there; answered at once, at the end, or as it happens.
+//! `SendMessage` and `SendStreamingMessage`: open a task, continue one, or return the agent's direct reply.
+//!
+//! Rare steps are boxed, so that the future of a plain send stays small.
 
 use std::sync::Arc;
 
 use super::idempotency::{key_reuse_error, push_config_id_for_key};
-use super::{Service, ServiceResponse, TaskEventStream, not_found};
+use super::tasks::not_found;
+use super::{Service, ServiceResponse, TaskEventStream};
 use crate::agent::Failure;
 use crate::engine::{AcceptedMessage, InitialMessage};
 use crate::model::{
-    Call, Error, ErrorKind, Message, PushConfig, Result, SendMessageConfiguration,
-    SendMessageRequest, SendMessageResponse, Task, TaskId,
+    Call, Error, ErrorKind, Message, PushConfig, Result, SendMessageRequest, SendMessageResponse,
+    Task, TaskId,
 };
 use crate::store::{Head, IdempotencyKey, PushRegistration};
 
-/// What became of a message.
+/// Result of accepting a message. `T` is the value that `prepare` returned.
 enum SendOutcome<T> {
-    /// A plain answer was enough.
+    /// The agent replied without a task.
     Reply(Message),
-    /// It opened a task.
     Opened(Box<AcceptedMessage>, T),
-    /// It went to a task that was there.
     Continued(Box<AcceptedMessage>, T),
 }
 
+/// Result of a message that names no existing task.
+enum NewTaskOutcome {
+    Reply(Message),
+    Opened(Box<AcceptedMessage>),
+}
+
+/// Result of asking the agent for a direct reply.
+enum DirectReply {
+    Message(Message),
+    /// The agent wants a task.
+    OpenTask,
+    Failed(Failure),
+}
+
+/// A message with its idempotency key and the webhook that came with it.
+struct SendParams {
+    request: Box<SendMessageRequest>,
+    key: Option<IdempotencyKey>,
+    webhook: Option<Box<PushRegistration>>,
+}
+
 impl Service {
-    /// Sends a message, to a new task or to one that is there; waits for the answer unless asked not to.
+    /// `SendMessage`. Waits for the end of the turn unless `returnImmediately` is set.
     pub(super) async fn send_message(
         &self,
         call: &Call,
         request: Box<SendMessageRequest>,
     ) -> Result<ServiceResponse> {
-        let (history_length, return_immediately) = (
-            self.limits.clamp_history_length(request.history_length()),
-            request.returns_immediately(),
-        );
+        let limits = &self.options.limits;
+        let history_length = limits.clamp_history_length(request.history_length());
+        let returns_immediately = request.returns_immediately();
         let accepted = match self.accept(call, request, false, |_| Ok(())).await? {
             SendOutcome::Reply(message) => return Ok(SendMessageResponse::Message(message).into()),
             SendOutcome::Opened(accepted, ()) | SendOutcome::Continued(accepted, ()) => accepted,
         };
         if !self.engine.keeps_tasks() {
-            return Ok(SendMessageResponse::Message(
-                Box::pin(self.await_ephemeral_reply(accepted)).await?,
-            )
-            .into());
+            let reply = Box::pin(self.await_ephemeral_reply(accepted)).await?;
+            return Ok(SendMessageResponse::Message(reply).into());
         }
-        let id = accepted.head.id.clone();
-        let mut task = match return_immediately {
-            true => accepted.into_task().0,
-            // Whoever has waited in vain must be able to ask for the task again.
-            false => self
-                .wait_for_turn(accepted)
+        let mut task = if returns_immediately {
+            accepted.into_task().0
+        } else {
+            let id = accepted.head.id.clone();
+            // The id lets the client poll the task after a timeout or a failure.
+            self.wait_for_turn(accepted)
                 .await
-                .map_err(|error| with_task_id(error, &id))?,
+                .map_err(|error| with_task_id(error, &id))?
         };
         task.limit_history(history_length);
         Ok(SendMessageResponse::Task(task).into())
     }
 
-    /// What a turn came to, as a message; its task is dropped.
+    /// Waits for the end of the turn, deletes the task and returns its result as a message.
     async fn await_ephemeral_reply(&self, accepted: Box<AcceptedMessage>) -> Result<Message> {
-        let mut message = self
-            .engine
-            .await_turn_end_and_delete(accepted)
-            .await?
-            .into_message();
+        let task = self.engine.await_turn_end_and_delete(accepted).await?;
+        let mut message = task.into_message();
         message.message_id = self.engine.new_id().into();
         Ok(message)
     }
 
-    /// The task at the end of the turn, or as it is when the caller has waited long enough.
+    /// Returns the task at the end of the turn, or its current state after `max_blocking_wait`.
     async fn wait_for_turn(&self, accepted: Box<AcceptedMessage>) -> Result<Task> {
         if accepted.has_turn_result() {
             return Ok(accepted.into_turn_result()?);
         }
-        // Apart: most turns are over by now.
+        // Boxed: most turns have ended by now.
         Box::pin(self.wait_with_timeout(accepted)).await
     }
 
     async fn wait_with_timeout(&self, accepted: Box<AcceptedMessage>) -> Result<Task> {
-        let Some(max_blocking_wait) = self.max_blocking_wait else {
+        let Some(max_wait) = self.options.max_blocking_wait else {
             return Ok(self.engine.await_turn_result(accepted).await?);
         };
         let head = accepted.head.clone();
-        match tokio::time::timeout(max_blocking_wait, self.engine.await_turn_result(accepted)).await
-        {
-            Ok(settled) => Ok(settled?),
+        match tokio::time::timeout(max_wait, self.engine.await_turn_result(accepted)).await {
+            Ok(task) => Ok(task?),
             Err(_) => {
-                let head = self
-                    .engine
-                    .find(&head.scope, &head.id)
-                    .await?
-                    .ok_or_else(|| not_found(&head.id))?;
+                let found = self.engine.find(&head.scope, &head.id).await?;
+                let head = found.ok_or_else(|| not_found(&head.id))?;
                 Ok(Arc::unwrap_or_clone(self.engine.task(&head).await?.0))
             }
         }
     }
 
-    /// Sends a message, and streams what comes of it.
+    /// `SendStreamingMessage`.
     pub(super) async fn send_streaming_message(
         &self,
         call: &Call,
         request: Box<SendMessageRequest>,
     ) -> Result<ServiceResponse> {
-        let history_length = self.limits.clamp_history_length(request.history_length());
-        // Before anything is written: whoever finds no place has sent nothing.
-        let permit = self.stream_limiter.acquire(call.caller())?;
-        let sent = self.accept(call, request, true, |head| match head {
+        let options = &self.options;
+        let history_length = options
+            .limits
+            .clamp_history_length(request.history_length());
+        // Acquired before the message is written: a refused stream must not start a turn.
+        let permit = options.stream_limiter.acquire(call.caller())?;
+        let accepting = self.accept(call, request, true, |continued| match continued {
             Some(head) => permit.for_task(&head.id),
             None => Ok(permit),
         });
-        let stream = match sent.await? {
+        let stream = match accepting.await? {
             SendOutcome::Reply(message) => TaskEventStream::from_message(message),
             SendOutcome::Opened(accepted, permit) => {
                 let permit = permit.for_task(&accepted.head.id)?;
@@ -121,8 +136,9 @@ impl Service {
         Ok(stream.into())
     }
 
-    /// Takes a message in, for somebody who follows what comes of it or not. `prepare` is called before anything is written,
-    /// with the task that is continued.
+    /// Accepts a message: appends it to a new or existing task, or returns the agent's direct reply.
+    ///
+    /// `prepare` runs before anything is written; its argument is the task that the message continues.
     async fn accept<T>(
         &self,
         call: &Call,
@@ -131,84 +147,93 @@ impl Service {
         prepare: impl FnOnce(Option<&Head>) -> Result<T>,
     ) -> Result<SendOutcome<T>> {
         if self.agent.is_none() {
-            // As if it were gone already.
+            // A draining agent responds as a removed one does.
             return Err(ErrorKind::TaskNotFound.into());
         }
         let key = self.idempotency_key(call, &request)?;
-        // Apart, what most messages do not need: every call would keep room for it.
-        let continued = match opens_new_task(&request) {
-            true => None,
-            false => Box::pin(self.find_continued_task(call, &request)).await?,
+        let continued = if opens_new_task(&request) {
+            None
+        } else {
+            // Boxed: future size.
+            Box::pin(self.find_continued_task(call, &request)).await?
         };
-        let hook =
-            |inner: &mut SendMessageConfiguration| inner.task_push_notification_config.take();
-        let config = match request.configuration.as_mut().and_then(hook) {
-            Some(hook) => {
-                let config = self.inline_push_config(call, hook, key.as_ref(), continued.as_ref());
-                Some(Box::new(Box::pin(config).await?))
+        let webhook = match take_push_config(&mut request) {
+            Some(config) => {
+                let task = continued.as_ref();
+                let webhook = self.inline_push_config(call, config, key.as_ref(), task);
+                // Boxed: future size.
+                Some(Box::new(Box::pin(webhook).await?))
             }
             None => None,
         };
+        let prepared = prepare(continued.as_ref())?;
+        let params = SendParams {
+            request,
+            key,
+            webhook,
+        };
         if let Some(head) = continued {
-            let prepared = prepare(Some(&head))?;
-            let config = match &config {
-                // What was sent before has registered its webhook, and may have lost it since.
-                Some(_)
-                    if Box::pin(self.find_replay(call, key.as_ref()))
-                        .await?
-                        .is_some() =>
-                {
-                    None
-                }
-                _ => config,
-            };
-            return Ok(SendOutcome::Continued(
-                Box::pin(self.resume_task(call.clone(), head, request.message, key, config))
-                    .await?,
-                prepared,
-            ));
+            // Boxed: future size.
+            let accepted = Box::pin(self.continue_task(call, head, params)).await?;
+            return Ok(SendOutcome::Continued(accepted, prepared));
         }
-        let prepared = prepare(None)?;
+        Ok(match self.open_task(call, params, is_followed).await? {
+            NewTaskOutcome::Reply(message) => SendOutcome::Reply(message),
+            NewTaskOutcome::Opened(accepted) => SendOutcome::Opened(accepted, prepared),
+        })
+    }
+
+    /// Opens a task, unless the message is a replay or the agent replies directly.
+    async fn open_task(
+        &self,
+        call: &Call,
+        params: SendParams,
+        is_followed: bool,
+    ) -> Result<NewTaskOutcome> {
+        let SendParams {
+            request,
+            key,
+            webhook,
+        } = params;
         if key.is_some()
             && let Some(accepted) = Box::pin(self.find_replay(call, key.as_ref())).await?
         {
-            return Ok(SendOutcome::Opened(accepted, prepared));
+            return Ok(NewTaskOutcome::Opened(accepted));
         }
         let failure = match self.direct_reply(&request.message, call).await? {
-            Ok(Some(reply)) => return Ok(SendOutcome::Reply(reply)),
-            Ok(None) => None,
-            // 06 §3: an agent that fails fails a task, and where there is none one is made.
-            Err(failure) => Some(failure),
+            DirectReply::Message(message) => return Ok(NewTaskOutcome::Reply(message)),
+            DirectReply::OpenTask => None,
+            // 06 §3: an agent failure is reported as a failed task.
+            DirectReply::Failed(failure) => Some(failure),
         };
-        if self.quota.is_limited() {
-            Box::pin(self.quota.check(&self.engine, &call.scope)).await?;
+        if self.options.quota.is_limited() {
+            // Boxed: future size.
+            Box::pin(self.options.quota.check(&self.engine, &call.scope)).await?;
         }
+        let config_id = webhook
+            .as_ref()
+            .and_then(|webhook| webhook.config.id.clone());
         let SendMessageRequest { message, alias, .. } = *request;
-        let message = Arc::new(message);
-        let webhook = config.as_ref().and_then(|config| config.config.id.clone());
-        let opened = self
-            .engine
-            .start(
-                call.clone(),
-                InitialMessage {
-                    message,
-                    key,
-                    alias,
-                    config,
-                    failure,
-                    is_followed,
-                },
-            )
-            .await;
+        let initial = InitialMessage {
+            message: Arc::new(message),
+            key,
+            alias,
+            config: webhook,
+            failure,
+            is_followed,
+        };
+        let opened = self.engine.start(call.clone(), initial).await;
         let accepted =
             opened.map_err(|error| key_reuse_error(error, call.idempotency_key.is_some()))?;
-        if let Some(webhook) = webhook {
-            self.push.start_delivery(&accepted.head, &webhook);
+        if let Some(config_id) = config_id {
+            self.push.start_delivery(&accepted.head, &config_id);
         }
-        Ok(SendOutcome::Opened(accepted, prepared))
+        Ok(NewTaskOutcome::Opened(accepted))
     }
 
-    /// The webhook that came with the message. It is of the task, by whatever name the caller knows that.
+    /// Prepares the push configuration of `configuration.taskPushNotificationConfig`.
+    ///
+    /// With an idempotency key the configuration id is derived from the key, so that a retry names the same webhook.
     async fn inline_push_config(
         &self,
         call: &Call,
@@ -216,8 +241,8 @@ impl Service {
         key: Option<&IdempotencyKey>,
         task: Option<&Head>,
     ) -> Result<PushRegistration> {
-        if !self.capabilities.has_push() {
-            // 04 §3.7: a webhook that nobody would call is an error, not a silence.
+        if !self.options.capabilities.has_push() {
+            // 04 §3.7: refused, not silently ignored.
             return Err(ErrorKind::PushNotificationNotSupported.into());
         }
         let field = "configuration.taskPushNotificationConfig.url";
@@ -228,8 +253,7 @@ impl Service {
         self.prepare_push_config(call, config, &task, field).await
     }
 
-    /// The task that a message continues: the one it names or, for a client of the first days, the one it chose a
-    /// name for before.
+    /// Finds the task that a message continues: by task id, by the alias of a 0.1 client, or by a tool result.
     async fn find_continued_task(
         &self,
         call: &Call,
@@ -242,76 +266,87 @@ impl Service {
         }
     }
 
-    async fn resume_task(
+    /// Appends a message to an existing task. The webhook of a replayed message is not registered again.
+    async fn continue_task(
         &self,
-        call: Call,
+        call: &Call,
         head: Head,
-        message: Message,
-        key: Option<IdempotencyKey>,
-        config: Option<Box<PushRegistration>>,
+        params: SendParams,
     ) -> Result<Box<AcceptedMessage>> {
+        let SendParams {
+            request,
+            key,
+            webhook,
+        } = params;
+        let webhook = match webhook {
+            // The client may have deleted the webhook since the first attempt.
+            Some(_) if self.find_replay(call, key.as_ref()).await?.is_some() => None,
+            webhook => webhook,
+        };
+        let message = request.message;
         if message
             .context_id
             .as_ref()
-            .is_some_and(|context_id| *context_id != head.context_id)
+            .is_some_and(|id| *id != head.context_id)
         {
-            return Err(Error::invalid(
-                "message.contextId",
-                "does not match the context of the task",
-            ));
+            let problem = "does not match the context of the task";
+            return Err(Error::invalid("message.contextId", problem));
         }
-        // Before the message, so that nothing of what comes of it is missed.
-        let registered = match config.filter(|_| !head.state.is_terminal()) {
-            Some(config) => Some((self.save_push_config(&head, &config).await?, config)),
+        // Registered before the message is appended, so that the webhook misses no event.
+        let registered = match webhook.filter(|_| !head.state.is_terminal()) {
+            Some(webhook) => Some((self.save_push_config(&head, &webhook).await?, webhook)),
             None => None,
         };
-        let named = call.idempotency_key.is_some();
-        let resumed = self.engine.resume(call, &head, message, key).await;
-        if let (Err(error), Some((replaced, config))) = (&resumed, registered)
+        let is_explicit = call.idempotency_key.is_some();
+        let resumed = self.engine.resume(call.clone(), &head, message, key).await;
+        if let (Err(error), Some((replaced, webhook))) = (&resumed, registered)
             && error.is_refusal()
         {
-            self.revert_push_config(&head, &config, replaced).await?;
+            self.revert_push_config(&head, &webhook, replaced).await?;
         }
-        resumed
-            .map_err(|error| key_reuse_error(error, named).with_detail("taskId", head.id.as_str()))
+        resumed.map_err(|error| {
+            key_reuse_error(error, is_explicit).with_detail("taskId", head.id.as_str())
+        })
     }
 
-    /// A plain answer, if the agent thinks that one is enough, or how it failed to say.
-    async fn direct_reply(
-        &self,
-        message: &Message,
-        call: &Call,
-    ) -> Result<Result<Option<Message>, Failure>> {
-        let context_id = || {
-            message
-                .context_id
-                .clone()
-                .unwrap_or_else(|| self.engine.new_context_id())
-        };
+    /// Asks the agent for a direct reply and validates it.
+    ///
+    /// # Errors
+    /// Invalid agent response: the reply has no parts, or names a task (04 §3.8).
+    async fn direct_reply(&self, message: &Message, call: &Call) -> Result<DirectReply> {
         let Some(agent) = &self.agent else {
-            return Ok(Ok(None));
+            return Ok(DirectReply::OpenTask);
         };
         let mut reply = match agent.agent.reply(message, call).await {
             Ok(Some(reply)) => reply,
-            other => return Ok(other),
+            Ok(None) => return Ok(DirectReply::OpenTask),
+            Err(failure) => return Ok(DirectReply::Failed(failure)),
         };
-        // 04 §3.8: a plain answer says something, and belongs to no task.
         if reply.parts.is_empty() || reply.task_id.is_some() {
             tracing::warn!(agent = %call.scope.agent, kind = "invalid-agent-response", "agent failed");
             return Err(ErrorKind::InvalidAgentResponse.into());
         }
+        let context_id = || {
+            let requested = message.context_id.clone();
+            requested.unwrap_or_else(|| self.engine.new_context_id())
+        };
         reply.context_id.get_or_insert_with(context_id);
-        Ok(Ok(Some(reply)))
+        Ok(DirectReply::Message(reply))
     }
 }
 
-/// Whether a message opens a task, whatever tasks there are: it names none, and answers none.
+fn take_push_config(request: &mut SendMessageRequest) -> Option<PushConfig> {
+    let configuration = request.configuration.as_mut()?;
+    configuration.task_push_notification_config.take()
+}
+
+/// Whether a message opens a task without a lookup: it names no task, no alias and no referenced task.
 fn opens_new_task(request: &SendMessageRequest) -> bool {
     let SendMessageRequest { message, alias, .. } = request;
     message.task_id.is_none() && alias.is_none() && message.reference_task_ids.is_empty()
 }
 
-/// Names the task in what its caller is told, also where there is nothing but words.
+/// Adds the task id to an error, in the message too: some bindings transmit only the message.
 fn with_task_id(error: Error, id: &TaskId) -> Error {
     let message = format!("{} (task {id})", error.message());
     error

@@ -1,4 +1,7 @@
-//! What happens to a task, as it happens: where such a stream begins, what is in it, and when it ends.
+//! The event stream of one task: its first event, the updates after it, and the condition that ends it.
+//!
+//! A stream reads the task's log through a [`Follow`]. It ends with the task or, for a stream that sent a message, with the
+//! turn that handles this message.
 
 use std::time::Duration;
 
@@ -11,61 +14,57 @@ use crate::model::{
 };
 use crate::store::Head;
 
-/// What comes out of a stream.
+/// One event of a stream.
 pub(crate) enum StreamItem {
-    /// A plain answer, or the task as it stood at this position.
+    /// A direct reply, or a snapshot of the task at this position.
     Full(Box<StreamResponse>, Option<Seq>),
-    /// What happened next.
+    /// A status or artifact update.
     Update {
-        /// The entry; everybody who follows the task shares it.
+        /// Shared by all streams of the task.
         entry: SharedEntry,
-        /// Whether nothing follows.
+        /// Whether this is the last event of the stream.
         closes: bool,
     },
 }
 
-/// What happens to a task, as it happens. Dropping it stops nothing but itself.
+/// Events of a task. Dropping the stream does not affect the task.
 pub(crate) struct TaskEventStream {
     task: TaskId,
     context: ContextId,
-    /// What goes out before anything of the log.
+    /// Emitted before the first log entry.
     first: Option<StreamItem>,
-    /// None where nothing follows.
+    /// `None` after the last entry.
     follow: Option<Follow>,
-    /// The task that is being opened, until its message is in.
     opening: OpeningState,
-    /// The turn whose end is the end of the stream; without one, only the end of the task is.
+    /// The turn that ends the stream; `None`: only the end of the task does.
     turn: Option<u64>,
     turns_ended: u64,
     history_length: Option<i32>,
-    /// Whether the task waits for somebody outside.
-    waiting: bool,
-    /// How long to stay while it does.
+    /// Whether the task waits for input or authentication.
+    is_waiting: bool,
+    /// How long the stream stays open while the task waits.
     waiting_timeout: Option<Duration>,
+    /// Holds the stream's slot until the stream is dropped.
     _permit: Option<StreamPermit>,
 }
 
+/// Assembly of the first event of a new task: the task with its first message.
 enum OpeningState {
+    /// The first event has been emitted, or the stream does not begin with the log.
     Done,
     AwaitingCreated,
     AwaitingMessage(Box<Task>),
 }
 
 impl TaskEventStream {
-    /// A plain answer, and nothing else.
+    /// A stream with a direct reply as its only event.
     pub(super) fn from_message(message: Message) -> Self {
-        let ids = (
-            TaskId::default(),
-            message.context_id.clone().unwrap_or_default(),
-        );
-        Self::new(
-            ids,
-            Some(full_item(StreamResponse::Message(message), None)),
-            None,
-        )
+        let context = message.context_id.clone().unwrap_or_default();
+        let first = full_item(StreamResponse::Message(message), None);
+        Self::new(TaskId::default(), context, Some(first), None)
     }
 
-    /// A task from its first entry on: even if it has ended meanwhile, all that happened is told.
+    /// A stream from the first log entry. It has all events even if the task has ended already.
     pub(super) fn for_new_task(
         engine: &Engine,
         mut accepted: Box<AcceptedMessage>,
@@ -73,96 +72,78 @@ impl TaskEventStream {
         permit: StreamPermit,
     ) -> Self {
         let follow = engine.follow_from_start(&mut accepted);
-        let head = &accepted.head;
-        let stream = Self::new(
-            (head.id.clone(), head.context_id.clone()),
-            None,
-            Some(follow),
-        );
-        let opening = OpeningState::AwaitingCreated;
+        let task = accepted.head.id.clone();
+        let context = accepted.head.context_id.clone();
         Self {
-            opening,
+            opening: OpeningState::AwaitingCreated,
             turn: Some(accepted.turn()),
             history_length,
             _permit: Some(permit),
-            ..stream
+            ..Self::new(task, context, None, Some(follow))
         }
     }
 
-    /// A task from the message that continues it.
+    /// A stream from the message that continues a task: a snapshot, then the entries after it.
     pub(super) fn for_continued_task(
         engine: &Engine,
         mut accepted: Box<AcceptedMessage>,
         history_length: Option<i32>,
         permit: StreamPermit,
     ) -> Self {
-        let (head, turn, turns_ended) = (
-            accepted.head.clone(),
-            accepted.turn(),
-            accepted.turns_ended(),
-        );
+        let id = accepted.head.id.clone();
+        let context = accepted.head.context_id.clone();
+        let turn = accepted.turn();
+        let turns_ended = accepted.turns_ended();
         let follow = (!accepted.is_over()).then(|| engine.follow_from_acceptance(&mut accepted));
-        let (mut task, at) = accepted.into_task();
+        let (mut task, position) = accepted.into_task();
         task.limit_history(history_length);
-        let first = Some(full_item(StreamResponse::Task(task), Some(at)));
-        let stream = Self::new((head.id, head.context_id), first, follow);
+        let first = full_item(StreamResponse::Task(task), Some(position));
         Self {
             turn: Some(turn),
             turns_ended,
             _permit: Some(permit),
-            ..stream
+            ..Self::new(id, context, Some(first), follow)
         }
     }
 
-    /// A task as it stands, and what comes after that until it ends.
+    /// A subscription: a snapshot at `position`, then every update until the task ends.
     pub(super) fn for_subscription(
-        engine: &Engine,
-        head: &Head,
-        (task, at): (Task, Seq),
-        waiting_timeout: Option<Duration>,
+        task: Task,
+        position: Seq,
+        follow: Follow,
         permit: StreamPermit,
     ) -> Self {
-        let waiting = task.status.state.is_interrupted();
-        let (ids, follow) = (
-            (head.id.clone(), head.context_id.clone()),
-            engine.follow(head, at),
-        );
-        let stream = Self::new(
-            ids,
-            Some(full_item(StreamResponse::Task(task), Some(at))),
-            Some(follow),
-        );
+        let id = task.id.clone();
+        let context = task.context_id.clone();
+        let is_waiting = task.status.state.is_interrupted();
+        let first = full_item(StreamResponse::Task(task), Some(position));
         Self {
-            waiting,
-            waiting_timeout,
+            is_waiting,
             _permit: Some(permit),
-            ..stream
+            ..Self::new(id, context, Some(first), Some(follow))
         }
     }
 
-    /// What came after a position that the caller has seen, until the task ends.
-    pub(super) fn from_position(
-        head: &Head,
-        follow: Follow,
-        waiting_timeout: Option<Duration>,
-        permit: StreamPermit,
-    ) -> Self {
-        let waiting = head.state.is_interrupted();
-        let stream = Self::new(
-            (head.id.clone(), head.context_id.clone()),
-            None,
-            Some(follow),
-        );
+    /// A resumed subscription: every update after the position of `follow` until the task ends, without a snapshot.
+    pub(super) fn from_position(head: &Head, follow: Follow, permit: StreamPermit) -> Self {
         Self {
-            waiting,
-            waiting_timeout,
+            is_waiting: head.state.is_interrupted(),
             _permit: Some(permit),
-            ..stream
+            ..Self::new(head.id.clone(), head.context_id.clone(), None, Some(follow))
+        }
+    }
+
+    /// Closes the stream when the task has been waiting for input for this long.
+    pub(super) fn closing_after(self, waiting_timeout: Option<Duration>) -> Self {
+        Self {
+            waiting_timeout,
+            ..self
         }
     }
 
     fn new(
-        (task, context): (TaskId, ContextId),
+        task: TaskId,
+        context: ContextId,
         first: Option<StreamItem>,
         follow: Option<Follow>,
     ) -> Self {
@@ -175,22 +156,22 @@ impl TaskEventStream {
             turn: None,
             turns_ended: 0,
             history_length: None,
-            waiting: false,
+            is_waiting: false,
             waiting_timeout: None,
             _permit: None,
         }
     }
 
-    /// The task it is about, and its conversation.
+    /// The task's id and context id.
     pub(crate) fn ids(&self) -> (&TaskId, &ContextId) {
         (&self.task, &self.context)
     }
 
-    /// Whatever there is, at least one; waits for it. `None` at the end, and where the stream was cut: then the
-    /// task has not ended, and the caller may come again.
+    /// Waits for the next events and returns at least one. `None` at the end of the stream; if the task has not ended, the
+    /// client may subscribe again.
     ///
     /// # Errors
-    /// Nothing can be recorded for now. The stream is over.
+    /// The log cannot be read. The stream has ended.
     pub(crate) async fn next(&mut self) -> Option<Result<Vec<StreamItem>>> {
         if let Some(first) = self.first.take() {
             return Some(Ok(vec![first]));
@@ -211,23 +192,24 @@ impl TaskEventStream {
         }
     }
 
-    /// The next entries. What a turn ends with is never torn in two, so that it can be told from what goes on.
+    /// Reads the next entries; `None` after the last one, or when a waiting task exceeds the timeout.
+    ///
+    /// An interrupted status and the end of its turn are always returned together: [`Self::collect_items`] must see both to
+    /// know whether the stream ends.
     async fn read_entries(&mut self) -> Option<engine::Result<Vec<SharedEntry>>> {
         let follow = self.follow.as_mut()?;
         let next = follow.next();
-        let read = match self.waiting_timeout.filter(|_| self.waiting) {
-            // Apart: most streams have no use for it.
-            Some(waiting_timeout) => Box::pin(timeout(waiting_timeout, next)).await.ok()?,
+        let read = match self.waiting_timeout.filter(|_| self.is_waiting) {
+            // Boxed: future size. Most streams have no timeout.
+            Some(limit) => Box::pin(timeout(limit, next)).await.ok()?,
             None => next.await,
         };
         let mut entries = match read {
             Ok(entries) => entries,
             Err(error) => return Some(Err(error)),
         };
-        if entries
-            .last()
-            .is_some_and(|last| entry_state(last).is_some_and(TaskState::is_interrupted))
-        {
+        let last_state = entries.last().and_then(entry_state);
+        if last_state.is_some_and(TaskState::is_interrupted) {
             match follow.try_next().await {
                 Ok(more) => entries.extend(more),
                 Err(error) => return Some(Err(error)),
@@ -236,6 +218,7 @@ impl TaskEventStream {
         Some(Ok(entries))
     }
 
+    /// Converts log entries to stream events; stops after the event that closes the stream.
     fn collect_items(&mut self, entries: Vec<SharedEntry>) -> Result<Vec<StreamItem>> {
         let mut items = Vec::with_capacity(entries.len());
         let mut entries = entries.into_iter().peekable();
@@ -246,12 +229,10 @@ impl TaskEventStream {
             }
             match &entry.event {
                 Event::Status { status, .. } => {
-                    let turn_ends = entries
+                    let ends_turn = entries
                         .peek()
                         .is_some_and(|next| matches!(next.event, Event::TurnEnded));
-                    self.waiting = status.state.is_interrupted();
-                    let closes = status.state.is_terminal()
-                        || (self.waiting && turn_ends && self.turn == Some(self.turns_ended + 1));
+                    let closes = self.observe_status(status.state, ends_turn);
                     items.push(StreamItem::Update { entry, closes });
                     if closes {
                         self.follow = None;
@@ -274,7 +255,14 @@ impl TaskEventStream {
         Ok(items)
     }
 
-    /// 1.0 §3.1.2: the first event is the task, as it was when it took its message.
+    /// Records a status and returns whether it closes the stream: the task has ended, or the stream's turn ends interrupted.
+    fn observe_status(&mut self, state: TaskState, ends_turn: bool) -> bool {
+        self.is_waiting = state.is_interrupted();
+        let ends_own_turn = ends_turn && self.turn == Some(self.turns_ended + 1);
+        state.is_terminal() || (self.is_waiting && ends_own_turn)
+    }
+
+    /// Folds the entries before the first event, which is the task with its first message (1.0 §3.1.2).
     fn apply_opening_entry(&mut self, entry: &SharedEntry) -> Result<Option<StreamItem>> {
         let opening = std::mem::replace(&mut self.opening, OpeningState::Done);
         match (opening, &entry.event) {
@@ -311,11 +299,11 @@ impl TaskEventStream {
     }
 }
 
-fn full_item(event: StreamResponse, at: Option<Seq>) -> StreamItem {
-    StreamItem::Full(Box::new(event), at)
+fn full_item(event: StreamResponse, position: Option<Seq>) -> StreamItem {
+    StreamItem::Full(Box::new(event), position)
 }
 
-/// The state that an entry brings, if it brings one.
+/// The state of a status entry.
 fn entry_state(entry: &SharedEntry) -> Option<TaskState> {
     match &entry.event {
         Event::Status { status, .. } => Some(status.state),
@@ -323,7 +311,7 @@ fn entry_state(entry: &SharedEntry) -> Option<TaskState> {
     }
 }
 
-/// Whether callers are told of an entry.
+/// Whether streams report this entry.
 pub(super) fn is_visible_entry(entry: &SharedEntry) -> bool {
     matches!(entry.event, Event::Status { .. } | Event::Artifact { .. })
 }

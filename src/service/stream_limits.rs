@@ -1,27 +1,28 @@
-//! How many may read streams at the same time.
+//! Limits of concurrent streams: per server, per task and per caller.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use crate::model::{Caller, Error, ErrorKind, Result, TaskId};
+use crate::rt::lock;
 use crate::telemetry::metrics;
 
-/// How long a caller who finds no place is told to wait.
+/// `Retry-After` of a refused stream.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// How many streams there may be.
+/// Maximum numbers of concurrent streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StreamLimits {
     pub(crate) total: usize,
     pub(crate) per_task: usize,
-    /// Of a caller whom we know: everybody else is one and the same.
+    /// Per authenticated caller. Anonymous callers share one identity and are not counted.
     pub(crate) per_caller: usize,
 }
 
-/// The streams that there are.
+/// Counts open streams and enforces [`StreamLimits`].
 #[derive(Debug)]
 pub(crate) struct StreamLimiter {
     limits: StreamLimits,
@@ -35,7 +36,7 @@ struct StreamCounts {
     by_caller: HashMap<Caller, usize>,
 }
 
-/// A place among those who read; given back when dropped.
+/// Slot of one open stream; released on drop.
 #[derive(Debug)]
 pub(crate) struct StreamPermit {
     limiter: Arc<StreamLimiter>,
@@ -51,10 +52,10 @@ impl StreamLimiter {
         })
     }
 
-    /// A place for one more.
+    /// Acquires a slot.
     ///
     /// # Errors
-    /// Unavailable: there are enough, of this caller or in all.
+    /// Unavailable: the caller or the server has reached its limit.
     pub(super) fn acquire(self: &Arc<Self>, caller: &Caller) -> Result<StreamPermit> {
         let caller = (*caller != Caller::anonymous()).then(|| caller.clone());
         let mut counts = self.counts();
@@ -63,15 +64,14 @@ impl StreamLimiter {
             .and_then(|caller| counts.by_caller.get(caller))
             .copied();
         if caller_streams.unwrap_or_default() >= self.limits.per_caller {
-            return Err(limit_reached(
-                "the caller has as many streams as max_streams_per_caller allows",
-                "max_streams_per_caller",
-            ));
+            let max = self.limits.per_caller;
+            return Err(limit_reached("this caller", "max_streams_per_caller", max));
         }
         if counts.total >= self.limits.total {
             return Err(limit_reached(
-                "there are as many streams as max_streams allows",
+                "this server",
                 "max_streams",
+                self.limits.total,
             ));
         }
         counts.total += 1;
@@ -88,23 +88,21 @@ impl StreamLimiter {
     }
 
     fn counts(&self) -> MutexGuard<'_, StreamCounts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.counts)
     }
 }
 
 impl StreamPermit {
-    /// The place, at a task.
+    /// Counts the stream against the limit of a task.
     ///
     /// # Errors
-    /// Unavailable: the task has enough streams.
+    /// Unavailable: the task has reached its limit. The slot is released.
     pub(super) fn for_task(mut self, task: &TaskId) -> Result<Self> {
         let mut counts = self.limiter.counts();
         let task_streams = counts.by_task.entry(task.clone()).or_default();
         if *task_streams >= self.limiter.limits.per_task {
-            return Err(limit_reached(
-                "the task has as many streams as max_streams_per_task allows",
-                "max_streams_per_task",
-            ));
+            let max = self.limiter.limits.per_task;
+            return Err(limit_reached("this task", "max_streams_per_task", max));
         }
         *task_streams += 1;
         drop(counts);
@@ -136,10 +134,12 @@ fn decrement<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: K) {
     }
 }
 
-fn limit_reached(message: &'static str, limit: &'static str) -> Error {
-    metrics::record_limit_hit(limit);
+fn limit_reached(subject: &str, setting: &'static str, max: usize) -> Error {
+    metrics::record_limit_hit(setting);
     Error::new(ErrorKind::Unavailable)
-        .with_message(message)
+        .with_message(format!(
+            "too many open streams for {subject} (limit: {setting} = {max})"
+        ))
         .with_retry_after(RETRY_AFTER)
 }
 
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn s64_streams_are_counted_by_task_by_caller_and_in_all() {
+    fn s64_streams_are_limited_per_task_per_caller_and_in_total() {
         let limiter = StreamLimiter::new(StreamLimits {
             total: 4,
             per_task: 2,
@@ -159,30 +159,26 @@ mod tests {
                 .acquire(caller)
                 .and_then(|permit| permit.for_task(&id.into()))
         };
-        let (known, unknown) = (Caller::new("ann"), Caller::anonymous());
-        let first = acquire("a", &unknown).unwrap();
-        let _second = acquire("a", &unknown).unwrap();
+        let ann = Caller::new("ann");
+        let anonymous = Caller::anonymous();
+        let first = acquire("a", &anonymous).unwrap();
+        let _second = acquire("a", &anonymous).unwrap();
         assert_eq!(
-            acquire("a", &unknown).unwrap_err().kind(),
+            acquire("a", &anonymous).unwrap_err().kind(),
             ErrorKind::Unavailable
         );
         drop(first);
-        let mine: Vec<_> = ["a", "b", "b"]
-            .map(|id| acquire(id, &known).unwrap())
-            .into();
-        let refused = acquire("c", &known).unwrap_err();
+        let mine: Vec<_> = ["a", "b", "b"].map(|id| acquire(id, &ann).unwrap()).into();
+        let refused = acquire("c", &ann).unwrap_err();
         assert!(
-            refused.message().contains("max_streams_per_caller"),
+            refused.message().contains("max_streams_per_caller = 3"),
             "{refused}"
         );
-        let refused = acquire("c", &unknown).unwrap_err();
-        assert!(
-            refused.message().contains("max_streams allows"),
-            "{refused}"
-        );
+        let refused = acquire("c", &anonymous).unwrap_err();
+        assert!(refused.message().contains("max_streams = 4"), "{refused}");
         assert_eq!(refused.retry_after(), Some(RETRY_AFTER));
         drop(mine);
         assert_eq!(limiter.counts().by_caller.len(), 0);
-        assert!(acquire("c", &known).is_ok());
+        assert!(acquire("c", &ann).is_ok());
     }
 }

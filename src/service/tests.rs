@@ -1,4 +1,7 @@
-//! Lists of a store that fails and forgets while it is read.
+//! `ListTasks` over a store that fails, and that deletes tasks between and during reads.
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::*;
 use crate::engine::Settings;
@@ -6,10 +9,11 @@ use crate::engine::tests::harness::{
     FaultTiming, FaultyStore, ManualClock, ScriptedAgent, call, engine_with, scope, send,
     within_deadline,
 };
+use crate::model::{ErrorKind, ListTasksRequest, ListTasksResponse, TaskId};
 use crate::push::PushSettings;
 use crate::store::{Store, TaskQuery};
 
-struct Office {
+struct ServiceFixture {
     service: Service,
     store: Arc<FaultyStore>,
     /// Newest first.
@@ -18,12 +22,10 @@ struct Office {
 
 const TASKS: i64 = 13;
 
-async fn office() -> Office {
-    let (store, clock) = (
-        Arc::new(FaultyStore::default()),
-        ManualClock::starting_at(0),
-    );
-    // Nothing stays in memory: every page is read from the store.
+async fn fixture() -> ServiceFixture {
+    let store = Arc::new(FaultyStore::default());
+    let clock = ManualClock::starting_at(0);
+    // No cache: every page is read from the store.
     let settings = Settings {
         task_cache_bytes: 0,
         ..Settings::default()
@@ -36,7 +38,7 @@ async fn office() -> Office {
     );
     let mut ids = Vec::new();
     for number in 0..TASKS {
-        // Two at a time: what has the same time is told apart by its id.
+        // Two tasks share a time, so that the id decides their order.
         clock.advance_to(number / 2);
         ids.push(send(&engine, "done").await.0.id);
     }
@@ -46,29 +48,30 @@ async fn office() -> Office {
         per_task: 10,
         per_caller: 10,
     });
-    let capabilities = Capabilities::default();
     let push = PushDispatcher::new(
         engine.clone(),
         PushSettings::default(),
         None,
-        Default::default(),
+        TaskTracker::new(),
+        CancellationToken::new(),
     );
-    let service = Service::new(
-        engine,
-        None,
-        capabilities,
-        Limits::default(),
-        (stream_limiter, push),
-        (None, None),
-    );
-    Office {
+    let options = ServiceOptions {
+        capabilities: Capabilities::default(),
+        limits: Limits::default(),
+        quota: TaskQuota::default(),
+        stream_limiter,
+        waiting_stream_timeout: None,
+        max_blocking_wait: None,
+    };
+    let service = Service::new(engine, None, push, options);
+    ServiceFixture {
         service,
         store,
         ids,
     }
 }
 
-impl Office {
+impl ServiceFixture {
     async fn page(&self, token: &str) -> Result<ListTasksResponse> {
         let page_token = (!token.is_empty()).then(|| token.to_owned());
         let request = ListTasksRequest {
@@ -91,11 +94,13 @@ fn ids(page: &ListTasksResponse) -> Vec<TaskId> {
     page.tasks.iter().map(|task| task.id.clone()).collect()
 }
 
-/// Reads every page; where the store fails, the same page again.
-async fn read(office: &Office) -> (Vec<TaskId>, u32) {
-    let (mut all, mut token, mut failures) = (Vec::new(), String::new(), 0);
+/// Reads every page and retries a page on which the store fails. Returns all ids and the number of failures.
+async fn read_all(fixture: &ServiceFixture) -> (Vec<TaskId>, u32) {
+    let mut all = Vec::new();
+    let mut token = String::new();
+    let mut failures = 0;
     loop {
-        match office.page(&token).await {
+        match fixture.page(&token).await {
             Ok(page) => {
                 all.extend(ids(&page));
                 token = page.next_page_token;
@@ -113,20 +118,20 @@ async fn read(office: &Office) -> (Vec<TaskId>, u32) {
 }
 
 #[tokio::test]
-async fn r25_a_list_read_from_a_store_that_fails_at_any_call_is_whole_in_the_end() {
-    let office = office().await;
-    let before = office.store.calls();
-    assert_eq!(read(&office).await, (office.ids.clone(), 0));
-    let calls = office.store.calls() - before;
+async fn r25_a_listing_survives_a_store_failure_at_any_call() {
+    let fixture = fixture().await;
+    let before = fixture.store.calls();
+    assert_eq!(read_all(&fixture).await, (fixture.ids.clone(), 0));
+    let calls = fixture.store.calls() - before;
     assert!(calls > 10, "{calls}");
     for fault in [FaultTiming::Before, FaultTiming::After] {
         for length in [1, 3] {
             for number in 1..=calls {
-                let first = office.store.calls() + number;
-                office.store.fail(first..first + length, fault);
-                let (all, failures) = read(&office).await;
-                office.store.stop_failing();
-                assert_eq!(all, office.ids, "{fault:?} {number}+{length}");
+                let first = fixture.store.calls() + number;
+                fixture.store.fail(first..first + length, fault);
+                let (all, failures) = read_all(&fixture).await;
+                fixture.store.stop_failing();
+                assert_eq!(all, fixture.ids, "{fault:?} {number}+{length}");
                 assert!(failures > 0, "{fault:?} {number}+{length}");
             }
         }
@@ -134,48 +139,49 @@ async fn r25_a_list_read_from_a_store_that_fails_at_any_call_is_whole_in_the_end
 }
 
 #[tokio::test]
-async fn a_page_token_survives_what_is_forgotten_between_the_pages() {
-    // The task the token names; that and its neighbours; the whole next page; all before; all behind.
-    for gone in [2..3, 1..5, 3..6, 0..3, 3..13] {
-        let office = office().await;
-        let first = office.page("").await.unwrap();
-        assert_eq!(ids(&first), office.ids[..3]);
-        office.remove(&office.ids[gone.clone()]).await;
-        let (mut seen, mut token) = (Vec::new(), first.next_page_token);
+async fn a_page_token_survives_deletions_between_pages() {
+    // The task of the token; this and its neighbours; the whole next page; all before it; all after it.
+    for deleted in [2..3, 1..5, 3..6, 0..3, 3..13] {
+        let fixture = fixture().await;
+        let first = fixture.page("").await.unwrap();
+        assert_eq!(ids(&first), fixture.ids[..3]);
+        fixture.remove(&fixture.ids[deleted.clone()]).await;
+        let mut seen = Vec::new();
+        let mut token = first.next_page_token;
         while !token.is_empty() {
-            let page = office.page(&token).await.unwrap();
+            let page = fixture.page(&token).await.unwrap();
             assert_eq!(
                 usize::try_from(page.total_size).unwrap(),
-                office.ids.len() - gone.len()
+                fixture.ids.len() - deleted.len()
             );
             seen.extend(ids(&page));
             token = page.next_page_token;
         }
-        let left = (3..office.ids.len()).filter(|place| !gone.contains(place));
+        let left = (3..fixture.ids.len()).filter(|index| !deleted.contains(index));
         assert_eq!(
             seen,
-            left.map(|place| office.ids[place].clone())
+            left.map(|index| fixture.ids[index].clone())
                 .collect::<Vec<_>>(),
-            "{gone:?}"
+            "{deleted:?}"
         );
     }
 }
 
 #[tokio::test]
-async fn a_task_that_is_forgotten_while_a_page_is_read_is_not_on_it() {
-    let office = office().await;
-    office.store.delete_listed();
-    let (all, failures) = read(&office).await;
+async fn a_task_deleted_while_a_page_is_read_is_not_listed() {
+    let fixture = fixture().await;
+    fixture.store.delete_listed();
+    let (all, failures) = read_all(&fixture).await;
     assert_eq!(failures, 0);
-    // One more than asked for is looked at, so the one that goes is the first of the next page, or the last of all.
-    let kept = TaskQuery {
+    // A page queries one more task than it returns; the store deletes the last one queried.
+    let query = TaskQuery {
         limit: 100,
         ..TaskQuery::default()
     };
-    office.store.stop_failing();
-    let left: Vec<_> = office
+    fixture.store.stop_failing();
+    let left: Vec<_> = fixture
         .store
-        .list(&scope(), &kept)
+        .list(&scope(), &query)
         .await
         .unwrap()
         .tasks
@@ -183,17 +189,17 @@ async fn a_task_that_is_forgotten_while_a_page_is_read_is_not_on_it() {
         .map(|head| head.id)
         .collect();
     assert_eq!(all, left);
-    assert!(all.len() < office.ids.len());
+    assert!(all.len() < fixture.ids.len());
 }
 
 #[tokio::test]
-async fn s62_a_page_that_would_be_too_heavy_ends_early_and_the_next_goes_on() {
-    let mut office = office().await;
-    office.service.limits.max_page_bytes = 1;
-    let page = office.page("").await.unwrap();
+async fn s62_a_page_over_max_page_bytes_ends_early_and_the_next_continues() {
+    let mut fixture = fixture().await;
+    fixture.service.options.limits.max_page_bytes = 1;
+    let page = fixture.page("").await.unwrap();
     assert_eq!(
         (page.tasks.len(), page.page_size, page.total_size),
         (1, 3, 13)
     );
-    assert_eq!(read(&office).await, (office.ids.clone(), 0));
+    assert_eq!(read_all(&fixture).await, (fixture.ids.clone(), 0));
 }

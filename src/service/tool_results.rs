@@ -1,5 +1,5 @@
-//! Answers that name no task: a client that was asked to use a tool sends the result and refers to the task that asked
-//! (seed S2).
+//! Tool results without a task id: the client refers to the task that requested the tool call in `referenceTaskIds` (seed S2
+//! in `docs/protocol/09-seeds.md`).
 
 use serde::Deserialize;
 
@@ -7,7 +7,7 @@ use super::Service;
 use crate::model::{Call, Content, INPUT_REQUEST, Message, Part, Result, Task, TaskState};
 use crate::store::Head;
 
-/// How many of the tasks that a message refers to are looked at.
+/// Number of referenced tasks that are considered.
 const MAX_REFERENCES: usize = 16;
 
 #[derive(Deserialize)]
@@ -23,7 +23,9 @@ struct InputRequest {
 }
 
 impl Service {
-    /// The one task that the message answers: it refers to it, and has the result that the task waits for.
+    /// Finds the task whose open tool request the message answers.
+    ///
+    /// `None` if no referenced task or more than one waits for one of the results.
     pub(super) async fn task_awaiting_result(
         &self,
         call: &Call,
@@ -53,7 +55,7 @@ impl Service {
     }
 }
 
-/// The requests that a message has results for.
+/// Ids of the tool requests that the message has results for.
 fn tool_result_ids(message: &Message) -> Vec<String> {
     let data = message.parts.iter().filter_map(|part| match &part.content {
         Content::Data(data) if is_tool_result(part) => Some(data),
@@ -63,13 +65,13 @@ fn tool_result_ids(message: &Message) -> Vec<String> {
     results.map(|result| result.tool_use_id).collect()
 }
 
-/// 02 §5: a part of a kind of its own is data, and keeps its kind in its metadata.
+/// Whether a data part is a tool result. Unknown part kinds are read as data with the kind in the metadata (02 §5).
 fn is_tool_result(part: &Part) -> bool {
     let kind = part.metadata().and_then(|metadata| metadata.get("kind"));
     kind.is_some_and(|kind| kind.get() == r#""tool-result""#)
 }
 
-/// The request that a task waits for the result of.
+/// Id of the tool request that the task waits for.
 fn open_request(task: &Task) -> Option<String> {
     let request = task
         .status

@@ -1,4 +1,4 @@
-//! Many readers, slow readers, long streams, silence, and the end of the server.
+//! Many subscribers, slow subscribers, long streams, heartbeats, and shutdown with open streams.
 
 use std::time::{Duration, Instant};
 
@@ -51,7 +51,7 @@ async fn r05_a_hundred_readers_see_the_same_in_the_same_order() {
     }
 }
 
-/// Writes a text in so many pieces of so many bytes, `<pieces> <bytes>`; on `hold` it never ends.
+/// `<chunks> <bytes>` writes that many chunks of that size; `hold` never ends.
 struct Writes;
 
 impl Agent for Writes {
@@ -98,13 +98,13 @@ async fn r07_three_thousand_events_arrive_in_order_however_they_are_read() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r06_s64_a_reader_that_never_reads_delays_nobody_and_is_let_go() {
     let limits = settings(|settings| {
-        // Long enough for one that does read, on a machine that is busy.
+        // Long enough for a reading client on a busy machine.
         settings.write_timeout = Duration::from_secs(3);
         settings.max_streams = 2;
     });
     let server = start_with(Writes, |server| server.server_settings(limits)).await;
     let form = WireFormat::Rest1;
-    // More than the kernel keeps for a connection, on both sides together. The key makes it one task for both.
+    // More bytes than the socket buffers of both sides hold. The idempotency key makes both calls one task.
     let ask = form
         .stream("160 262144", json!({}))
         .with("Idempotency-Key", "k");
@@ -129,10 +129,10 @@ async fn r06_s64_a_reader_that_never_reads_delays_nobody_and_is_let_go() {
             .count(),
         160
     );
-    // There are two places: this one comes free at once, the other one when the silent one is let go.
+    // The limit is two streams: this permit is released at once, the other when the stalled reader is disconnected.
     let _first = with_deadline(async { hold(&server, form).await }).await;
     let _second = with_deadline(async { hold(&server, form).await }).await;
-    // What is left of the stream ends in the middle.
+    // The stalled stream ends in the middle.
     let mut left = Vec::new();
     let ended = with_deadline(silent.read_to_end(&mut left)).await;
     assert!(
@@ -142,7 +142,7 @@ async fn r06_s64_a_reader_that_never_reads_delays_nobody_and_is_let_go() {
     );
 }
 
-/// A stream that holds a place, as soon as there is one.
+/// Opens a stream as soon as the stream limit permits.
 async fn hold(server: &crate::harness::Running, form: WireFormat) -> crate::harness::SseReader {
     loop {
         let mut reader = server.read(&form.stream("hold", json!({}))).await;
@@ -169,7 +169,7 @@ async fn r08_a_silent_stream_is_kept_open_by_comments() {
             rest(form, &mut scene.reader).await,
             [(6, form.status("completed", "", true))]
         );
-        // A comment is a frame of its own and has no position.
+        // A comment is a frame of its own without a position.
         let text = scene.reader.text.replace(": keep-alive\n\n", "");
         assert!(
             text.split_terminator("\n\n")
@@ -189,7 +189,7 @@ async fn r08_a_busy_stream_needs_no_comments() {
         let asked = Instant::now();
         scene.strings.write("x").await;
         scene.next().await;
-        // The event before this one was sent after it was asked for: no longer than this was it silent.
+        // Upper bound of the silence: the previous event was sent after it was requested.
         silent += before.elapsed().as_millis() / every.as_millis();
         before = asked;
     }
@@ -243,10 +243,10 @@ async fn s64_streams_beyond_the_limits_are_refused_with_a_hint_and_nothing_is_se
                 let (code, words) = form.refusal(&refused);
                 assert_eq!((code, refused.status), (-32000, 503), "{refused:?}");
                 assert_eq!(refused.header("retry-after"), Some("1"));
-                assert!(words.contains(&format!("{name} allows")), "{words}");
+                assert!(words.contains(&format!("{name} = ")), "{words}");
             }
             drop(second);
-            // Its place is free as soon as the server sees that it left.
+            // The server releases its permit when it notices the disconnect.
             let mut third = with_deadline(async {
                 loop {
                     let reader = scene.subscribe(form).await;
@@ -275,10 +275,10 @@ async fn r11_a_server_that_stops_ends_its_streams_and_answers_its_calls() {
         );
         let head = "POST / HTTP/1.1\r\nContent-Type: application/json";
         let call = scene.server.begin(head, body.as_bytes()).await;
-        // The call is in: its message comes before the next thing the agent says.
+        // The call has arrived: its message precedes the next event of the agent.
         let mut watcher = scene.subscribe(form).await;
         watcher.one().await;
-        // A connection that has said nothing yet holds nobody up.
+        // An idle new connection does not delay shutdown.
         let _idle = tokio::net::TcpStream::connect(scene.server.address)
             .await
             .unwrap();
@@ -291,7 +291,7 @@ async fn r11_a_server_that_stops_ends_its_streams_and_answers_its_calls() {
         } = scene;
         let readers = async {
             for reader in [&mut reader, &mut subscriber, &mut watcher] {
-                // In good order, and without a word that it is over: it is not.
+                // Complete HTTP body without a final event: the task is not over.
                 assert!(reader.rest().await.is_empty());
             }
             strings.end(Outcome::ask("which?")).await;
