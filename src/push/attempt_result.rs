@@ -1,4 +1,4 @@
-//! What an answer means.
+//! Classification of a webhook's response: delivered, retry or failed.
 
 use std::time::Duration;
 
@@ -9,19 +9,18 @@ use super::settings::MAX_RETRY_AFTER;
 use crate::egress::{ResponseHead, SendError};
 use crate::model::Timestamp;
 
-/// What an attempt came to.
+/// Result of one delivery attempt.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AttemptResult {
-    /// It arrived.
     Delivered,
-    /// It may arrive later: not before this long.
+    /// Temporary failure. Retry, but not before the delay of `Retry-After`.
     Retry(Duration),
-    /// It never will, for this reason.
+    /// Permanent failure, with the reason.
     Failed(String),
 }
 
 impl AttemptResult {
-    /// Its name among the counts.
+    /// Value of the metric label `outcome`.
     pub(super) fn as_str(&self) -> &'static str {
         match self {
             Self::Delivered => "delivered",
@@ -30,8 +29,9 @@ impl AttemptResult {
         }
     }
 
-    pub(super) fn from_response(answer: Result<ResponseHead, SendError>, now: Timestamp) -> Self {
-        match answer {
+    /// Classifies a response or a send error.
+    pub(super) fn from_response(response: Result<ResponseHead, SendError>, now: Timestamp) -> Self {
+        match response {
             Ok(ResponseHead { status, .. }) if status.is_success() => Self::Delivered,
             Ok(ResponseHead { status, headers }) if is_retryable(status) => Self::Retry(
                 retry_after(&headers, now)
@@ -39,19 +39,19 @@ impl AttemptResult {
                     .min(MAX_RETRY_AFTER),
             ),
             Ok(ResponseHead { status, .. }) if status.is_redirection() => Self::Failed(format!(
-                "it answered {} and redirects are not followed",
+                "HTTP status {}; redirects are not followed",
                 status.as_u16()
             )),
             Ok(ResponseHead { status, .. }) => {
-                Self::Failed(format!("it answered {}", status.as_u16()))
+                Self::Failed(format!("HTTP status {}", status.as_u16()))
             }
             Err(SendError::ConnectionFailed | SendError::TimedOut) => Self::Retry(Duration::ZERO),
-            Err(SendError::Blocked(why)) => Self::Failed(format!("its url {why}")),
+            Err(SendError::Blocked(error)) => Self::Failed(format!("url {error}")),
         }
     }
 }
 
-/// 05 §5: what is worth another attempt.
+/// Whether a status is a temporary failure (05 §5).
 fn is_retryable(status: StatusCode) -> bool {
     matches!(
         status,
@@ -59,7 +59,7 @@ fn is_retryable(status: StatusCode) -> bool {
     ) || status.is_server_error()
 }
 
-/// `Retry-After`, in seconds or as a date.
+/// Reads `Retry-After`, in seconds or as a date.
 fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn r29_what_each_answer_means() {
+    fn r29_responses_are_classified() {
         let retry = |seconds| AttemptResult::Retry(Duration::from_secs(seconds));
         for status in [200, 201, 202, 204, 299] {
             assert_eq!(result_for(status, None), AttemptResult::Delivered);
@@ -116,20 +116,20 @@ mod tests {
         assert_eq!(result_for(429, Some("99999999")), retry(3600));
         assert_eq!(result_for(429, Some("soon")), retry(0));
         for status in [301, 302, 307, 308, 400, 401, 403, 404, 410, 422] {
-            let AttemptResult::Failed(why) = result_for(status, None) else {
+            let AttemptResult::Failed(reason) = result_for(status, None) else {
                 panic!("{status}")
             };
-            assert!(why.contains(&status.to_string()), "{why}");
+            assert!(reason.contains(&status.to_string()), "{reason}");
         }
         let now = Timestamp::default();
-        for silence in [SendError::ConnectionFailed, SendError::TimedOut] {
-            assert_eq!(AttemptResult::from_response(Err(silence), now), retry(0));
+        for error in [SendError::ConnectionFailed, SendError::TimedOut] {
+            assert_eq!(AttemptResult::from_response(Err(error), now), retry(0));
         }
         let refused =
             AttemptResult::from_response(Err(SendError::Blocked(BlockReason::Address)), now);
         assert_eq!(
             refused,
-            AttemptResult::Failed("its url must lead to a public address".to_owned())
+            AttemptResult::Failed("url must lead to a public address".to_owned())
         );
     }
 }

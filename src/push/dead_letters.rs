@@ -1,34 +1,35 @@
-//! For operators: webhooks that were given up, what they did not get, and another try.
+//! Dead letters: webhooks whose delivery has failed, the notifications they missed, and manual retry.
 
 use super::PushDispatcher;
 use super::notification::EventId;
+use crate::engine::{Engine, SharedEntry};
 use crate::model::{Error, ErrorKind, Event, PushConfigId, Result, Scope, Seq, TaskId, Timestamp};
 use crate::store::{DeliveryProgress, DeliveryState, Webhook, WebhookFilter};
 use crate::wire::{PushPayload, push_payload};
 
-/// What became of deliveries to webhooks. For operators: it knows no scope.
+/// Operator access to failed webhooks. Not scoped to a caller.
 #[derive(Clone)]
 pub struct DeadLetters(pub(super) PushDispatcher);
 
-/// A webhook that was given up.
+/// A webhook whose delivery has failed.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct FailedWebhook {
-    /// What to call it by.
+    /// Number of the webhook, for [`DeadLetters::undelivered`] and [`DeadLetters::retry`].
     pub number: u64,
-    /// Its task.
+    /// Id of the task.
     pub task: TaskId,
-    /// Whose task that is.
+    /// Agent, tenant and owner of the task.
     pub scope: Scope,
-    /// Its id within the task.
+    /// Id of the push configuration within the task.
     pub webhook: PushConfigId,
-    /// The scheme and host of its url; the rest may be a secret.
+    /// Scheme and host of the URL. Path and query may contain secrets and are left out.
     pub origin: String,
-    /// Why it was given up.
+    /// Reason of the failure.
     pub reason: String,
-    /// Up to here everything was delivered.
+    /// Log position up to which everything was delivered.
     pub delivered: Seq,
-    /// So far the log goes.
+    /// Position of the last log entry.
     pub end: Seq,
 }
 
@@ -36,90 +37,80 @@ pub struct FailedWebhook {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct UndeliveredNotification {
-    /// The id it was, or will be, sent under.
+    /// Event id, the same in every attempt.
     pub event_id: String,
-    /// Its position in the log.
+    /// Log position.
     pub seq: Seq,
-    /// When it was recorded.
+    /// Time of the log entry.
     pub time: Timestamp,
 }
 
 impl PushDispatcher {
-    /// For operators.
+    /// Returns the dead letters of this server.
     pub(crate) fn dead_letters(&self) -> DeadLetters {
         DeadLetters(self.clone())
     }
 }
 
 impl DeadLetters {
-    /// Webhooks that were given up, after the given number, at most `limit` of them.
+    /// Lists at most `limit` failed webhooks with a number above `after`.
     ///
     /// # Errors
-    /// The store does not answer.
+    /// Unavailable: the store does not respond.
     pub async fn failed_webhooks(
         &self,
         after: Option<u64>,
         limit: usize,
     ) -> Result<Vec<FailedWebhook>> {
-        let pushes = self
-            .0
-            .0
-            .engine
+        let webhooks = self
+            .engine()
             .list_webhooks(WebhookFilter::Failed, after, limit)
             .await?;
-        Ok(pushes.into_iter().map(failed_webhook).collect())
+        Ok(webhooks.into_iter().map(failed_webhook).collect())
     }
 
-    /// What a webhook that was given up did not get, oldest first, at most `limit` of it.
+    /// Lists at most `limit` notifications that a failed webhook has missed, oldest first.
     ///
     /// # Errors
-    /// There is no such webhook, or the store does not answer.
+    /// Invalid parameters: no failed webhook has this number. Unavailable: the store does not respond.
     pub async fn undelivered(
         &self,
         number: u64,
         limit: usize,
     ) -> Result<Vec<UndeliveredNotification>> {
         let webhook = self.find(number).await?;
-        let mut follow = self
-            .0
-            .0
-            .engine
-            .follow(&webhook.task, webhook.delivery.position);
-        let (mut undelivered, task) = (Vec::new(), &webhook.task);
+        let position = webhook.delivery.position;
+        let mut follow = self.engine().follow(&webhook.task, position);
+        let mut undelivered = Vec::new();
         while undelivered.len() < limit {
             let entries = follow.try_next().await?;
             if entries.is_empty() {
                 break;
             }
-            let notified =
-                entries
-                    .iter()
-                    .filter(|entry| match push_payload(webhook.registration.version) {
-                        PushPayload::Update => entry.update(&task.id, &task.context_id).is_some(),
-                        PushPayload::Task => matches!(entry.event, Event::Status { .. }),
-                    });
-            undelivered.extend(notified.take(limit - undelivered.len()).map(|entry| {
-                UndeliveredNotification {
+            let notifications = entries
+                .iter()
+                .filter(|entry| is_notified(&webhook, entry))
+                .map(|entry| UndeliveredNotification {
                     event_id: EventId::for_entry(&webhook, entry.seq).to_string(),
                     seq: entry.seq,
                     time: entry.time,
-                }
-            }));
+                });
+            undelivered.extend(notifications.take(limit - undelivered.len()));
         }
         Ok(undelivered)
     }
 
-    /// Calls a webhook that was given up again, from where it was left, in order and under the same ids.
+    /// Resumes delivery to a failed webhook at the first undelivered notification, in order and with the same event ids.
     ///
     /// # Errors
-    /// There is no such webhook, or the store does not answer.
+    /// Invalid parameters: no failed webhook has this number. Unavailable: the store does not respond.
     pub async fn retry(&self, number: u64) -> Result<()> {
         let mut webhook = self.find(number).await?;
         webhook.delivery = DeliveryProgress {
             position: webhook.delivery.position,
             ..DeliveryProgress::default()
         };
-        if !self.0.0.engine.record_delivery(&webhook).await? {
+        if !self.engine().record_delivery(&webhook).await? {
             return Err(unknown_webhook());
         }
         if let Some(id) = &webhook.registration.config.id {
@@ -128,11 +119,13 @@ impl DeadLetters {
         Ok(())
     }
 
+    fn engine(&self) -> &Engine {
+        &self.0.0.engine
+    }
+
     async fn find(&self, number: u64) -> Result<Webhook> {
         let mut found = self
-            .0
-            .0
-            .engine
+            .engine()
             .list_webhooks(WebhookFilter::Failed, number.checked_sub(1), 1)
             .await?;
         found
@@ -142,8 +135,17 @@ impl DeadLetters {
     }
 }
 
+/// Whether the webhook is notified of an entry.
+fn is_notified(webhook: &Webhook, entry: &SharedEntry) -> bool {
+    let task = &webhook.task;
+    match push_payload(webhook.registration.version) {
+        PushPayload::Update => entry.update(&task.id, &task.context_id).is_some(),
+        PushPayload::Task => matches!(entry.event, Event::Status { .. }),
+    }
+}
+
 fn unknown_webhook() -> Error {
-    Error::new(ErrorKind::InvalidParams).with_message("no webhook of this number was given up")
+    Error::new(ErrorKind::InvalidParams).with_message("no failed webhook has this number")
 }
 
 fn failed_webhook(webhook: Webhook) -> FailedWebhook {

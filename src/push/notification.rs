@@ -1,4 +1,4 @@
-//! What a webhook is sent: one request for one entry.
+//! The HTTP request of one push notification.
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
@@ -9,7 +9,7 @@ use crate::model::{PushConfig, Secret, Seq, StreamResponse, TaskId, TraceContext
 use crate::store::Webhook;
 use crate::wire::{Dialect, header, write_event};
 
-/// A notification, ready to be sent as often as it takes.
+/// Encoded notification of one log entry. Every attempt sends the same body and event id.
 pub(super) struct Notification {
     pub(super) event_id: EventId,
     seq: Seq,
@@ -17,7 +17,7 @@ pub(super) struct Notification {
 }
 
 impl Notification {
-    /// What is sent for the entry at a position.
+    /// Encodes the event at a log position in the protocol version of the webhook.
     pub(super) fn new(webhook: &Webhook, seq: Seq, event: &StreamResponse) -> Self {
         let mut body = Vec::new();
         write_event(
@@ -33,15 +33,17 @@ impl Notification {
         }
     }
 
-    /// The request that carries it, with a token if notifications are signed, and with its place in a trace; `None` when
-    /// the registration cannot be written as one.
+    /// Builds the request. `token` is the signature token.
+    ///
+    /// `None` if the URL or a credential of the registration is not valid in an HTTP request.
     pub(super) fn request(
         &self,
         webhook: &Webhook,
         token: Option<&str>,
         trace: Option<&TraceContext>,
     ) -> Option<Request<Bytes>> {
-        let (config, version) = (&webhook.registration.config, webhook.registration.version);
+        let config = &webhook.registration.config;
+        let version = webhook.registration.version;
         let mut request = Request::post(config.url.as_str())
             .header(CONTENT_TYPE, header::rest_media_type(version))
             .header(USER_AGENT, concat!("attache/", env!("CARGO_PKG_VERSION")))
@@ -59,7 +61,7 @@ impl Notification {
         if let Some(token) = token {
             request = request.header(header::NOTIFICATION_JWT, sensitive_value(token)?);
         }
-        // Where the registration says nothing of it, the token is what many receivers look for.
+        // Without registered credentials, many receivers expect the token in `Authorization`.
         let authorization =
             authorization(config).or_else(|| token.map(|token| format!("Bearer {token}")));
         if let Some(authorization) = authorization {
@@ -69,7 +71,7 @@ impl Notification {
     }
 }
 
-/// 05 §5: a scheme without credentials is no header.
+/// `Authorization` of the registration; `None` for a scheme without credentials (05 §5).
 fn authorization(config: &PushConfig) -> Option<String> {
     let info = config.authentication.as_ref()?;
     Some(format!(
@@ -85,7 +87,7 @@ fn sensitive_value(text: &str) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// The name of a notification: the same however often it is sent, made of the task, the webhook and the position.
+/// Id of a notification, derived from task, webhook and log position. Receivers deduplicate by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct EventId(uuid::Uuid);
 
@@ -117,7 +119,7 @@ impl EventId {
         Self(uuid::Builder::from_custom_bytes(bytes).into_uuid())
     }
 
-    /// A number below one that differs between notifications and attempts, and needs no dice.
+    /// Deterministic jitter in `0.0..1.0` for a retry, derived from event id and attempt number.
     pub(super) fn jitter(self, attempts: u32) -> f64 {
         let digest = Sha256::new()
             .chain_update(self.0.as_bytes())
@@ -140,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn r30_the_id_of_an_event_is_its_own_and_never_changes() {
+    fn r30_event_ids_are_stable_and_unique() {
         let id = EventId::new(&"t".into(), "c", Seq(7));
         assert_eq!(id, EventId::new(&"t".into(), "c", Seq(7)));
         for other in [
@@ -153,9 +155,9 @@ mod tests {
             assert_ne!(id, EventId::new(&other.0.into(), other.1, Seq(other.2)));
         }
         assert_eq!(id.to_string().len(), 36);
-        let chances: Vec<_> = (0..100).map(|attempts| id.jitter(attempts)).collect();
+        let jitters: Vec<_> = (0..100).map(|attempts| id.jitter(attempts)).collect();
         assert!(
-            chances.iter().all(|jitter| (0.0..1.0).contains(jitter)) && chances[0] != chances[1]
+            jitters.iter().all(|jitter| (0.0..1.0).contains(jitter)) && jitters[0] != jitters[1]
         );
     }
 }

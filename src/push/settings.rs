@@ -1,4 +1,4 @@
-//! How webhooks are called. Every bound has a default.
+//! Settings of webhook delivery and the retry schedule.
 
 use std::time::Duration;
 
@@ -7,35 +7,35 @@ use serde::{Deserialize, Serialize};
 use crate::egress::EgressPolicy;
 use crate::model::units::{HumanDuration, HumanDurations};
 
-/// How webhooks are called.
+/// Settings of webhook delivery.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct PushSettings {
-    /// Where callers may have us post.
+    /// Egress policy: targets that callers may register.
     #[serde(skip)]
     pub egress: EgressPolicy,
-    /// How long a webhook may take to answer.
+    /// Timeout of one delivery attempt.
     #[serde(with = "HumanDuration")]
     pub timeout: Duration,
-    /// How long to wait before each of the first attempts to deliver again; a little is added, so that webhooks which
-    /// fail together are not called together.
+    /// Backoff before each of the first retries. Up to 25 % jitter is added, so that webhooks that fail together are not
+    /// retried together.
     #[serde(with = "HumanDurations")]
     pub first_retries: Vec<Duration>,
-    /// How long to wait between all later attempts.
+    /// Interval of all later retries, plus up to 10 % jitter.
     #[serde(with = "HumanDuration")]
     pub retry_every: Duration,
-    /// For how long there are later attempts; then the webhook is given up.
+    /// How long later retries continue. After that the webhook has failed and becomes a dead letter.
     #[serde(with = "HumanDuration")]
     pub retry_for: Duration,
-    /// Deliveries at the same time to webhooks that answer, and as many again to those that did not.
+    /// Maximum number of concurrent first attempts; the same number again for retries.
     pub max_deliveries: usize,
-    /// Deliveries at the same time to one host.
+    /// Maximum number of concurrent deliveries to one host.
     pub max_deliveries_per_host: usize,
-    /// Webhooks that are followed at the same time; more wait until one has nothing to deliver.
+    /// Maximum number of webhooks with a delivery worker; others wait until one is idle.
     pub max_webhooks: usize,
-    /// Webhooks of one caller whom we know, of tasks that have not ended: more are refused.
+    /// Maximum number of webhooks of one authenticated caller, over all tasks that have not ended.
     pub max_webhooks_per_caller: usize,
 }
 
@@ -56,7 +56,7 @@ impl Default for PushSettings {
 }
 
 impl PushSettings {
-    /// How long to wait after so many attempts in vain; `None` when that were enough. `jitter` is below one.
+    /// Returns the backoff after this number of failed attempts; `None` after the last one. `jitter` is in `0.0..1.0`.
     pub(super) fn backoff(&self, attempts: u32, jitter: f64) -> Option<Duration> {
         let attempts = attempts.max(1) as usize;
         let later = attempts.saturating_sub(self.first_retries.len());
@@ -68,13 +68,13 @@ impl PushSettings {
         }
     }
 
-    /// The longest that anybody is waited for.
+    /// Longest delay between two attempts.
     pub(super) fn max_delay(&self) -> Duration {
         self.retry_every.max(MAX_RETRY_AFTER).mul_f64(1.25)
     }
 }
 
-/// The longest `Retry-After` that is heeded.
+/// Longest `Retry-After` that is honoured.
 pub(super) const MAX_RETRY_AFTER: Duration = Duration::from_secs(60 * 60);
 
 #[cfg(test)]
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn r28_five_quick_attempts_then_every_five_minutes_for_a_day() {
+    fn r28_five_quick_retries_then_every_five_minutes_for_a_day() {
         let settings = PushSettings::default();
         let pauses: Vec<_> = (1..)
             .map_while(|attempts| settings.backoff(attempts, 0.0))

@@ -1,18 +1,19 @@
-//! Who says that a notification is ours: a token with a digest of the body, good for a few minutes and for one webhook.
+//! Signatures of push notifications: a short-lived JWT per attempt, bound to the body and the webhook URL.
 
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::notification::EventId;
-use crate::model::{Result, TaskId, Timestamp};
+use super::notification::Notification;
+use crate::model::{Result, Timestamp};
+use crate::store::Webhook;
 
-/// How long a token is good, in seconds.
+/// Lifetime of a token, in seconds.
 const TOKEN_LIFETIME_SECONDS: i64 = 300;
 
-/// Signs claims.
+/// Signs claims as a JWT.
 pub(crate) type SignFn = Box<dyn Fn(&serde_json::Value) -> Result<String> + Send + Sync>;
 
-/// The one who signs notifications, and under which name.
+/// Signs notifications in the name of an issuer.
 pub(crate) struct NotificationSigner {
     issuer: String,
     sign: SignFn,
@@ -23,29 +24,28 @@ impl NotificationSigner {
         Self { issuer, sign }
     }
 
-    /// A token for one attempt to deliver; the next one gets its own, so that a token which comes twice is a copy.
-    pub(super) fn token(
+    /// Signs one delivery attempt. Each attempt has its own `jti`, so a receiver can reject a replayed token.
+    pub(super) fn sign(
         &self,
-        url: &str,
-        (task, event): (&TaskId, EventId),
-        body: &[u8],
+        webhook: &Webhook,
+        notification: &Notification,
         now: Timestamp,
-        id: String,
+        token_id: String,
     ) -> Result<String> {
         let now = now.as_millis().div_euclid(1000);
-        let digest: String = Sha256::digest(body)
+        let digest: String = Sha256::digest(&notification.body)
             .iter()
             .map(|byte| format!("{byte:02x}"))
             .collect();
         (self.sign)(&json!({
             "iss": self.issuer,
-            "aud": url,
+            "aud": webhook.registration.config.url,
             "iat": now,
             "exp": now + TOKEN_LIFETIME_SECONDS,
-            "jti": id,
+            "jti": token_id,
             "request_body_sha256": digest,
-            "taskId": task,
-            "eventId": event.to_string(),
+            "taskId": webhook.task.id,
+            "eventId": notification.event_id.to_string(),
         }))
     }
 }

@@ -1,17 +1,17 @@
-//! In place of signatures where their feature is off.
+//! Stub of `signature.rs` for builds without the feature `jws`.
 
-use super::notification::EventId;
-use crate::model::{Result, TaskId, Timestamp};
+use super::notification::Notification;
+use crate::model::{Result, Timestamp};
+use crate::store::Webhook;
 
-/// There is nobody who signs.
+/// Uninhabited: without the feature no signer can be configured.
 pub(crate) enum NotificationSigner {}
 
 impl NotificationSigner {
-    pub(super) fn token(
+    pub(super) fn sign(
         &self,
-        _: &str,
-        _: (&TaskId, EventId),
-        _: &[u8],
+        _: &Webhook,
+        _: &Notification,
         _: Timestamp,
         _: String,
     ) -> Result<String> {

@@ -1,13 +1,17 @@
-//! Webhooks that fail in every way, and processes that end in the middle of it: everything arrives, in order.
+//! Delivery over failing webhooks and crashing processes: every notification arrives, in order.
 
 mod harness;
 
 use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
-use self::harness::{Log, Received, Reply, TestProcess, Webhooks, open, registered};
-use super::*;
+use self::harness::{
+    CapturedLog, Received, Reply, TestProcess, Webhooks, plain_http_policy, registration,
+};
+use super::PushSettings;
 use crate::egress::EgressPolicy;
 use crate::engine::tests::harness::{FaultyStore, ScriptedAgent};
 use crate::model::{Seq, Version};
@@ -15,7 +19,7 @@ use crate::store::{DeliveryState, IdempotencyKey, Memory, Store};
 
 const URL: &str = "http://a.example/hook?x=1";
 const HOST: &str = "a.example";
-/// Two statuses and three pieces of artifacts.
+/// Produces two status updates and three artifact chunks.
 const WORK: &str = "say write chunk chunk";
 
 fn store() -> Arc<dyn Store> {
@@ -29,7 +33,7 @@ fn positions(received: &[Received]) -> Vec<u64> {
         .collect()
 }
 
-/// Everything that is told of a task was taken once, and in order.
+/// Asserts that all five notifications of a task were processed once, in order.
 fn assert_complete(received: &[Received]) {
     let kinds: Vec<_> = received
         .iter()
@@ -51,11 +55,13 @@ fn assert_complete(received: &[Received]) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r51_a_webhook_of_1_0_gets_what_a_stream_gets() {
-    let (store, webhooks, agent) = (store(), Webhooks::default(), ScriptedAgent::default());
+async fn r51_a_1_0_webhook_receives_what_a_stream_receives() {
+    let store = store();
+    let webhooks = Webhooks::default();
+    let agent = ScriptedAgent::default();
     let process = TestProcess::start(&store, &webhooks, &agent);
     let head = process.send(WORK, URL, Version::V1).await;
-    let got = webhooks.got(HOST, 5).await;
+    let got = webhooks.wait_for_requests(HOST, 5).await;
     assert_complete(&got);
     for one in &got {
         assert_eq!(one.header("content-type"), "application/a2a+json");
@@ -71,8 +77,10 @@ async fn r51_a_webhook_of_1_0_gets_what_a_stream_gets() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r51_a_webhook_of_0_3_gets_the_task_whenever_its_state_changes() {
-    let (store, webhooks, agent) = (store(), Webhooks::default(), ScriptedAgent::default());
+async fn r51_a_0_3_webhook_receives_the_task_on_every_state_change() {
+    let store = store();
+    let webhooks = Webhooks::default();
+    let agent = ScriptedAgent::default();
     let process = TestProcess::start(&store, &webhooks, &agent);
     let head = process.send(WORK, URL, Version::V03).await;
     process.idle().await;
@@ -89,7 +97,7 @@ async fn r51_a_webhook_of_0_3_gets_the_task_whenever_its_state_changes() {
     assert_eq!(
         states,
         [("working", 0), ("completed", 2)],
-        "each as the task was then"
+        "each is a snapshot of that time"
     );
     for one in &got {
         assert_eq!(
@@ -102,42 +110,47 @@ async fn r51_a_webhook_of_0_3_gets_the_task_whenever_its_state_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r28_a_webhook_that_was_down_for_an_hour_gets_everything_in_order() {
-    let (store, webhooks, agent) = (store(), Webhooks::default(), ScriptedAgent::default());
+async fn r28_a_webhook_that_was_down_for_an_hour_receives_everything_in_order() {
+    let store = store();
+    let webhooks = Webhooks::default();
+    let agent = ScriptedAgent::default();
     let process = TestProcess::start(&store, &webhooks, &agent);
-    webhooks.always(HOST, Some(Reply::Status(500)));
+    webhooks.set_default_reply(HOST, Some(Reply::Status(500)));
     let head = process.send(WORK, URL, Version::V1).await;
     tokio::time::sleep(Duration::from_secs(60 * 60)).await;
-    let tried = webhooks.all();
+    let attempts = webhooks.all();
     assert!(
-        (15..=20).contains(&tried.len()),
+        (15..=20).contains(&attempts.len()),
         "{} attempts in an hour",
-        tried.len()
+        attempts.len()
     );
     assert!(
-        tried
+        attempts
             .iter()
-            .all(|one| one.header("a2a-event-id") == tried[0].header("a2a-event-id"))
+            .all(|one| one.header("a2a-event-id") == attempts[0].header("a2a-event-id"))
     );
-    webhooks.always(HOST, None);
+    webhooks.set_default_reply(HOST, None);
     process.idle().await;
-    assert_complete(&webhooks.taken(HOST));
+    assert_complete(&webhooks.processed(HOST));
     assert_eq!(process.delivery_state(&head).await, DeliveryState::Finished);
 }
 
 #[tokio::test(start_paused = true)]
-async fn r28_after_a_day_it_is_given_up_and_can_be_tried_again() {
-    let (store, webhooks, agent) = (store(), Webhooks::default(), ScriptedAgent::default());
+async fn r28_a_webhook_fails_after_a_day_and_can_be_retried() {
+    let store = store();
+    let webhooks = Webhooks::default();
+    let agent = ScriptedAgent::default();
     let process = TestProcess::start(&store, &webhooks, &agent);
-    webhooks.always(HOST, Some(Reply::Refuse));
-    let (head, began) = (process.send(WORK, URL, Version::V1).await, Instant::now());
+    webhooks.set_default_reply(HOST, Some(Reply::Refuse));
+    let head = process.send(WORK, URL, Version::V1).await;
+    let began = Instant::now();
     process.idle().await;
     let hours = began.elapsed().as_secs() / 3600;
     assert!((24..27).contains(&hours), "{hours} hours");
     let dead_letters = process.push.dead_letters();
-    let stopped = dead_letters.failed_webhooks(None, 10).await.unwrap();
-    let [one] = &stopped[..] else {
-        panic!("{stopped:?}")
+    let failed = dead_letters.failed_webhooks(None, 10).await.unwrap();
+    let [one] = &failed[..] else {
+        panic!("{failed:?}")
     };
     assert_eq!(
         (&one.task, &*one.origin, one.delivered),
@@ -156,11 +169,11 @@ async fn r28_after_a_day_it_is_given_up_and_can_be_tried_again() {
         2
     );
     assert!(dead_letters.retry(one.number + 1).await.is_err());
-    webhooks.always(HOST, None);
+    webhooks.set_default_reply(HOST, None);
     let undelivered = dead_letters.undelivered(one.number, 100).await.unwrap();
     dead_letters.retry(one.number).await.unwrap();
     process.idle().await;
-    let taken = webhooks.taken(HOST);
+    let taken = webhooks.processed(HOST);
     assert_complete(&taken);
     let ids: Vec<_> = taken.iter().map(|one| one.header("a2a-event-id")).collect();
     assert_eq!(
@@ -174,8 +187,10 @@ async fn r28_after_a_day_it_is_given_up_and_can_be_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r29_answers_that_pass_are_waited_out() {
-    let (store, webhooks, agent) = (store(), Webhooks::default(), ScriptedAgent::default());
+async fn r29_temporary_failures_are_retried() {
+    let store = store();
+    let webhooks = Webhooks::default();
+    let agent = ScriptedAgent::default();
     let process = TestProcess::start(&store, &webhooks, &agent);
     let replies = [
         Reply::RetryAfter(429, "120"),
@@ -184,56 +199,59 @@ async fn r29_answers_that_pass_are_waited_out() {
         Reply::Refuse,
         Reply::Status(408),
     ];
-    webhooks.next(HOST, &replies);
+    webhooks.queue_replies(HOST, &replies);
     process.send(WORK, URL, Version::V1).await;
     process.idle().await;
-    assert_complete(&webhooks.taken(HOST));
+    assert_complete(&webhooks.processed(HOST));
     let got = webhooks.all();
     let waited: Vec<_> = got
         .windows(2)
         .take(5)
         .map(|pair| (pair[1].at - pair[0].at).as_secs())
         .collect();
-    assert_eq!(waited[0], 120, "as it asked");
+    assert_eq!(waited[0], 120, "as `Retry-After` says");
     assert!((2..=3).contains(&waited[1]), "{waited:?}");
     assert!(
         (15 + 4..=15 + 5).contains(&waited[2]),
-        "as long as it hung, and then: {waited:?}"
+        "timeout plus backoff: {waited:?}"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn r29_answers_that_do_not_pass_end_it() {
+async fn r29_permanent_failures_are_not_retried() {
     for status in [410, 401, 403, 404, 301, 302, 307, 308] {
-        let (store, webhooks, agent) = (store(), Webhooks::default(), ScriptedAgent::default());
+        let store = store();
+        let webhooks = Webhooks::default();
+        let agent = ScriptedAgent::default();
         let process = TestProcess::start(&store, &webhooks, &agent);
-        webhooks.next(HOST, &[Reply::Status(204), Reply::Status(status)]);
+        webhooks.queue_replies(HOST, &[Reply::Status(204), Reply::Status(status)]);
         let head = process.send(WORK, URL, Version::V1).await;
         process.idle().await;
         assert_eq!(webhooks.all().len(), 2, "{status}");
-        let DeliveryState::Failed(why) = process.delivery_state(&head).await else {
+        let DeliveryState::Failed(reason) = process.delivery_state(&head).await else {
             panic!("{status}")
         };
-        assert!(why.contains(&status.to_string()), "{why}");
-        // Registered anew, it goes on behind what it has.
+        assert!(reason.contains(&status.to_string()), "{reason}");
+        // Registered again, it continues after the last delivered notification.
         process
             .engine
-            .put_config(&head, &registered(URL, Version::V1))
+            .put_config(&head, &registration(URL, Version::V1))
             .await
             .unwrap();
         process.push.start_delivery(&head, &"hook".into());
         process.idle().await;
-        let taken = webhooks.taken(HOST);
+        let taken = webhooks.processed(HOST);
         assert_complete(&taken);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn r13_an_end_that_is_stored_and_not_yet_seen_is_waited_for() {
+async fn r13_a_stored_end_without_notification_is_waited_for() {
     let store = Arc::new(FaultyStore::default());
     store.delay_acknowledgements();
-    let (store, webhooks, agent): (Arc<dyn Store>, _, _) =
-        (store, Webhooks::default(), ScriptedAgent::default());
+    let store: Arc<dyn Store> = store;
+    let webhooks = Webhooks::default();
+    let agent = ScriptedAgent::default();
     let process = TestProcess::start(&store, &webhooks, &agent);
     let key = IdempotencyKey {
         text: "once".to_owned(),
@@ -241,15 +259,17 @@ async fn r13_an_end_that_is_stored_and_not_yet_seen_is_waited_for() {
     };
     let head = process.send_with(Some(key), WORK, URL, Version::V1).await;
     process.idle().await;
-    assert_complete(&webhooks.taken(HOST));
+    assert_complete(&webhooks.processed(HOST));
     assert_eq!(process.delivery_state(&head).await, DeliveryState::Finished);
 }
 
 #[tokio::test(start_paused = true)]
-async fn r30_a_lost_answer_repeats_the_event_under_its_id() {
-    let (store, webhooks, agent) = (store(), Webhooks::default(), ScriptedAgent::default());
+async fn r30_a_lost_response_repeats_the_event_with_its_id() {
+    let store = store();
+    let webhooks = Webhooks::default();
+    let agent = ScriptedAgent::default();
     let process = TestProcess::start(&store, &webhooks, &agent);
-    webhooks.next(HOST, &[Reply::Status(204), Reply::Hang]);
+    webhooks.queue_replies(HOST, &[Reply::Status(204), Reply::Hang]);
     process.send(WORK, URL, Version::V1).await;
     process.idle().await;
     let got = webhooks.all();
@@ -258,12 +278,12 @@ async fn r30_a_lost_answer_repeats_the_event_under_its_id() {
         assert_eq!(got[1].header(name), got[2].header(name));
     }
     assert_eq!(got[1].body, got[2].body);
-    assert_complete(&webhooks.taken(HOST));
+    assert_complete(&webhooks.processed(HOST));
 }
 
-/// At every request, and between any two.
+/// Crashes at every request, and between any two.
 #[tokio::test(start_paused = true)]
-async fn r13_a_process_that_ends_in_the_middle_loses_nothing() {
+async fn r13_a_crash_at_any_request_loses_nothing() {
     for version in [Version::V1, Version::V03] {
         for stop_after in 0..6 {
             for reply in [
@@ -272,19 +292,20 @@ async fn r13_a_process_that_ends_in_the_middle_loses_nothing() {
                 Reply::Status(500),
                 Reply::Refuse,
             ] {
-                let (store, webhooks, agent) =
-                    (store(), Webhooks::default(), ScriptedAgent::default());
+                let store = store();
+                let webhooks = Webhooks::default();
+                let agent = ScriptedAgent::default();
                 let process = TestProcess::start(&store, &webhooks, &agent);
-                webhooks.next(HOST, &vec![Reply::Status(204); stop_after]);
-                webhooks.always(HOST, Some(reply));
+                webhooks.queue_replies(HOST, &vec![Reply::Status(204); stop_after]);
+                webhooks.set_default_reply(HOST, Some(reply));
                 process.send(WORK, URL, version).await;
                 tokio::time::sleep(Duration::from_secs(5)).await;
                 process.kill().await;
-                webhooks.always(HOST, None);
+                webhooks.set_default_reply(HOST, None);
                 let process = TestProcess::start(&store, &webhooks, &agent);
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 process.idle().await;
-                let taken = webhooks.taken(HOST);
+                let taken = webhooks.processed(HOST);
                 if version == Version::V1 {
                     assert_complete(&taken);
                 } else {
@@ -296,15 +317,17 @@ async fn r13_a_process_that_ends_in_the_middle_loses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r13_what_ends_while_nobody_runs_is_delivered_later() {
-    let (store, webhooks, agent) = (store(), Webhooks::default(), ScriptedAgent::default());
-    webhooks.always(HOST, Some(Reply::Status(503)));
+async fn r13_a_task_that_ends_without_a_dispatcher_is_delivered_later() {
+    let store = store();
+    let webhooks = Webhooks::default();
+    let agent = ScriptedAgent::default();
+    webhooks.set_default_reply(HOST, Some(Reply::Status(503)));
     let process = TestProcess::start(&store, &webhooks, &agent);
     let head = process
         .send("gate say write chunk chunk", URL, Version::V1)
         .await;
     process.kill().await;
-    // The engine of the test goes on: the task ends with nobody who delivers.
+    // The engine of the test keeps running: the task ends while no dispatcher runs.
     agent.gate.add_permits(1);
     while !store
         .find(&head.scope, &head.id)
@@ -316,24 +339,26 @@ async fn r13_what_ends_while_nobody_runs_is_delivered_later() {
     {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    webhooks.always(HOST, None);
+    webhooks.set_default_reply(HOST, None);
     let process = TestProcess::start(&store, &webhooks, &agent);
     tokio::time::sleep(Duration::from_secs(1)).await;
     process.idle().await;
-    // That it works was said before it waited.
-    assert_complete(&webhooks.taken(HOST)[1..]);
+    // The first status was delivered before the gate.
+    assert_complete(&webhooks.processed(HOST)[1..]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn r31_what_was_removed_is_not_called_and_the_log_says_so() {
+async fn r31_a_deleted_webhook_or_task_is_not_called_and_logged() {
     for remove_task in [false, true] {
-        let log = Log::default();
-        let _logs = tracing::subscriber::set_default(log.subscriber());
-        let (store, webhooks, agent) = (store(), Webhooks::default(), ScriptedAgent::default());
+        let log = CapturedLog::default();
+        let _guard = tracing::subscriber::set_default(log.subscriber());
+        let store = store();
+        let webhooks = Webhooks::default();
+        let agent = ScriptedAgent::default();
         let process = TestProcess::start(&store, &webhooks, &agent);
-        webhooks.always(HOST, Some(Reply::Status(500)));
+        webhooks.set_default_reply(HOST, Some(Reply::Status(500)));
         let head = process.send(WORK, URL, Version::V1).await;
-        webhooks.got(HOST, 2).await;
+        webhooks.wait_for_requests(HOST, 2).await;
         if remove_task {
             store.remove(std::slice::from_ref(&head)).await.unwrap();
         } else {
@@ -347,13 +372,13 @@ async fn r31_what_was_removed_is_not_called_and_the_log_says_so() {
         let before = webhooks.all().len();
         process.idle().await;
         tokio::time::sleep(Duration::from_secs(24 * 60 * 60)).await;
-        // A task that a sweep removes is noticed at the next attempt at the latest.
+        // A deleted task is noticed at the next attempt at the latest.
         assert!(
             webhooks.all().len() <= before + usize::from(remove_task),
             "{remove_task}"
         );
         assert_eq!(
-            log.text().matches("deliveries dropped").count(),
+            log.text().matches("pending notifications dropped").count(),
             1,
             "{}",
             log.text()
@@ -362,38 +387,38 @@ async fn r31_what_was_removed_is_not_called_and_the_log_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r28_a_dead_webhook_slows_nobody() {
-    let (store, webhooks, agent) = (store(), Webhooks::default(), ScriptedAgent::default());
+async fn r28_a_dead_webhook_does_not_delay_others() {
+    let store = store();
+    let webhooks = Webhooks::default();
+    let agent = ScriptedAgent::default();
     let process = TestProcess::start(&store, &webhooks, &agent);
-    webhooks.always("dead.example", Some(Reply::Hang));
+    webhooks.set_default_reply("dead.example", Some(Reply::Hang));
     for _ in 0..40 {
         process
             .send(WORK, "http://dead.example/", Version::V1)
             .await;
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(
-        webhooks.all().len(),
-        8,
-        "one host has only so many deliveries at a time"
-    );
+    assert_eq!(webhooks.all().len(), 8, "max_deliveries_per_host");
     let began = Instant::now();
     process.send(WORK, URL, Version::V1).await;
-    webhooks.got(HOST, 5).await;
+    webhooks.wait_for_requests(HOST, 5).await;
     assert!(began.elapsed() < Duration::from_secs(1));
-    assert_complete(&webhooks.taken(HOST));
+    assert_complete(&webhooks.processed(HOST));
 }
 
 #[tokio::test(start_paused = true)]
-async fn more_webhooks_than_places_take_turns() {
-    let (store, webhooks, agent) = (store(), Webhooks::default(), ScriptedAgent::default());
+async fn more_webhooks_than_workers_take_turns() {
+    let store = store();
+    let webhooks = Webhooks::default();
+    let agent = ScriptedAgent::default();
     let settings = PushSettings {
-        egress: open(),
+        egress: plain_http_policy(),
         max_webhooks: 2,
         ..PushSettings::default()
     };
     let process = TestProcess::start_with(&store, &webhooks, &agent, settings);
-    // Two that wait for somebody outside hold both places.
+    // Two webhooks of tasks that wait for input hold both worker permits.
     for host in ["p", "q"] {
         process
             .send("ask", &format!("http://{host}.example/"), Version::V1)
@@ -406,15 +431,17 @@ async fn more_webhooks_than_places_take_turns() {
     }
     for host in ["r", "s", "t"] {
         let host = format!("{host}.example");
-        webhooks.got(&host, 5).await;
-        assert_complete(&webhooks.taken(&host));
+        webhooks.wait_for_requests(&host, 5).await;
+        assert_complete(&webhooks.processed(&host));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn s23_a_webhook_that_is_not_allowed_any_more_is_given_up() {
-    let (store, webhooks, agent) = (store(), Webhooks::default(), ScriptedAgent::default());
-    webhooks.always("inside.example", Some(Reply::Status(503)));
+async fn s23_a_webhook_that_the_policy_forbids_now_fails() {
+    let store = store();
+    let webhooks = Webhooks::default();
+    let agent = ScriptedAgent::default();
+    webhooks.set_default_reply("inside.example", Some(Reply::Status(503)));
     let allow = vec!["inside.example".parse().unwrap()];
     let egress = EgressPolicy {
         allow,
@@ -445,8 +472,8 @@ async fn s23_a_webhook_that_is_not_allowed_any_more_is_given_up() {
         .await;
     process.idle().await;
     assert_eq!(webhooks.all().len(), 0);
-    let DeliveryState::Failed(why) = process.delivery_state(&head).await else {
-        panic!("it is not called")
+    let DeliveryState::Failed(reason) = process.delivery_state(&head).await else {
+        panic!("the webhook must fail")
     };
-    assert_eq!(why, "its url must lead to a public address");
+    assert_eq!(reason, "url must lead to a public address");
 }

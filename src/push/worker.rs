@@ -1,5 +1,6 @@
-//! The deliveries to one webhook of one task: in order, one at a time, as long as it takes.
+//! Delivery worker of one webhook: posts its notifications in order, one at a time, with retry and backoff.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,8 +9,8 @@ use http::Request;
 use tokio::time::{sleep, timeout};
 use tracing::{Instrument, Span};
 
-use super::DispatcherInner;
 use super::attempt_result::AttemptResult;
+use super::dispatcher::{DispatcherInner, STORE_RETRY_DELAY};
 use super::notification::Notification;
 use crate::egress::ExchangeLimits;
 use crate::engine::{self, Follow, SharedEntry};
@@ -19,72 +20,74 @@ use crate::telemetry::metrics;
 use crate::telemetry::trace;
 use crate::wire::{PushPayload, push_payload};
 
-/// How much of an answer is read; nobody looks at it.
+/// Maximum number of response bytes read. The content is ignored.
 const MAX_RESPONSE_BYTES: usize = 16 << 10;
-/// How long to wait where the store has failed.
-const STORE_RETRY_DELAY: Duration = Duration::from_secs(5);
-/// How long a worker with nothing to do stays while others wait for its place.
+/// Idle time after which a worker gives up its permit if other webhooks wait for one.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Delivers to one webhook until there is no more, it is given up, or somebody else's turn comes.
+/// Delivers to one webhook until all notifications are delivered, the webhook fails or is deleted, or the worker yields its
+/// permit. Store errors are retried.
 pub(super) async fn run_worker(inner: Arc<DispatcherInner>, task: Head, id: PushConfigId) {
     loop {
-        let finished = match inner.engine.find_webhook(&task, &id).await {
+        let result = match inner.engine.find_webhook(&task, &id).await {
             Ok(Some(webhook)) if webhook.delivery.state == DeliveryState::Active => {
-                DeliveryWorker {
-                    inner: &inner,
-                    webhook,
-                    state: None,
-                    trace: None,
-                }
-                .run()
-                .await
+                DeliveryWorker::new(&inner, webhook).run().await
             }
             Ok(_) => return,
             Err(error) => Err(error),
         };
-        match finished {
+        match result {
             Ok(()) | Err(engine::Error::ShuttingDown) => return,
             Err(engine::Error::Deleted) => {
-                tracing::info!(task = %task.id, webhook = %id, "deliveries dropped with their task");
+                tracing::info!(task = %task.id, webhook = %id, "task deleted; pending notifications dropped");
                 return;
             }
             Err(error) => {
-                log_delayed(&task, &id, &error);
+                log_store_error(&task, &id, &error);
                 sleep(STORE_RETRY_DELAY).await;
             }
         }
     }
 }
 
-fn log_delayed(task: &Head, id: &PushConfigId, error: &engine::Error) {
+fn log_store_error(task: &Head, id: &PushConfigId, error: &engine::Error) {
     let error = error as &dyn std::error::Error;
-    tracing::warn!(task = %task.id, webhook = %id, error, "deliveries held up");
+    tracing::warn!(task = %task.id, webhook = %id, error, "delivery delayed by a store error");
 }
+
+/// `Break` ends the worker.
+type Step = ControlFlow<()>;
 
 struct DeliveryWorker<'a> {
     inner: &'a DispatcherInner,
     webhook: Webhook,
-    /// The last state that was seen.
+    /// State of the last status entry.
     state: Option<TaskState>,
-    /// The trace that the task is worked on in.
+    /// Trace context of the task, newest first.
     trace: Option<TraceContext>,
 }
 
-impl DeliveryWorker<'_> {
+impl<'a> DeliveryWorker<'a> {
+    fn new(inner: &'a DispatcherInner, webhook: Webhook) -> Self {
+        Self {
+            inner,
+            webhook,
+            state: None,
+            trace: None,
+        }
+    }
+
     async fn run(&mut self) -> engine::Result<()> {
-        let mut follow = self
-            .inner
-            .engine
-            .follow(&self.webhook.task, self.webhook.delivery.position);
-        if self.webhook.delivery.position > Seq(0) {
-            // What was said of it is behind us.
+        let position = self.webhook.delivery.position;
+        let mut follow = self.inner.engine.follow(&self.webhook.task, position);
+        if position > Seq(0) {
+            // The trace entry may precede the position.
             self.trace = self.inner.engine.newest_trace(&self.webhook.task).await?;
         }
         sleep(self.time_until_due()).await;
         while let Some(entries) = self.next_entries(&mut follow).await? {
             for entry in entries {
-                if !self.process_entry(&entry).await? {
+                if self.process_entry(&entry).await?.is_break() {
                     return Ok(());
                 }
             }
@@ -92,7 +95,7 @@ impl DeliveryWorker<'_> {
         Ok(())
     }
 
-    /// What is next in the log; `None` when there is no more, or others wait for the place.
+    /// Waits for the next log entries; `None` after the last one, or when the worker yields its permit.
     async fn next_entries(
         &mut self,
         follow: &mut Follow,
@@ -100,10 +103,10 @@ impl DeliveryWorker<'_> {
         let head = &self.webhook.task;
         if head.state.is_terminal() && self.webhook.delivery.position >= head.position {
             self.webhook.delivery.state = DeliveryState::Finished;
-            self.save_progress().await?;
+            let _ = self.save_progress().await?;
             return Ok(None);
         }
-        // What is in the store and not here yet is about to come: whoever wrote it will say so.
+        // Also for an ended task: its last entries are stored, their notification may still be on its way.
         loop {
             match timeout(IDLE_TIMEOUT, follow.next()).await {
                 Ok(entries) => return entries.map(Some),
@@ -116,196 +119,199 @@ impl DeliveryWorker<'_> {
         }
     }
 
-    /// Goes past an entry; `false` when there is nothing more to do.
-    async fn process_entry(&mut self, entry: &SharedEntry) -> engine::Result<bool> {
+    /// Delivers the notification of an entry, if it has one, and advances the position.
+    async fn process_entry(&mut self, entry: &SharedEntry) -> engine::Result<Step> {
         if let Event::TraceContext(trace) = &entry.event {
             self.trace = Some(trace.clone());
         }
-        let Some(event) = self.payload(entry).await? else {
+        let Some(payload) = self.payload(entry).await? else {
             self.webhook.delivery.position = entry.seq;
-            return Ok(true);
+            return Ok(Step::Continue(()));
         };
-        let ends = entry_state(entry).is_some_and(TaskState::is_terminal);
-        let notification = Notification::new(&self.webhook, entry.seq, &event);
-        if !self.deliver(&notification).await? {
-            return Ok(false);
+        let notification = Notification::new(&self.webhook, entry.seq, &payload);
+        if self.deliver(&notification).await?.is_break() {
+            return Ok(Step::Break(()));
         }
-        let state = if ends {
-            DeliveryState::Finished
-        } else {
-            DeliveryState::Active
-        };
+        let is_last = entry_state(entry).is_some_and(TaskState::is_terminal);
         self.webhook.delivery = DeliveryProgress {
             position: entry.seq,
-            state,
+            state: if is_last {
+                DeliveryState::Finished
+            } else {
+                DeliveryState::Active
+            },
             ..DeliveryProgress::default()
         };
-        Ok(self.save_progress().await? && !ends)
+        let saved = self.save_progress().await?;
+        Ok(if is_last { Step::Break(()) } else { saved })
     }
 
-    /// What the webhook is told of an entry, in the version in which it was registered (R51).
+    /// Payload of an entry in the protocol version of the registration (R51): the update, or before 1.0 the task whenever its
+    /// state changes.
     async fn payload(&mut self, entry: &SharedEntry) -> engine::Result<Option<StreamResponse>> {
         let task = &self.webhook.task;
         match push_payload(self.webhook.registration.version) {
             PushPayload::Update => Ok(entry.update(&task.id, &task.context_id)),
             PushPayload::Task => {
-                let changed =
-                    entry_state(entry).filter(|state| self.state.replace(*state) != Some(*state));
-                match changed {
-                    Some(_) => {
-                        let task = self.inner.engine.task_at_position(task, entry.seq).await?;
-                        Ok(Some(StreamResponse::Task(Arc::unwrap_or_clone(task))))
-                    }
-                    None => Ok(None),
+                let Some(state) = entry_state(entry) else {
+                    return Ok(None);
+                };
+                if self.state.replace(state) == Some(state) {
+                    return Ok(None);
                 }
+                let task = self.inner.engine.task_at_position(task, entry.seq).await?;
+                Ok(Some(StreamResponse::Task(Arc::unwrap_or_clone(task))))
             }
         }
     }
 
-    /// Sends until it arrives; `false` when it will not, or the webhook is not there any more.
-    async fn deliver(&mut self, notification: &Notification) -> engine::Result<bool> {
+    /// Sends a notification until it is delivered. `Break`: the webhook has failed or was deleted.
+    async fn deliver(&mut self, notification: &Notification) -> engine::Result<Step> {
         loop {
-            let span = trace::push_span(
-                &self.webhook.task.id,
-                self.webhook.delivery.attempts + 1,
-                self.trace.as_ref(),
-            );
+            let attempt = self.webhook.delivery.attempts + 1;
+            let span = trace::push_span(&self.webhook.task.id, attempt, self.trace.as_ref());
             let result = self
                 .attempt(notification, &span)
                 .instrument(span.clone())
                 .await;
             metrics::record_push_attempt(result.as_str());
-            let why = match result {
-                AttemptResult::Delivered => return Ok(true),
-                AttemptResult::Failed(why) => why,
+            match result {
+                AttemptResult::Delivered => return Ok(Step::Continue(())),
+                AttemptResult::Failed(reason) => return self.fail(reason).await,
                 AttemptResult::Retry(retry_after) => {
-                    let attempts = self.webhook.delivery.attempts.saturating_add(1);
-                    let delay = self
-                        .inner
-                        .settings
-                        .backoff(attempts, notification.event_id.jitter(attempts));
-                    match delay {
-                        Some(delay) => {
-                            let delay = delay.max(retry_after);
-                            let due = add(self.inner.engine.now(), delay);
-                            self.webhook.delivery = DeliveryProgress {
-                                attempts,
-                                due,
-                                ..self.webhook.delivery.clone()
-                            };
-                            if !self.save_progress().await? {
-                                return Ok(false);
-                            }
-                            sleep(delay).await;
-                            continue;
-                        }
-                        None => "it did not answer well for as long as it was tried".to_owned(),
+                    let retry = self.schedule_retry(notification, retry_after).await?;
+                    if retry.is_break() {
+                        return Ok(retry);
                     }
                 }
-            };
-            tracing::warn!(task = %self.webhook.task.id, webhook = %self.config_id(), why, "webhook given up");
-            self.webhook.delivery.state = DeliveryState::Failed(why);
-            self.save_progress().await?;
-            return Ok(false);
+            }
         }
     }
 
+    /// Stores the time of the next attempt and sleeps until then. Fails the webhook after the last attempt.
+    async fn schedule_retry(
+        &mut self,
+        notification: &Notification,
+        retry_after: Duration,
+    ) -> engine::Result<Step> {
+        let settings = &self.inner.settings;
+        let attempts = self.webhook.delivery.attempts.saturating_add(1);
+        let jitter = notification.event_id.jitter(attempts);
+        let Some(backoff) = settings.backoff(attempts, jitter) else {
+            let limit = settings.retry_for;
+            return self
+                .fail(format!("no success within retry_for = {limit:?}"))
+                .await;
+        };
+        let delay = backoff.max(retry_after);
+        self.webhook.delivery = DeliveryProgress {
+            attempts,
+            due: later(self.inner.engine.now(), delay),
+            ..self.webhook.delivery.clone()
+        };
+        let saved = self.save_progress().await?;
+        if saved.is_continue() {
+            sleep(delay).await;
+        }
+        Ok(saved)
+    }
+
+    /// Marks the webhook as failed: it becomes a dead letter with this reason.
+    async fn fail(&mut self, reason: String) -> engine::Result<Step> {
+        let task = &self.webhook.task.id;
+        tracing::warn!(task = %task, webhook = %self.config_id(), reason, "webhook failed");
+        self.webhook.delivery.state = DeliveryState::Failed(reason);
+        let _ = self.save_progress().await?;
+        Ok(Step::Break(()))
+    }
+
+    /// Sends the notification once.
     async fn attempt(&self, notification: &Notification, span: &Span) -> AttemptResult {
+        let inner = self.inner;
         let url = &self.webhook.registration.config.url;
-        // The host's place first: whoever waits for a slow host holds up nobody else.
-        let place = match self.inner.egress.acquire_slot(url).await {
-            Ok(place) => place,
-            Err(why) => return AttemptResult::Failed(format!("its url {why}")),
+        // The host's slot first: a worker that waits for a slow host must not hold a delivery permit.
+        let slot = match inner.egress.acquire_slot(url).await {
+            Ok(slot) => slot,
+            Err(error) => return AttemptResult::Failed(format!("url {error}")),
         };
-        // Those that fail have places of their own: however many they are, they do not slow those that answer.
-        let places = if self.webhook.delivery.attempts == 0 {
-            &self.inner.healthy_permits
+        let permits = if self.webhook.delivery.attempts == 0 {
+            &inner.healthy_permits
         } else {
-            &self.inner.failing_permits
+            &inner.failing_permits
         };
-        let turn = places.acquire().await;
-        // Signed last: whoever has waited for a place has not grown old.
+        let permit = permits.acquire().await;
+        // Signed after all waiting, so that the token is fresh.
         let Some(request) = self.build_request(notification, span) else {
-            return AttemptResult::Failed(
-                "its registration cannot be written as a request".to_owned(),
-            );
+            let reason = "the registration is not representable as an HTTP request";
+            return AttemptResult::Failed(reason.to_owned());
         };
-        let caps = ExchangeLimits {
-            time: self.inner.settings.timeout,
+        let limits = ExchangeLimits {
+            time: inner.settings.timeout,
             bytes: MAX_RESPONSE_BYTES,
         };
-        let answer = self.inner.egress.send(request, caps).await;
-        drop((turn, place));
-        let status = answer.as_ref().ok().map(|answer| answer.status.as_u16());
+        let response = inner.egress.send(request, limits).await;
+        drop(permit);
+        drop(slot);
+        let status = response
+            .as_ref()
+            .ok()
+            .map(|response| response.status.as_u16());
         tracing::debug!(task = %self.webhook.task.id, webhook = %self.config_id(), event = %notification.event_id,
             status, "webhook called");
-        let result = AttemptResult::from_response(answer, self.inner.engine.now());
+        let result = AttemptResult::from_response(response, inner.engine.now());
         trace::record_push_result(span, status, matches!(result, AttemptResult::Delivered));
         result
     }
 
+    /// Builds the signed request; `None` if it cannot be signed or has invalid headers.
     fn build_request(&self, notification: &Notification, span: &Span) -> Option<Request<Bytes>> {
-        let (engine, webhook) = (&self.inner.engine, &self.webhook);
-        let token = self.inner.signature.as_ref().map(|signature| {
-            let about = (&webhook.task.id, notification.event_id);
-            let url = &webhook.registration.config.url;
-            signature.token(
-                url,
-                about,
-                &notification.body,
-                engine.now(),
-                engine.new_id().to_string(),
-            )
-        });
-        let token = token
-            .transpose()
-            .inspect_err(|error| {
-                tracing::error!(
-                    error = error as &dyn std::error::Error,
-                    "a notification cannot be signed"
-                );
-            })
-            .ok()?;
+        let token = match &self.inner.signer {
+            Some(signer) => {
+                let engine = &self.inner.engine;
+                let token_id = engine.new_id().to_string();
+                let token = signer.sign(&self.webhook, notification, engine.now(), token_id);
+                let log = |error: &crate::model::Error| {
+                    let error = error as &dyn std::error::Error;
+                    tracing::error!(error, "cannot sign a notification");
+                };
+                Some(token.inspect_err(log).ok()?)
+            }
+            None => None,
+        };
         let trace = trace::span_context(span).or_else(|| self.trace.clone());
         notification.request(&self.webhook, token.as_deref(), trace.as_ref())
     }
 
-    /// Writes down how far it is; `false` when the webhook is not there any more.
-    async fn save_progress(&self) -> engine::Result<bool> {
-        let still_registered = self.inner.engine.record_delivery(&self.webhook).await?;
-        if !still_registered {
-            tracing::info!(task = %self.webhook.task.id, webhook = %self.config_id(), "deliveries dropped with their webhook");
+    /// Stores the delivery progress. `Break`: the webhook was deleted.
+    async fn save_progress(&self) -> engine::Result<Step> {
+        if self.inner.engine.record_delivery(&self.webhook).await? {
+            return Ok(Step::Continue(()));
         }
-        Ok(still_registered)
+        let task = &self.webhook.task.id;
+        tracing::info!(task = %task, webhook = %self.config_id(), "webhook deleted; pending notifications dropped");
+        Ok(Step::Break(()))
     }
 
+    /// Time until the stored retry is due. Bounded, so that a clock that was set back delays it by one backoff at most.
     fn time_until_due(&self) -> Duration {
-        let wait = self
-            .webhook
-            .delivery
-            .due
-            .as_millis()
-            .saturating_sub(self.inner.engine.now().as_millis());
-        // A clock that was set back must not hold anything up for long.
+        let due = self.webhook.delivery.due.as_millis();
+        let wait = due.saturating_sub(self.inner.engine.now().as_millis());
         Duration::from_millis(u64::try_from(wait).unwrap_or_default())
             .min(self.inner.settings.max_delay())
     }
 
     fn config_id(&self) -> PushConfigId {
-        self.webhook
-            .registration
-            .config
-            .id
-            .clone()
-            .unwrap_or_default()
+        let config = &self.webhook.registration.config;
+        config.id.clone().unwrap_or_default()
     }
 }
 
-fn add(now: Timestamp, by: Duration) -> Timestamp {
+fn later(now: Timestamp, by: Duration) -> Timestamp {
     let by = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
     Timestamp::from_millis(now.as_millis().saturating_add(by)).unwrap_or(now)
 }
 
+/// The state of a status entry.
 fn entry_state(entry: &SharedEntry) -> Option<TaskState> {
     match &entry.event {
         Event::Status { status, .. } => Some(status.state),

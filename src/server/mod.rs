@@ -379,7 +379,8 @@ fn start_push_dispatcher(
         engine.clone(),
         settings,
         signer,
-        (TaskTracker::new(), stop.child_token()),
+        TaskTracker::new(),
+        stop.child_token(),
     )
 }
 

@@ -1,4 +1,5 @@
-//! What the tests are made of: webhooks without a network, an engine on a store that outlives it, time that is held.
+//! Test harness: in-memory webhooks without a network, and a dispatcher process on a store that outlives it. Tests run in
+//! paused time.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -16,33 +17,37 @@ use serde_json::Value;
 use tokio::io::{DuplexStream, duplex};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
-use super::super::*;
+use super::super::{PushDispatcher, PushSettings};
 use crate::egress::{EgressPolicy, GuardedClient, Network};
 use crate::engine::tests::harness::{ManualClock, ScriptedAgent, call, engine_with};
-use crate::engine::{InitialMessage, Settings};
+use crate::engine::{Engine, InitialMessage, Settings};
 use crate::model::{AuthenticationInfo, Message, PushConfig, Secret, Version};
-use crate::store::{DeliveryState, IdempotencyKey, PushRegistration, Store};
+use crate::rt::lock;
+use crate::store::{DeliveryState, Head, IdempotencyKey, PushRegistration, Store};
 
-/// What a webhook does with a request.
+/// Response of a webhook to one request.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Reply {
     Status(u16),
     RetryAfter(u16, &'static str),
-    /// Takes it, and never says so.
+    /// Reads the request and never responds.
     Hang,
-    /// Takes no connection.
+    /// Refuses the connection.
     Refuse,
 }
 
-/// What a webhook got.
+/// A request that a webhook received.
 #[derive(Debug, Clone)]
 pub(super) struct Received {
     pub(super) at: Instant,
     pub(super) host: String,
     pub(super) headers: HeaderMap,
     pub(super) body: Value,
-    pub(super) taken: bool,
+    /// Whether the webhook processed it: it responded with success, or its response was lost.
+    pub(super) is_processed: bool,
 }
 
 impl Received {
@@ -53,25 +58,26 @@ impl Received {
     }
 }
 
-/// Webhooks, by host: `10.0.0.7` is behind `inside.example`, everything else is public.
+/// Webhooks by host. `inside.example` resolves to the private address `10.0.0.7`, all other hosts to public ones.
 #[derive(Clone, Default)]
-pub(super) struct Webhooks(Arc<State>);
+pub(super) struct Webhooks(Arc<WebhookState>);
 
 #[derive(Default)]
-struct State {
+struct WebhookState {
     received: Mutex<Vec<Received>>,
-    /// What each host does next; then, and always without one, it answers 204.
+    /// Responses per host; the default is 204.
     replies: Mutex<Replies>,
     hosts: Mutex<Vec<String>>,
-    news: Notify,
+    changed: Notify,
     tasks: TaskTracker,
 }
 
-/// The next ones, and then always.
+/// The next responses of a host, and the one that follows them.
 type Replies = HashMap<String, (VecDeque<Reply>, Option<Reply>)>;
 
 impl Webhooks {
-    pub(super) fn next(&self, host: &str, replies: &[Reply]) {
+    /// Queues responses of a host.
+    pub(super) fn queue_replies(&self, host: &str, replies: &[Reply]) {
         self.replies()
             .entry(host.to_owned())
             .or_default()
@@ -79,8 +85,8 @@ impl Webhooks {
             .extend(replies);
     }
 
-    /// From now on always this, or well.
-    pub(super) fn always(&self, host: &str, reply: Option<Reply>) {
+    /// Sets the response after the queued ones; `None`: 204.
+    pub(super) fn set_default_reply(&self, host: &str, reply: Option<Reply>) {
         self.replies().entry(host.to_owned()).or_default().1 = reply;
     }
 
@@ -90,41 +96,44 @@ impl Webhooks {
 
     fn reply(&self, host: &str) -> Reply {
         let mut replies = self.replies();
-        let (next, always) = replies.entry(host.to_owned()).or_default();
-        next.pop_front().or(*always).unwrap_or(Reply::Status(204))
+        let (queued, default) = replies.entry(host.to_owned()).or_default();
+        queued
+            .pop_front()
+            .or(*default)
+            .unwrap_or(Reply::Status(204))
     }
 
     pub(super) fn all(&self) -> Vec<Received> {
         self.0.received.lock().unwrap().clone()
     }
 
-    /// What a host has taken, without repetitions.
-    pub(super) fn taken(&self, host: &str) -> Vec<Received> {
+    /// Requests that a host processed, without repeated deliveries.
+    pub(super) fn processed(&self, host: &str) -> Vec<Received> {
         let mut all = self.all();
-        all.retain(|received| received.taken && received.host == host);
+        all.retain(|received| received.is_processed && received.host == host);
         all.dedup_by(|one, other| one.header("a2a-event-id") == other.header("a2a-event-id"));
         all
     }
 
-    /// Waits until a host has got so many requests in all.
-    pub(super) async fn got(&self, host: &str, number: usize) -> Vec<Received> {
+    /// Waits until a host has received `count` requests in total.
+    pub(super) async fn wait_for_requests(&self, host: &str, count: usize) -> Vec<Received> {
         let waited = timeout(Duration::from_secs(3 * 24 * 60 * 60), async {
             loop {
-                let news = self.0.news.notified();
+                let changed = self.0.changed.notified();
                 let all: Vec<_> = self
                     .all()
                     .into_iter()
                     .filter(|one| one.host == host)
                     .collect();
-                if all.len() >= number {
+                if all.len() >= count {
                     return all;
                 }
-                news.await;
+                changed.await;
             }
         });
         waited
             .await
-            .unwrap_or_else(|_| panic!("{host} got {:?}", self.all()))
+            .unwrap_or_else(|_| panic!("{host} received {:?}", self.all()))
     }
 
     async fn answer(
@@ -135,16 +144,16 @@ impl Webhooks {
         let (head, body) = request.into_parts();
         let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
         let reply = self.reply(&host);
-        let taken = matches!(reply, Reply::Status(200..300) | Reply::Hang);
+        let is_processed = matches!(reply, Reply::Status(200..300) | Reply::Hang);
         let body = serde_json::from_slice(&body).unwrap();
         self.0.received.lock().unwrap().push(Received {
             at: Instant::now(),
             host,
             headers: head.headers,
             body,
-            taken,
+            is_processed,
         });
-        self.0.news.notify_waiters();
+        self.0.changed.notify_waiters();
         let response = Response::builder();
         let response = match reply {
             Reply::Status(status) => response
@@ -165,7 +174,7 @@ impl Network for Webhooks {
         if name == "inside.example" {
             return Ok(vec![Ipv4Addr::new(10, 0, 0, 7).into()]);
         }
-        // An address stands for a host, so that who is dialled is known.
+        // Each host has its own address, so that `connect` can tell which one is called.
         let mut hosts = self.0.hosts.lock().unwrap();
         let at = hosts
             .iter()
@@ -184,7 +193,7 @@ impl Network for Webhooks {
             panic!("{address}")
         };
         let host = self.0.hosts.lock().unwrap()[usize::from(v4.octets()[3])].clone();
-        if matches!(self.replies().get(&host), Some((next, Some(Reply::Refuse))) if next.is_empty())
+        if matches!(self.replies().get(&host), Some((queued, Some(Reply::Refuse))) if queued.is_empty())
         {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
@@ -200,7 +209,7 @@ impl Network for Webhooks {
     }
 }
 
-/// A process: what it was given outlives it.
+/// A server process. Store and webhooks outlive it.
 pub(super) struct TestProcess {
     pub(super) engine: Engine,
     pub(super) push: PushDispatcher,
@@ -208,7 +217,7 @@ pub(super) struct TestProcess {
     tracker: TaskTracker,
 }
 
-pub(super) fn open() -> EgressPolicy {
+pub(super) fn plain_http_policy() -> EgressPolicy {
     EgressPolicy {
         plain_http: true,
         ..EgressPolicy::default()
@@ -222,7 +231,7 @@ impl TestProcess {
         agent: &ScriptedAgent,
     ) -> Self {
         let settings = PushSettings {
-            egress: open(),
+            egress: plain_http_policy(),
             ..PushSettings::default()
         };
         Self::start_with(store, webhooks, agent, settings)
@@ -234,7 +243,8 @@ impl TestProcess {
         agent: &ScriptedAgent,
         settings: PushSettings,
     ) -> Self {
-        let (tracker, stop) = (TaskTracker::new(), CancellationToken::new());
+        let tracker = TaskTracker::new();
+        let stop = CancellationToken::new();
         let engine = engine_with(
             store.clone(),
             agent.clone(),
@@ -251,11 +261,12 @@ impl TestProcess {
             engine.clone(),
             settings,
             None,
-            (tracker.clone(), stop.clone()),
+            tracker.clone(),
+            stop.clone(),
         );
-        let delivering = push.clone();
-        let delivering = async move { match delivering.run().await {} };
-        tracker.spawn(stop.clone().run_until_cancelled_owned(delivering));
+        let dispatcher = push.clone();
+        let running = async move { match dispatcher.run().await {} };
+        tracker.spawn(stop.clone().run_until_cancelled_owned(running));
         Self {
             engine,
             push,
@@ -264,14 +275,14 @@ impl TestProcess {
         }
     }
 
-    /// Ends at once, in the middle of whatever it does.
+    /// Stops all workers at once, as a crash does.
     pub(super) async fn kill(self) {
         self.stop.cancel();
         self.tracker.close();
         self.tracker.wait().await;
     }
 
-    /// Opens a task with a webhook in this version.
+    /// Opens a task with a webhook that is registered in this protocol version.
     pub(super) async fn send(&self, text: &str, url: &str, version: Version) -> Head {
         self.send_with(None, text, url, version).await
     }
@@ -283,8 +294,8 @@ impl TestProcess {
         url: &str,
         version: Version,
     ) -> Head {
-        let config = Some(Box::new(registered(url, version)));
-        let opening = InitialMessage {
+        let config = Some(Box::new(registration(url, version)));
+        let message = InitialMessage {
             message: Message::user(text).into(),
             key,
             alias: None,
@@ -292,7 +303,7 @@ impl TestProcess {
             failure: None,
             is_followed: false,
         };
-        let accepted = self.engine.start(call(), opening).await.unwrap();
+        let accepted = self.engine.start(call(), message).await.unwrap();
         self.push.start_delivery(&accepted.head, &"hook".into());
         accepted.head
     }
@@ -309,13 +320,13 @@ impl TestProcess {
 
     /// Waits until no webhook has a worker.
     pub(super) async fn idle(&self) {
-        while !self.push.0.active().workers.is_empty() {
+        while !lock(&self.push.0.workers).is_empty() {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     }
 }
 
-pub(super) fn registered(url: &str, version: Version) -> PushRegistration {
+pub(super) fn registration(url: &str, version: Version) -> PushRegistration {
     let credentials = Some(Secret::from("hunter2"));
     let config = PushConfig {
         id: Some("hook".into()),
@@ -329,11 +340,11 @@ pub(super) fn registered(url: &str, version: Version) -> PushRegistration {
     PushRegistration { config, version }
 }
 
-/// What was logged.
+/// Captured log output.
 #[derive(Clone, Default)]
-pub(super) struct Log(Arc<Mutex<Vec<u8>>>);
+pub(super) struct CapturedLog(Arc<Mutex<Vec<u8>>>);
 
-impl Log {
+impl CapturedLog {
     pub(super) fn subscriber(&self) -> impl tracing::Subscriber + use<> {
         let log = self.clone();
         tracing_subscriber::fmt()
@@ -347,7 +358,7 @@ impl Log {
     }
 }
 
-impl io::Write for Log {
+impl io::Write for CapturedLog {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().extend_from_slice(bytes);
         Ok(bytes.len())

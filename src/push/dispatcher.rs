@@ -1,0 +1,221 @@
+//! Starts and stops the delivery worker of each webhook.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::active_workers::{ActiveWorkers, WebhookKey};
+use super::{NotificationSigner, PushSettings, worker};
+use crate::egress::{Egress, GuardedClient};
+use crate::engine::{self, Engine};
+use crate::model::{Caller, Error, ErrorKind, PushConfigId, Result, TaskId};
+use crate::rt::lock;
+use crate::store::{Head, WebhookFilter};
+
+/// Number of webhooks read per page when pending deliveries are resumed.
+const RESUME_PAGE_SIZE: usize = 100;
+/// Delay before a failed store operation is retried.
+pub(super) const STORE_RETRY_DELAY: Duration = Duration::from_secs(5);
+/// `Retry-After` of a refused webhook.
+const RETRY_AFTER: Duration = Duration::from_secs(30);
+
+/// Delivers push notifications to webhooks. Clones share their state.
+#[derive(Clone)]
+pub(crate) struct PushDispatcher(pub(super) Arc<DispatcherInner>);
+
+pub(super) struct DispatcherInner {
+    pub(super) engine: Engine,
+    pub(super) egress: GuardedClient,
+    pub(super) settings: PushSettings,
+    /// Signs notifications, if configured.
+    pub(super) signer: Option<NotificationSigner>,
+    /// Concurrent first attempts.
+    pub(super) healthy_permits: Semaphore,
+    /// Concurrent retries. Separate, so that failing webhooks do not delay healthy ones.
+    pub(super) failing_permits: Semaphore,
+    worker_permits: Arc<Semaphore>,
+    pub(super) workers: Mutex<ActiveWorkers>,
+    /// Notified when a webhook has no worker because all permits were in use.
+    pub(super) pending_webhooks: Notify,
+    tracker: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl PushDispatcher {
+    /// Creates a dispatcher whose workers run on `tracker` until `stop` is cancelled.
+    pub(crate) fn new(
+        engine: Engine,
+        settings: PushSettings,
+        signer: Option<NotificationSigner>,
+        tracker: TaskTracker,
+        stop: CancellationToken,
+    ) -> Self {
+        let egress = Egress::guarded(settings.egress.clone(), settings.max_deliveries_per_host);
+        Self::with_egress(egress, engine, settings, signer, tracker, stop)
+    }
+
+    pub(super) fn with_egress(
+        egress: GuardedClient,
+        engine: Engine,
+        settings: PushSettings,
+        signer: Option<NotificationSigner>,
+        tracker: TaskTracker,
+        stop: CancellationToken,
+    ) -> Self {
+        let permits = |number: usize| Semaphore::new(number.clamp(1, Semaphore::MAX_PERMITS));
+        Self(Arc::new(DispatcherInner {
+            engine,
+            egress,
+            healthy_permits: permits(settings.max_deliveries),
+            failing_permits: permits(settings.max_deliveries),
+            worker_permits: Arc::new(permits(settings.max_webhooks)),
+            settings,
+            signer,
+            workers: Mutex::default(),
+            pending_webhooks: Notify::new(),
+            tracker,
+            stop,
+        }))
+    }
+
+    /// Checks a webhook URL against the egress policy. `field` is the path of the URL in the request.
+    ///
+    /// # Errors
+    /// Invalid parameters: the policy forbids the target.
+    pub(crate) async fn check_url(&self, url: &str, field: &'static str) -> Result<()> {
+        let checked = self.0.egress.check(url).await;
+        checked.map_err(|error| Error::invalid(field, error.to_string()))
+    }
+
+    /// Checks that a caller may register one more webhook (S26). Anonymous callers share one identity and have no quota.
+    ///
+    /// # Errors
+    /// Rate limited: the caller has `max_webhooks_per_caller` webhooks of tasks that have not ended.
+    pub(crate) fn check_quota(
+        &self,
+        caller: &Caller,
+        task: &TaskId,
+        id: Option<&PushConfigId>,
+    ) -> Result<()> {
+        let max = self.0.settings.max_webhooks_per_caller;
+        let workers = lock(&self.0.workers);
+        // A webhook that replaces another does not count as new.
+        let is_new = id.is_none_or(|id| !workers.contains(&(task.clone(), id.clone())));
+        if !is_new || workers.webhook_count(caller) < max || *caller == Caller::anonymous() {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::RateLimited)
+            .with_message(format!(
+                "too many open webhooks for this caller (limit: max_webhooks_per_caller = {max})"
+            ))
+            .with_retry_after(RETRY_AFTER))
+    }
+
+    /// Starts delivery to a webhook that was registered or replaced. Without a free permit it is resumed later.
+    pub(crate) fn start_delivery(&self, task: &Head, id: &PushConfigId) {
+        match self.0.worker_permits.clone().try_acquire_owned() {
+            Ok(permit) => self.spawn_worker(task.clone(), id.clone(), permit),
+            Err(_) => self.0.pending_webhooks.notify_one(),
+        }
+    }
+
+    /// Stops delivery to a webhook that was deleted. Undelivered notifications are dropped.
+    pub(crate) fn stop_delivery(&self, task: &TaskId, id: &PushConfigId) {
+        if lock(&self.0.workers).stop(&(task.clone(), id.clone())) {
+            tracing::info!(task = %task, webhook = %id, "webhook deleted; pending notifications dropped");
+        }
+    }
+
+    /// Resumes webhooks without a worker: left by an earlier process, or started while no permit was free.
+    pub(crate) async fn run(&self) -> Infallible {
+        loop {
+            match self.resume_pending().await {
+                Ok(()) => self.0.pending_webhooks.notified().await,
+                Err(error) => {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "cannot read webhooks; retrying"
+                    );
+                    tokio::time::sleep(STORE_RETRY_DELAY).await;
+                }
+            }
+        }
+    }
+
+    /// Waits for all workers to end. The token must have been cancelled.
+    pub(crate) async fn wait_stopped(&self) {
+        self.0.tracker.close();
+        self.0.tracker.wait().await;
+    }
+
+    async fn resume_pending(&self) -> engine::Result<()> {
+        let engine = &self.0.engine;
+        let mut after = None;
+        loop {
+            let page = engine
+                .list_webhooks(WebhookFilter::Active, after, RESUME_PAGE_SIZE)
+                .await?;
+            for webhook in &page {
+                let Some(id) = webhook.registration.config.id.clone() else {
+                    continue;
+                };
+                let key = (webhook.task.id.clone(), id.clone());
+                if lock(&self.0.workers).contains(&key) {
+                    continue;
+                }
+                let Ok(permit) = self.0.worker_permits.clone().acquire_owned().await else {
+                    return Ok(());
+                };
+                self.spawn_worker(webhook.task.clone(), id, permit);
+            }
+            match page.last() {
+                Some(last) if page.len() == RESUME_PAGE_SIZE => after = Some(last.number),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Starts a worker and stops its predecessor.
+    fn spawn_worker(&self, task: Head, id: PushConfigId, permit: OwnedSemaphorePermit) {
+        let webhook = (task.id.clone(), id.clone());
+        let stop = self.0.stop.child_token();
+        let number =
+            lock(&self.0.workers).insert(webhook.clone(), task.scope.owner.clone(), stop.clone());
+        let inner = self.0.clone();
+        self.0.tracker.spawn(async move {
+            let guard = WorkerGuard {
+                inner: inner.clone(),
+                webhook,
+                number,
+            };
+            stop.run_until_cancelled(worker::run_worker(inner, task, id))
+                .await;
+            drop(permit);
+            drop(guard);
+        });
+    }
+}
+
+impl DispatcherInner {
+    /// Whether webhooks may be waiting for a worker permit.
+    pub(super) fn is_at_capacity(&self) -> bool {
+        self.worker_permits.available_permits() == 0
+    }
+}
+
+/// Removes a worker from the registry on drop: when it finishes, is cancelled or panics.
+struct WorkerGuard {
+    inner: Arc<DispatcherInner>,
+    webhook: WebhookKey,
+    number: u64,
+}
+
+impl Drop for WorkerGuard {
+    fn drop(&mut self) {
+        lock(&self.inner.workers).remove_finished(&self.webhook, self.number);
+    }
+}
