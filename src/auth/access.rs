@@ -1,18 +1,22 @@
-//! The ways in, and the rules behind them.
+//! Access control of a server: authenticators, rules, limits, lockout and delegation.
 
 use std::sync::Arc;
 
-#[cfg(feature = "jws")]
-use super::delegation::TrustedDelegators;
 use super::failed_logins::FailedLogins;
+#[cfg(feature = "jws")]
+use super::trusted_delegators::TrustedDelegators;
 use super::{
     AccessRule, AuthError, Authenticator, CallerLimits, DelegationClaim, Identity,
     RequestCredentials, SchemeInfo,
 };
+#[cfg(feature = "jws")]
+use crate::jws::{Delegation, PublishedKeys};
+#[cfg(feature = "jws")]
+use crate::model::Json;
 use crate::model::{AgentCard, Error, ErrorKind, Operation, Request, Result, SecurityRequirement};
 use crate::telemetry::metrics;
 
-/// Who may call, and what they need for what.
+/// Access control of a server.
 ///
 /// ```no_run
 /// # use attache::{Agent, AgentCard, Outcome, Server, Turn};
@@ -33,15 +37,14 @@ pub struct Access {
     limits: CallerLimits,
     failed_logins: Option<FailedLogins>,
     #[cfg(feature = "jws")]
-    pub(super) trusted_delegators: TrustedDelegators,
+    trusted_delegators: TrustedDelegators,
 }
 
-/// So many wrong credentials a minute are looked at, of one address.
+/// Default of [`Access::max_failed_logins_per_minute`].
 const DEFAULT_MAX_FAILED_LOGINS: u32 = 300;
 
 impl Access {
-    /// Callers prove who they are in this way, and nobody else is served. The card is public nevertheless, and so is what says
-    /// whether the server is well.
+    /// Requires authentication by this authenticator. The public card and the health endpoints remain unauthenticated.
     pub fn new(authenticator: impl Authenticator) -> Self {
         Self {
             authenticators: vec![Arc::new(authenticator)],
@@ -54,14 +57,14 @@ impl Access {
         }
     }
 
-    /// Or in this info. They are asked in order, and the first that knows the caller is believed.
+    /// Adds an authenticator. They are tried in order; the first that identifies the caller wins.
     #[must_use]
     pub fn authenticator(mut self, authenticator: impl Authenticator) -> Self {
         self.authenticators.push(Arc::new(authenticator));
         self
     }
 
-    /// Serves those too who bring no credential, where no rule needs one. They are all one caller, whose tasks nobody else sees.
+    /// Allows calls without a credential where no rule requires one. All anonymous calls share one caller identity and its tasks.
     #[must_use]
     pub fn allow_anonymous(mut self) -> Self {
         self.anonymous = true;
@@ -75,15 +78,15 @@ impl Access {
         self
     }
 
-    /// Sets how much each caller may do.
+    /// Sets rate limits and task quotas of each caller.
     #[must_use]
     pub fn limits(mut self, limits: CallerLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Sets how many credentials that are not good are looked at in a minute, of one address; by default 300. After that its
-    /// calls are refused until the minute is over. `None` looks at every one.
+    /// Sets the number of failed logins per minute after which an address is locked out for the rest of that minute. Default:
+    /// 300. `None` disables the lockout.
     #[must_use]
     pub fn max_failed_logins_per_minute(mut self, limit: Option<u32>) -> Self {
         self.failed_logins = limit.map(FailedLogins::new);
@@ -94,12 +97,13 @@ impl Access {
         &self.limits
     }
 
-    /// Says whose call it is, and what is known of it beside that. `many` is whether they come through somebody who speaks for
-    /// many, whom guesses are not held against.
+    /// Authenticates a call and resolves its delegation claim.
+    ///
+    /// `via_trusted_proxy` exempts the peer address from the lockout: many callers share it.
     ///
     /// # Errors
-    /// Unauthenticated, and no word why; unavailable: nobody can tell now; rate limited: too many were not good. Permission
-    /// denied: one of our own calls for somebody who is not known.
+    /// Unauthenticated, without a reason. Unavailable: the credential cannot be verified at the moment. Rate limited: the
+    /// address is locked out. Permission denied: a trusted server calls on behalf of an unknown caller.
     pub(crate) async fn authenticate(
         &self,
         credentials: &RequestCredentials<'_>,
@@ -107,16 +111,16 @@ impl Access {
     ) -> Result<(Identity, DelegationClaim)> {
         let identity = self.identify(credentials, via_trusted_proxy).await?;
         #[cfg(feature = "jws")]
-        if !self.trusted_delegators.keys_for(&identity).is_empty() {
-            // On the heap: it is rare, and every call would have room for it.
+        if self.trusted_delegators.contains(&identity) {
+            // Boxed: future size.
             return Box::pin(self.resolve_delegation(identity, credentials)).await;
         }
         Ok((identity, DelegationClaim::Direct))
     }
 
-    /// Somebody of this name, who is not here themselves.
+    /// Finds a caller by name, for delegated calls.
     #[cfg(feature = "jws")]
-    pub(super) fn find_identity(&self, name: &str) -> Option<Identity> {
+    fn find_identity(&self, name: &str) -> Option<Identity> {
         let anonymous = Identity::anonymous();
         if anonymous.caller().name() == name {
             return self.anonymous.then_some(anonymous);
@@ -124,6 +128,57 @@ impl Access {
         self.authenticators
             .iter()
             .find_map(|authenticator| authenticator.find_identity(name))
+    }
+
+    /// Trusts a caller, such as `key:broker`, to call on behalf of others: another server that signs its [`Delegation`]s with
+    /// one of these keys.
+    ///
+    /// Its calls run with the identity of the caller it names and with the intersection of both permissions. A message without a
+    /// delegation is refused. Delegation headers and lineage of all other callers are ignored.
+    ///
+    /// [`Delegation`]: crate::jws::Delegation
+    #[cfg(feature = "jws")]
+    #[must_use]
+    pub fn trust_delegation(mut self, name: &str, keys: PublishedKeys) -> Self {
+        self.trusted_delegators.add(name, keys);
+        self
+    }
+
+    /// Returns the identity on whose behalf a trusted server calls, and the verified claim.
+    ///
+    /// # Errors
+    /// Unauthenticated: the delegation token is invalid. Permission denied: it names an unknown caller. Unavailable: the
+    /// server's keys cannot be fetched.
+    #[cfg(feature = "jws")]
+    async fn resolve_delegation(
+        &self,
+        delegator: Identity,
+        credentials: &RequestCredentials<'_>,
+    ) -> Result<(Identity, DelegationClaim)> {
+        let header = credentials.header(Delegation::HEADER);
+        let token = match header {
+            Ok(Some(token)) => token,
+            Ok(None) => return Ok((delegator, DelegationClaim::Missing)),
+            Err(_) => return Err(invalid_delegation(&delegator)),
+        };
+        let verified = self.trusted_delegators.verify(&delegator, token).await?;
+        let Some(Delegation { caller, lineage }) = verified else {
+            return Err(invalid_delegation(&delegator));
+        };
+        let identity = self.find_identity(&caller).ok_or_else(|| {
+            metrics::record_auth_failure("forbidden");
+            ErrorKind::PermissionDenied
+        })?;
+        tracing::debug!(
+            delegator = delegator.caller().name(),
+            caller,
+            "delegated call"
+        );
+        let lineage = lineage.and_then(|lineage| Json::from_serialize(&lineage).ok());
+        Ok((
+            delegator.intersect(identity),
+            DelegationClaim::Signed(lineage),
+        ))
     }
 
     async fn identify(
@@ -137,7 +192,8 @@ impl Access {
                 .check(credentials.peer())
                 .inspect_err(|_| metrics::record_auth_failure("locked_out"))?;
         }
-        let (mut presented, mut unavailable) = (false, None);
+        let mut presented = false;
+        let mut unavailable = None;
         for authenticator in &self.authenticators {
             match authenticator.authenticate(credentials).await {
                 Ok(Some(identity)) => return Ok(identity),
@@ -146,25 +202,25 @@ impl Access {
                 Err(AuthError::Unavailable(error)) => unavailable = Some(error),
             }
         }
-        match (unavailable, presented) {
-            (Some(error), _) => Err(Error::new(ErrorKind::Unavailable).with_source(error)),
-            (None, false) if self.anonymous => Ok(Identity::anonymous()),
-            (None, presented) => {
-                if let (Some(failed_logins), true) = (failed_logins, presented) {
-                    failed_logins.record_failure(credentials.peer());
-                }
-                metrics::record_auth_failure(if presented { "invalid" } else { "missing" });
-                tracing::info!(peer = %credentials.peer(), presented, "caller refused");
-                Err(ErrorKind::Unauthenticated.into())
-            }
+        if let Some(error) = unavailable {
+            return Err(Error::new(ErrorKind::Unavailable).with_source(error));
         }
+        if !presented && self.anonymous {
+            return Ok(Identity::anonymous());
+        }
+        if let Some(failed_logins) = failed_logins.filter(|_| presented) {
+            failed_logins.record_failure(credentials.peer());
+        }
+        metrics::record_auth_failure(if presented { "invalid" } else { "missing" });
+        tracing::info!(peer = %credentials.peer(), presented, "authentication failed");
+        Err(ErrorKind::Unauthenticated.into())
     }
 
-    /// Whether they may do this.
+    /// Checks that the caller may send this request to the agent and tenant.
     ///
     /// # Errors
-    /// Not found: a tenant that is not theirs is like one that is not there. Permission denied: an agent that is not theirs, or
-    /// scopes are missing. Unauthenticated: somebody has to be known for this.
+    /// Not found: the tenant is not accessible; the error is that of a tenant that does not exist. Permission denied: the agent
+    /// is not accessible, or a scope is missing. Unauthenticated: the request requires an authenticated caller.
     pub(crate) fn authorize(
         &self,
         identity: &Identity,
@@ -192,14 +248,12 @@ impl Access {
         if identity.is_anonymous() && request.operation() == Operation::GetExtendedAgentCard {
             return Err(ErrorKind::Unauthenticated.into());
         }
-        let about = self
+        let missing = self
             .rules
             .iter()
-            .filter(|rule| rule.applies_to(agent, request));
-        match about
-            .filter_map(|rule| rule.missing_scopes(identity))
-            .next()
-        {
+            .filter(|rule| rule.applies_to(agent, request))
+            .find_map(|rule| rule.missing_scopes(identity));
+        match missing {
             None => Ok(()),
             Some(_) if identity.is_anonymous() => Err(ErrorKind::Unauthenticated.into()),
             Some(scopes) => {
@@ -208,7 +262,7 @@ impl Access {
         }
     }
 
-    /// A card as this caller may see it: without the skills that are not for them.
+    /// Removes the skills that the caller may not use from a card.
     pub(crate) fn filter_skills(
         &self,
         identity: &Identity,
@@ -225,7 +279,7 @@ impl Access {
         card
     }
 
-    /// Writes into a card what is enforced, in place of whatever it said.
+    /// Replaces the security declarations of a card with the enforced ones.
     pub(crate) fn describe(&self, agent: &str, card: &mut AgentCard) {
         let schemes = self.schemes();
         card.security_schemes = schemes
@@ -241,24 +295,25 @@ impl Access {
         };
         card.security_requirements = requirements(&schemes, &unconditional(None));
         if self.anonymous && unconditional(None).is_empty() {
-            // As OpenAPI has it: nothing at all suffices too.
+            // As in OpenAPI: an empty requirement allows anonymous calls.
             card.security_requirements
                 .push(SecurityRequirement::default());
         }
         for skill in &mut card.skills {
             let own = unconditional(Some(&skill.id));
-            let protected = self
+            let is_protected = self
                 .rules
                 .iter()
                 .any(|rule| rule.covers_skill(agent, &skill.id));
-            skill.security_requirements = match protected {
-                true => requirements(&schemes, &[unconditional(None), own].concat()),
-                false => Vec::new(),
+            skill.security_requirements = if is_protected {
+                requirements(&schemes, &[unconditional(None), own].concat())
+            } else {
+                Vec::new()
             };
         }
     }
 
-    /// What a refusal tells callers to bring.
+    /// Challenges for `WWW-Authenticate`.
     pub(crate) fn challenges(&self) -> impl Iterator<Item = String> {
         let mut challenges: Vec<_> = self
             .schemes()
@@ -269,7 +324,7 @@ impl Access {
         challenges.into_iter()
     }
 
-    /// Each under a name of its own: two issuers are two ways.
+    /// Security schemes of all authenticators. Equal names are numbered.
     fn schemes(&self) -> Vec<SchemeInfo> {
         let mut schemes: Vec<SchemeInfo> = Vec::new();
         for mut info in self
@@ -287,6 +342,16 @@ impl Access {
         }
         schemes
     }
+}
+
+#[cfg(feature = "jws")]
+fn invalid_delegation(delegator: &Identity) -> Error {
+    metrics::record_auth_failure("delegation");
+    tracing::info!(
+        delegator = delegator.caller().name(),
+        "invalid delegation token"
+    );
+    ErrorKind::Unauthenticated.into()
 }
 
 fn requirements(schemes: &[SchemeInfo], scopes: &[&str]) -> Vec<SecurityRequirement> {

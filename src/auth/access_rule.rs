@@ -1,12 +1,12 @@
-//! What callers need for what.
+//! Access rules: scopes that calls require.
 
 use super::Identity;
 use crate::model::{Operation, Request};
 
-/// The member of a message's metadata that names the skill it is for.
+/// Member of the message metadata that names the requested skill.
 const SKILL_METADATA_KEY: &str = "skillId";
 
-/// What a call needs: all scopes of every rule that is about it. A rule about nothing in particular is about every call.
+/// Scopes that a call requires. A call must satisfy every rule that applies to it; a rule without conditions applies to all calls.
 ///
 /// ```
 /// use attache::auth::AccessRule;
@@ -26,7 +26,7 @@ pub struct AccessRule {
 }
 
 impl AccessRule {
-    /// A call needs these scopes; without any it is enough that the caller is known.
+    /// Requires these scopes. An empty list requires only an authenticated caller.
     pub fn require<S: Into<String>>(scopes: impl IntoIterator<Item = S>) -> Self {
         let scopes = scopes.into_iter().map(Into::into).collect();
         Self {
@@ -37,21 +37,21 @@ impl AccessRule {
         }
     }
 
-    /// Only calls of this agent, by its name in the server.
+    /// Restricts the rule to this agent, by its name in the server.
     #[must_use]
     pub fn agent(mut self, name: impl Into<String>) -> Self {
         self.agent = Some(name.into());
         self
     }
 
-    /// Only these operations.
+    /// Restricts the rule to these operations.
     #[must_use]
     pub fn operations(mut self, operations: impl IntoIterator<Item = Operation>) -> Self {
         self.operations.extend(operations);
         self
     }
 
-    /// Only messages that name this skill in `metadata.skillId`.
+    /// Restricts the rule to messages that name this skill in `metadata.skillId`.
     #[must_use]
     pub fn skill(mut self, id: impl Into<String>) -> Self {
         self.skill = Some(id.into());
@@ -67,7 +67,8 @@ impl AccessRule {
                 .is_none_or(|skill| requested_skill(request).as_ref() == Some(skill))
     }
 
-    /// The scopes that it needs and somebody has not got; `None` if all is well.
+    /// Returns the required scopes that the caller lacks, separated by spaces; `None` if the rule is satisfied. Empty for an
+    /// anonymous caller of a rule without scopes.
     pub(super) fn missing_scopes(&self, identity: &Identity) -> Option<String> {
         let missing: Vec<_> = self
             .scopes
@@ -75,19 +76,16 @@ impl AccessRule {
             .filter(|scope| !identity.has_scope(scope))
             .map(String::as_str)
             .collect();
-        let known = !identity.is_anonymous();
-        (!known || !missing.is_empty()).then(|| missing.join(" "))
+        let is_violated = identity.is_anonymous() || !missing.is_empty();
+        is_violated.then(|| missing.join(" "))
     }
 
-    /// What every call of an agent needs by this rule, or every one that names the skill.
+    /// Scopes that every call of the agent requires by this rule, or every call that names the skill.
     pub(super) fn unconditional_scopes(&self, agent: &str, skill: Option<&str>) -> &[String] {
-        match self.covers_agent(agent)
+        let is_unconditional = self.covers_agent(agent)
             && self.operations.is_empty()
-            && self.skill.as_deref() == skill
-        {
-            true => &self.scopes,
-            false => &[],
-        }
+            && self.skill.as_deref() == skill;
+        if is_unconditional { &self.scopes } else { &[] }
     }
 
     pub(super) fn covers_skill(&self, agent: &str, skill: &str) -> bool {

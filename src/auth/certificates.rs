@@ -1,4 +1,4 @@
-//! Callers who show a certificate.
+//! Authentication by TLS client certificate.
 
 use async_trait::async_trait;
 use x509_parser::prelude::{FromDer, GeneralName, ParsedExtension, X509Certificate};
@@ -6,30 +6,30 @@ use x509_parser::prelude::{FromDer, GeneralName, ParsedExtension, X509Certificat
 use super::{AuthError, Authenticator, Identity, RequestCredentials, SchemeInfo};
 use crate::model::{MutualTlsSecurityScheme, SecurityScheme};
 
-/// Callers who show a client certificate: the TLS handshake has verified that an authority vouches for it, and its subject
-/// alternative name says who it is. The common name says nothing.
+/// Authenticates callers by TLS client certificate. The handshake has verified the chain; the subject alternative name (SAN)
+/// identifies the caller. The common name is ignored.
 ///
-/// A caller is `cert:{name}`.
+/// The caller name is `cert:{name}`.
 #[derive(Debug, Clone, Default)]
 pub struct Certificates {
-    /// Empty: everybody for whom the authority vouches.
+    /// Allowed names; empty: every certificate that the authority has signed.
     subjects: Vec<(String, Identity)>,
 }
 
 impl Certificates {
-    /// Everybody for whom the authority vouches, by the first URI, DNS name or address of mail of their certificate.
+    /// Accepts every certificate that the authority has signed. The first URI, DNS name or e-mail address of the SAN is the name.
     #[must_use]
     pub fn any_subject() -> Self {
         Self::default()
     }
 
-    /// Only those whom [`subject`](Self::subject) adds.
+    /// Accepts only certificates with this name. [`subject`](Self::subject) adds others.
     #[must_use]
     pub fn with_subject(name: &str, with: impl FnOnce(Identity) -> Identity) -> Self {
         Self::default().subject(name, with)
     }
 
-    /// Somebody with this name in their certificate, such as `spiffe://example.com/ci`, and what they may do.
+    /// Accepts certificates with this name in the SAN, such as `spiffe://example.com/ci`; `with` grants permissions.
     #[must_use]
     pub fn subject(mut self, name: &str, with: impl FnOnce(Identity) -> Identity) -> Self {
         self.subjects.push((name.to_owned(), with(identity(name))));
@@ -44,7 +44,7 @@ impl Certificates {
             .subjects
             .iter()
             .filter(|(name, _)| names.contains(name));
-        // One certificate is of one caller.
+        // A certificate that matches two names is ambiguous and refused.
         found
             .next()
             .filter(|_| found.next().is_none())
@@ -86,7 +86,7 @@ impl Authenticator for Certificates {
     }
 }
 
-/// The names in a certificate: URIs first, then DNS names, then addresses of mail.
+/// Names of the SAN: URIs first, then DNS names, then e-mail addresses.
 fn subject_alt_names(certificate: &X509Certificate<'_>) -> Vec<String> {
     let named = certificate.extensions().iter().filter_map(|extension| {
         match extension.parsed_extension() {

@@ -1,4 +1,4 @@
-//! What a request carries that may say who sends it.
+//! Credentials of a request: headers, query, cookies and client certificate.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use http::header::{AUTHORIZATION, COOKIE};
 
 use super::AuthError;
 
-/// What a request carries that may say who sends it. What is given twice is given by nobody: it is refused, never chosen from.
+/// Parts of a request that may contain a credential. A credential that is present twice is refused (S84).
 pub struct RequestCredentials<'a> {
     headers: &'a HeaderMap,
     query: &'a str,
@@ -31,10 +31,10 @@ impl<'a> RequestCredentials<'a> {
         }
     }
 
-    /// A header, or a metadata entry of gRPC.
+    /// Returns a header, or an entry of the gRPC metadata.
     ///
     /// # Errors
-    /// It is there more than once, or is no text.
+    /// The header is present more than once, or is not text.
     pub fn header(&self, name: &str) -> Result<Option<&'a str>, AuthError> {
         let mut values = self.headers.get_all(name).iter();
         let Some(value) = values.next() else {
@@ -44,7 +44,7 @@ impl<'a> RequestCredentials<'a> {
         require_single(text, values.next().is_none())
     }
 
-    /// What `Authorization` has behind this scheme, such as `Bearer`.
+    /// Returns the part of `Authorization` after a scheme such as `Bearer`; `None` for another scheme.
     ///
     /// # Errors
     /// As [`header`](Self::header).
@@ -56,10 +56,10 @@ impl<'a> RequestCredentials<'a> {
         Ok(given.eq_ignore_ascii_case(scheme).then(|| rest.trim()))
     }
 
-    /// A parameter of the query.
+    /// Returns a query parameter.
     ///
     /// # Errors
-    /// It is there more than once.
+    /// The parameter is present more than once.
     pub fn query(&self, name: &str) -> Result<Option<Cow<'a, str>>, AuthError> {
         let mut values =
             form_urlencoded::parse(self.query.as_bytes()).filter(|(key, _)| key == name);
@@ -69,10 +69,10 @@ impl<'a> RequestCredentials<'a> {
         require_single(value, values.next().is_none())
     }
 
-    /// A cookie.
+    /// Returns a cookie.
     ///
     /// # Errors
-    /// It is there more than once.
+    /// The cookie is present more than once.
     pub fn cookie(&self, name: &str) -> Result<Option<&'a str>, AuthError> {
         let lines = self
             .headers
@@ -91,13 +91,13 @@ impl<'a> RequestCredentials<'a> {
         require_single(value, values.next().is_none())
     }
 
-    /// The certificate that the caller has shown in the TLS handshake, in DER. It was verified there.
+    /// The client certificate in DER, verified by the TLS handshake.
     #[must_use]
     pub fn certificate(&self) -> Option<&'a [u8]> {
         self.certificate
     }
 
-    /// Where the connection comes from.
+    /// Address of the TCP peer.
     #[must_use]
     pub fn peer(&self) -> IpAddr {
         self.peer
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_credential_is_found_where_it_may_be() {
+    fn credentials_are_read_from_every_location() {
         with(
             &[("authorization", "bearer  t"), ("cookie", "a=1; k=\"v\"")],
             "x=1&key=a%2Bb",
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn s84_what_is_given_twice_is_refused() {
+    fn s84_duplicate_credentials_are_refused() {
         with(
             &[("authorization", "Bearer a"), ("authorization", "Bearer b")],
             "",

@@ -1,29 +1,30 @@
-//! Servers of ours that call for somebody else: whose word is believed, and how far.
+//! Delegation: calls that a trusted server makes on behalf of another caller.
 
 use crate::model::{Error, ErrorKind, Json, LINEAGE, Request, Result};
 use crate::telemetry::metrics;
 
-/// What is known of a call beside who makes it.
+/// Delegation claim of a call.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(
     not(feature = "jws"),
-    expect(dead_code, reason = "nobody is believed where nothing can be signed")
+    expect(dead_code, reason = "delegation tokens need signatures")
 )]
 pub(crate) enum DelegationClaim {
-    /// Somebody calls for themselves, and says of other things what they like.
+    /// Direct call: the caller is the principal. Its lineage metadata is not trusted.
     Direct,
-    /// A node calls, and does not say for whom.
+    /// Call of a trusted server without a delegation token.
     Missing,
-    /// A node has signed for whom it calls, and whose work it is part of.
+    /// Call of a trusted server with a verified token, and the signed lineage.
     Signed(Option<Json>),
 }
 
 impl DelegationClaim {
-    /// Holds a message to it. What a node has signed of its line counts, in place of what the message says; a node has no
-    /// messages of its own, so that nobody is served with its rights.
+    /// Applies the claim to a message: the signed lineage replaces that of the message.
+    ///
+    /// A trusted server sends no messages of its own, so its permissions are never used directly.
     ///
     /// # Errors
-    /// Permission denied: a node does not say for whom it speaks.
+    /// Permission denied: a trusted server sends a message without a delegation token.
     pub(crate) fn apply_to(&self, request: &mut Request) -> Result<()> {
         let (Request::SendMessage(request) | Request::SendStreamingMessage(request)) = request
         else {
@@ -34,15 +35,12 @@ impl DelegationClaim {
             Self::Missing => {
                 metrics::record_auth_failure("delegation");
                 Err(Error::new(ErrorKind::PermissionDenied).with_message(
-                    "Permission denied: a server of ours must sign for whom it calls",
+                    "Permission denied: a trusted server must send a signed attache-delegation header",
                 ))
             }
             Self::Signed(Some(lineage)) => {
-                request
-                    .message
-                    .metadata
-                    .get_or_insert_default()
-                    .insert(LINEAGE, lineage.clone());
+                let metadata = request.message.metadata.get_or_insert_default();
+                metadata.insert(LINEAGE, lineage.clone());
                 Ok(())
             }
             Self::Signed(None) => {
@@ -54,92 +52,3 @@ impl DelegationClaim {
         }
     }
 }
-
-#[cfg(feature = "jws")]
-mod signed {
-    use std::sync::Arc;
-
-    use super::DelegationClaim;
-    use crate::auth::{Access, Identity, RequestCredentials};
-    use crate::jws::{Delegation, PublishedKeys};
-    use crate::model::{Error, ErrorKind, Json, Result};
-    use crate::telemetry::metrics;
-
-    /// Whose calls are for others, and the keys that they sign with.
-    #[derive(Clone, Default)]
-    pub(in crate::auth) struct TrustedDelegators(Vec<(String, Arc<PublishedKeys>)>);
-
-    impl TrustedDelegators {
-        /// The keys of this caller; none if it is no node.
-        pub(in crate::auth) fn keys_for(&self, caller: &Identity) -> Vec<Arc<PublishedKeys>> {
-            let own = self
-                .0
-                .iter()
-                .filter(|(name, _)| name == caller.caller().name());
-            own.map(|(_, keys)| keys.clone()).collect()
-        }
-    }
-
-    impl Access {
-        /// Believes a caller of this name, such as `key:broker`, about whom it calls for: another server of ours, which signs
-        /// that with one of these keys ([`Delegation`]). Its calls are those of whoever they are for, as far as both may make
-        /// them; messages that are for nobody are refused. What anybody else says of it counts for nothing.
-        #[must_use]
-        pub fn trust_delegation(mut self, name: &str, keys: PublishedKeys) -> Self {
-            self.trusted_delegators
-                .0
-                .push((name.to_owned(), Arc::new(keys)));
-            self
-        }
-
-        /// Whose call it is that a node makes.
-        ///
-        /// # Errors
-        /// Unauthenticated: what says so is not good. Permission denied: they are not known here. Unavailable: the keys of the
-        /// node cannot be had now.
-        pub(in crate::auth) async fn resolve_delegation(
-            &self,
-            delegator: Identity,
-            credentials: &RequestCredentials<'_>,
-        ) -> Result<(Identity, DelegationClaim)> {
-            let invalid = || {
-                metrics::record_auth_failure("delegation");
-                Error::from(ErrorKind::Unauthenticated)
-            };
-            let Some(token) = credentials
-                .header(Delegation::HEADER)
-                .map_err(|_| invalid())?
-            else {
-                return Ok((delegator, DelegationClaim::Missing));
-            };
-            for keys in self.trusted_delegators.keys_for(&delegator) {
-                let claims = keys.verify_claims(token).await;
-                let claims = claims
-                    .map_err(|error| Error::new(ErrorKind::Unavailable).with_source(error))?;
-                if let Some(Delegation { caller, lineage }) =
-                    claims.and_then(Delegation::from_claims)
-                {
-                    let known = self.find_identity(&caller).ok_or_else(|| {
-                        metrics::record_auth_failure("forbidden");
-                        ErrorKind::PermissionDenied
-                    })?;
-                    tracing::debug!(
-                        delegator = delegator.caller().name(),
-                        caller,
-                        "a node calls for somebody"
-                    );
-                    let lineage = lineage.and_then(|lineage| Json::from_serialize(&lineage).ok());
-                    return Ok((delegator.intersect(known), DelegationClaim::Signed(lineage)));
-                }
-            }
-            tracing::info!(
-                delegator = delegator.caller().name(),
-                "what a node has signed is not good"
-            );
-            Err(invalid())
-        }
-    }
-}
-
-#[cfg(feature = "jws")]
-pub(super) use signed::TrustedDelegators;

@@ -1,34 +1,35 @@
-//! Whoever shows one credential after the other is not heard for a while (S41).
+//! Lockout of an address after too many failed logins within a minute (S41).
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::ip_key::ip_key;
 use crate::model::{Error, ErrorKind, Result};
+use crate::rt::lock;
 
-/// So long a wrong credential is held against its address.
+/// Window in which failures are counted. A locked-out address is free again when it ends.
 const LOCKOUT_WINDOW: Duration = Duration::from_secs(60);
-/// So many addresses are remembered.
+/// Maximum number of addresses that are tracked.
 const MAX_TRACKED_ADDRESSES: usize = 10_000;
 
-/// Who has guessed, and how often.
+/// Failed logins by address, in a fixed window per address.
 pub(super) struct FailedLogins {
     max_per_window: u32,
     failures: Mutex<HashMap<IpAddr, FailureCount>>,
 }
 
-/// What an address has shown since then.
+/// Failures of one address since the start of its window.
 struct FailureCount {
     since: Instant,
     count: u32,
 }
 
 impl FailedLogins {
-    /// So many a minute are looked at.
+    /// Locks an address out after `max_per_window` failures within [`LOCKOUT_WINDOW`].
     pub(super) fn new(max_per_window: u32) -> Self {
         Self {
             max_per_window,
@@ -36,29 +37,30 @@ impl FailedLogins {
         }
     }
 
-    /// Whether an address is heard, before anything that it shows is looked at.
+    /// Checks that an address is not locked out. Called before any credential is verified.
     ///
     /// # Errors
-    /// Rate limited: it has guessed too often.
+    /// Rate limited: the address is locked out.
     pub(super) fn check(&self, peer: IpAddr) -> Result<()> {
-        let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        match failures.get(&ip_key(peer)) {
-            Some(FailureCount { since, count })
-                if *count >= self.max_per_window && since.elapsed() < LOCKOUT_WINDOW =>
-            {
-                Err(Error::new(ErrorKind::RateLimited)
-                    .with_message(
-                        "Too many requests: too many credentials from this address were not good",
-                    )
-                    .with_retry_after(LOCKOUT_WINDOW.saturating_sub(since.elapsed())))
-            }
-            _ => Ok(()),
+        let failures = lock(&self.failures);
+        let Some(failure) = failures.get(&ip_key(peer)) else {
+            return Ok(());
+        };
+        let elapsed = failure.since.elapsed();
+        if failure.count < self.max_per_window || elapsed >= LOCKOUT_WINDOW {
+            return Ok(());
         }
+        Err(Error::new(ErrorKind::RateLimited)
+            .with_message(format!(
+                "too many failed logins from this address (limit: max_failed_logins_per_minute = {})",
+                self.max_per_window
+            ))
+            .with_retry_after(LOCKOUT_WINDOW.saturating_sub(elapsed)))
     }
 
-    /// An address has shown something that is not good.
+    /// Records a failed login. At the address limit, expired entries are evicted, then all.
     pub(super) fn record_failure(&self, peer: IpAddr) {
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failures = lock(&self.failures);
         if failures.len() >= MAX_TRACKED_ADDRESSES {
             failures.retain(|_, failure| failure.since.elapsed() < LOCKOUT_WINDOW);
         }
@@ -85,9 +87,10 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn s41_who_guesses_is_not_heard_until_the_minute_is_over() {
+    async fn s41_an_address_is_locked_out_until_the_window_ends() {
         let failed_logins = FailedLogins::new(2);
-        let (attacker, other) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
+        let attacker = "192.0.2.1".parse().unwrap();
+        let other = "192.0.2.2".parse().unwrap();
         failed_logins.record_failure(attacker);
         assert!(failed_logins.check(attacker).is_ok());
         tokio::time::advance(Duration::from_secs(20)).await;
@@ -101,12 +104,12 @@ mod tests {
         failed_logins.record_failure(attacker);
         assert!(
             failed_logins.check(attacker).is_ok(),
-            "a new minute begins anew"
+            "a new window starts at zero"
         );
     }
 
     #[test]
-    fn s41_a_network_of_addresses_is_one_guesser() {
+    fn s41_a_network_is_locked_out_as_one_address() {
         let failed_logins = FailedLogins::new(1);
         failed_logins.record_failure("2001:db8::1".parse().unwrap());
         assert!(
@@ -124,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn s41_not_more_addresses_are_remembered_than_there_is_room_for() {
+    fn s41_the_number_of_tracked_addresses_is_bounded() {
         let failed_logins = FailedLogins::new(1);
         for number in 0..u32::try_from(MAX_TRACKED_ADDRESSES).unwrap() + 5 {
             failed_logins.record_failure(IpAddr::from(number.to_be_bytes()));

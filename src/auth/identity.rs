@@ -1,23 +1,23 @@
-//! Somebody who is known, and what they may do.
+//! Identity of a caller and its permissions.
 
 use crate::model::Caller;
 
-/// Somebody who is known, and what they may do.
+/// Authenticated caller with its permissions: scopes, agents and tenants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     caller: Caller,
     scopes: Vec<String>,
-    /// `None`: all.
+    /// `None`: all agents.
     agents: Option<Vec<String>>,
     tenants: Vec<String>,
 }
 
-/// In a list of tenants: every one.
+/// Wildcard in a list of tenants.
 const ALL_TENANTS: &str = "*";
 
 impl Identity {
-    /// A caller of this name: all of its tasks are kept under it. The ready-made authenticators begin it with their kind
-    /// (`key:`, `jwt:`, `cert:`), so that nobody of one kind is taken for somebody of another.
+    /// Creates an identity. Tasks belong to this name. The built-in authenticators prefix it with their kind (`key:`, `jwt:`,
+    /// `cert:`), so that callers of different kinds never collide.
     #[must_use]
     pub fn named(name: &str) -> Self {
         Self {
@@ -28,7 +28,7 @@ impl Identity {
         }
     }
 
-    /// Nobody in particular.
+    /// The identity of all anonymous callers.
     pub(crate) fn anonymous() -> Self {
         Self {
             caller: Caller::anonymous(),
@@ -38,14 +38,14 @@ impl Identity {
         }
     }
 
-    /// Gives these scopes.
+    /// Grants scopes.
     #[must_use]
     pub fn scopes<S: Into<String>>(mut self, scopes: impl IntoIterator<Item = S>) -> Self {
         self.scopes.extend(scopes.into_iter().map(Into::into));
         self
     }
 
-    /// Allows these agents, by their name in the server, and no others. Until it is called all are allowed.
+    /// Restricts the caller to these agents, by their name in the server. Without this, all agents are allowed.
     #[must_use]
     pub fn agents<S: Into<String>>(mut self, agents: impl IntoIterator<Item = S>) -> Self {
         self.agents
@@ -54,58 +54,58 @@ impl Identity {
         self
     }
 
-    /// Allows these tenants; `*` is every one. Until it is called none is allowed, only no tenant at all.
+    /// Allows these tenants; `*` allows all. Without this, only requests without a tenant are allowed.
     #[must_use]
     pub fn tenants<S: Into<String>>(mut self, tenants: impl IntoIterator<Item = S>) -> Self {
         self.tenants.extend(tenants.into_iter().map(Into::into));
         self
     }
 
-    /// Who it is.
+    /// The caller.
     #[must_use]
     pub fn caller(&self) -> &Caller {
         &self.caller
     }
 
-    /// Whether they have a scope.
+    /// Whether the caller has a scope.
     #[must_use]
     pub fn has_scope(&self, scope: &str) -> bool {
         self.scopes.iter().any(|own| own == scope)
     }
 
-    /// Both of them: what only one may do is not allowed. It is called by the name of the other.
+    /// Returns the other caller with the intersection of both permissions.
     pub(super) fn intersect(&self, other: Self) -> Self {
-        let agents = match (&self.agents, other.agents) {
-            (None, agents) => agents,
-            (Some(own), None) => Some(own.clone()),
-            (Some(own), Some(agents)) => Some(
-                agents
-                    .into_iter()
-                    .filter(|agent| own.contains(agent))
-                    .collect(),
-            ),
-        };
-        let every = |tenants: &[String]| tenants.iter().any(|tenant| tenant == ALL_TENANTS);
-        let tenants = match (every(&self.tenants), every(&other.tenants)) {
-            (true, _) => other.tenants,
-            (false, true) => self.tenants.clone(),
-            (false, false) => other
-                .tenants
-                .into_iter()
-                .filter(|tenant| self.tenants.contains(tenant))
-                .collect(),
+        let tenants = if self.has_all_tenants() {
+            other.tenants
+        } else if other.has_all_tenants() {
+            self.tenants.clone()
+        } else {
+            let common = |tenant: &String| self.tenants.contains(tenant);
+            other.tenants.into_iter().filter(common).collect()
         };
         let scopes = other
             .scopes
             .into_iter()
             .filter(|scope| self.has_scope(scope))
             .collect();
+        let agents = match (&self.agents, other.agents) {
+            (None, agents) => agents,
+            (Some(own), None) => Some(own.clone()),
+            (Some(own), Some(agents)) => {
+                let common = |agent: &String| own.contains(agent);
+                Some(agents.into_iter().filter(common).collect())
+            }
+        };
         Self {
             caller: other.caller,
             scopes,
             agents,
             tenants,
         }
+    }
+
+    fn has_all_tenants(&self) -> bool {
+        self.tenants.iter().any(|tenant| tenant == ALL_TENANTS)
     }
 
     pub(crate) fn is_anonymous(&self) -> bool {
@@ -132,8 +132,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn s61_two_together_may_do_what_both_may() {
-        let node = Identity::named("key:node")
+    fn s61_intersected_identities_have_common_permissions() {
+        let delegator = Identity::named("key:node")
             .scopes(["read", "write"])
             .agents(["a", "b"])
             .tenants(["*"]);
@@ -141,7 +141,7 @@ mod tests {
             .scopes(["read", "admin"])
             .agents(["b", "c"])
             .tenants(["acme"]);
-        let both = node.intersect(ann.clone());
+        let both = delegator.intersect(ann.clone());
         assert_eq!(both.caller().name(), "key:ann");
         assert!(both.has_scope("read") && !both.has_scope("write") && !both.has_scope("admin"));
         assert_eq!(
@@ -151,6 +151,9 @@ mod tests {
         assert!(both.can_access_tenant("acme") && !both.can_access_tenant("other"));
         let free = Identity::named("key:node").intersect(ann);
         assert_eq!(["b", "x"].map(|agent| free.can_call(agent)), [true, false]);
-        assert!(!free.can_access_tenant("acme"), "the node has no tenant");
+        assert!(
+            !free.can_access_tenant("acme"),
+            "the delegator has no tenant"
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-/// Returns the address that stands for `peer` in per-address limits: IPv4 as it is, IPv6 as its /64 prefix.
+/// Returns the key of a peer in per-address limits: the IPv4 address, or the /64 prefix of an IPv6 address.
 ///
 /// One IPv6 subscriber usually controls a whole /64. IPv4-mapped IPv6 addresses count as IPv4.
 pub(super) fn ip_key(peer: IpAddr) -> IpAddr {

@@ -1,4 +1,4 @@
-//! Keys in a file that only its owner can read.
+//! API key file, readable only by its owner.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ApiKey;
 
-/// Keys in a file. It is written anew as a whole, so that whoever reads it reads all of one moment.
+/// A file of API keys. Updates replace it atomically, so a reader always sees one consistent version.
 #[derive(Debug, Clone)]
 pub struct KeyFile(PathBuf);
 
@@ -19,21 +19,21 @@ struct KeyFileContent {
 }
 
 impl KeyFile {
-    /// The file at this place; it need not be there yet.
+    /// Refers to the file at this path. It need not exist yet.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
     }
 
-    /// Where it is.
+    /// The path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// The keys in it; none if there is no file.
+    /// Reads the keys; none if the file does not exist.
     ///
     /// # Errors
-    /// It cannot be read, others than its owner can read it, or it is not what we write.
+    /// The file cannot be read, is readable by other users, or is malformed.
     pub fn read(&self) -> io::Result<Vec<ApiKey>> {
         let file = match File::open(&self.0) {
             Ok(file) => file,
@@ -42,15 +42,15 @@ impl KeyFile {
         };
         check_owner_only(&file)?;
         let content: KeyFileContent = serde_json::from_reader(io::BufReader::new(file))
-            // What it says of a wrong place could say what is there.
-            .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "this is no file of keys"))?;
+            // The parser's message could contain secrets of the file.
+            .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not a valid key file"))?;
         Ok(content.keys)
     }
 
-    /// Changes the keys; nobody else does so meanwhile.
+    /// Updates the keys under an exclusive lock file.
     ///
     /// # Errors
-    /// As [`read`](Self::read), or it cannot be written.
+    /// As [`read`](Self::read), or the file cannot be written.
     pub fn update<T>(&self, update: impl FnOnce(&mut Vec<ApiKey>) -> T) -> io::Result<T> {
         let lock = owner_only_options()
             .create(true)
@@ -65,16 +65,16 @@ impl KeyFile {
     }
 
     fn write(&self, content: &KeyFileContent) -> io::Result<()> {
-        let fresh = self.sibling_path(".new");
+        let temporary = self.sibling_path(".new");
         let mut file = owner_only_options()
             .create(true)
             .truncate(true)
             .write(true)
-            .open(&fresh)?;
+            .open(&temporary)?;
         serde_json::to_writer_pretty(&mut file, content)?;
         file.write_all(b"\n")?;
         file.sync_all()?;
-        fs::rename(fresh, &self.0)
+        fs::rename(temporary, &self.0)
     }
 
     fn sibling_path(&self, ending: &str) -> PathBuf {
@@ -84,7 +84,7 @@ impl KeyFile {
     }
 }
 
-/// How to open a file that only its owner can read.
+/// Options that create a file with mode 0600.
 fn owner_only_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     #[cfg(unix)]
@@ -100,7 +100,7 @@ fn check_owner_only(file: &File) -> io::Result<()> {
     }
     Err(io::Error::new(
         io::ErrorKind::PermissionDenied,
-        "others can read the file of keys; chmod it to 600",
+        "the key file is readable by other users; run chmod 600",
     ))
 }
 
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_come_back_and_the_key_itself_is_not_there() {
+    fn keys_round_trip_and_secrets_are_not_stored() {
         let folder = tempfile::tempdir().unwrap();
         let file = KeyFile::new(folder.path().join("keys.json"));
         assert_eq!(file.read().unwrap(), []);
@@ -130,7 +130,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn s82_a_file_that_others_can_read_is_refused() {
+    fn s82_a_key_file_readable_by_others_is_refused() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let file = KeyFile::new(folder.path().join("keys.json"));

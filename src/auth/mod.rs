@@ -1,10 +1,12 @@
-//! Who calls, and what they may do.
+//! Authentication and authorization of callers.
 //!
-//! [`Access`] holds the ways in which callers prove who they are, each an [`Authenticator`], and the [`AccessRule`]s of what they need
-//! for what. Whoever comes with a credential that is not good is refused, also where nobody has to bring one.
+//! [`Access`] combines [`Authenticator`]s (API keys, JWT verification, client certificates), [`AccessRule`]s, rate limits
+//! ([`CallerLimits`]), the lockout after failed logins, and delegation by trusted servers. An invalid credential is refused even
+//! where anonymous callers are allowed.
 
 mod access;
 mod access_rule;
+mod api_key;
 mod api_keys;
 #[cfg(feature = "tls")]
 mod certificates;
@@ -16,16 +18,20 @@ mod ip_key;
 #[cfg(feature = "jwt")]
 mod jwt;
 mod key_file;
+mod key_location;
 mod rate_limits;
+#[cfg(feature = "jws")]
+mod trusted_delegators;
 
-/// For [`Authenticator`]s of one's own.
+/// Attribute for implementations of [`Authenticator`].
 pub use async_trait::async_trait;
 
 use crate::model::{Error, SecurityScheme};
 
 pub use access::Access;
 pub use access_rule::AccessRule;
-pub use api_keys::{ApiKey, ApiKeys, KeyLocation};
+pub use api_key::ApiKey;
+pub use api_keys::ApiKeys;
 #[cfg(feature = "tls")]
 pub use certificates::Certificates;
 pub use credentials::RequestCredentials;
@@ -34,16 +40,17 @@ pub use identity::Identity;
 #[cfg(feature = "jwt")]
 pub use jwt::{Algorithm, Jwt};
 pub use key_file::KeyFile;
+pub use key_location::KeyLocation;
 pub use rate_limits::CallerLimits;
 pub(crate) use rate_limits::{CallLimiter, CallPermit, RateLimitKey, RateLimitStatus};
 
-/// A way in which callers prove who they are.
+/// Verifies one kind of credential.
 ///
 /// ```
 /// use attache::auth::async_trait;
 /// use attache::auth::{AuthError, Authenticator, Identity, RequestCredentials, SchemeInfo};
 ///
-/// /// A proxy in front of us has asked already, and nobody reaches us but through it.
+/// /// Trusts the user name that an authenticating reverse proxy adds.
 /// struct ProxyAuthenticator;
 ///
 /// #[async_trait]
@@ -59,44 +66,45 @@ pub(crate) use rate_limits::{CallLimiter, CallPermit, RateLimitKey, RateLimitSta
 /// ```
 #[async_trait]
 pub trait Authenticator: Send + Sync + 'static {
-    /// Says who calls; `None` if the request carries nothing of the kind that this one knows.
+    /// Identifies the caller; `None` if the request has no credential of this kind.
     ///
     /// # Errors
-    /// It carries something, and it is not good, or nobody can tell now.
+    /// The credential is invalid, or cannot be verified at the moment.
     async fn authenticate(
         &self,
         credentials: &RequestCredentials<'_>,
     ) -> Result<Option<Identity>, AuthError>;
 
-    /// What somebody of this name may do who is not here themselves: another server of ours calls for them. `None`: nobody of
-    /// that name would be known in this way.
+    /// Returns the identity of a caller by name, without a credential. Used when a trusted server calls on behalf of others.
+    ///
+    /// `None` if this authenticator does not know the name.
     fn find_identity(&self, _name: &str) -> Option<Identity> {
         None
     }
 
-    /// How the card describes it. Any one of these suffices.
+    /// Security schemes for the agent card. Satisfying any one of them suffices.
     fn schemes(&self) -> Vec<SchemeInfo>;
 }
 
-/// How a card and a refusal tell callers what to bring.
+/// Description of a security scheme, for the agent card and for `401` responses.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SchemeInfo {
-    /// Its name in the card.
+    /// Name in the card.
     pub name: String,
-    /// What the card says of it.
+    /// Declaration in the card.
     pub scheme: SecurityScheme,
-    /// What a refusal says of it, in the words of `WWW-Authenticate`.
+    /// Challenge in `WWW-Authenticate`.
     pub challenge: String,
-    /// Whether the scopes that rules need are scopes of this way, as those of OAuth are.
+    /// Whether the scopes of rules are scopes of this scheme, as in OAuth.
     pub has_scopes: bool,
 }
 
-/// Why nobody is known by what a request carries.
+/// Authentication error.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum AuthError {
-    /// It is not good. Why is nobody's business.
+    /// The credential is invalid. The caller does not learn why.
     InvalidCredential,
-    /// It cannot be told now; the log has the cause.
+    /// The credential cannot be verified at the moment. The cause is logged.
     Unavailable(Error),
 }

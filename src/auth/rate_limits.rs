@@ -1,10 +1,12 @@
-//! How much each caller may do: calls, bytes and calls at the same time, by agent.
+//! Rate limits per caller and agent: calls per second, bytes per minute, concurrent calls.
+//!
+//! Calls and bytes use a token bucket (GCRA, crate `governor`). Anonymous callers are distinguished by address.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use governor::clock::{Clock, DefaultClock};
@@ -17,41 +19,41 @@ use super::Identity;
 use super::ip_key::ip_key;
 use crate::model::units::{ByteSizeOrUnlimited, CountOrUnlimited};
 use crate::model::{Caller, Error, ErrorKind, Result};
+use crate::rt::lock;
 use crate::telemetry::metrics;
 
-/// How often those who have not called for a while are forgotten: once in so many calls.
+/// Number of calls between two removals of idle keys.
 const CLEANUP_EVERY_CALLS: usize = 1024;
-/// How long a caller with too many calls at the same time is told to wait.
+/// `Retry-After` of a call over the concurrency limit.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// How much each caller may do with one agent. Those whom nobody knows are told apart by their address. `None`: as much as they
-/// like.
+/// Rate limits and task quotas of each caller, per agent. Anonymous callers are distinguished by address. `None`: unlimited.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct CallerLimits {
-    /// Calls in a second, in the long run.
+    /// Calls per second, on average.
     #[serde(with = "CountOrUnlimited")]
     pub calls_per_second: Option<NonZeroU32>,
-    /// Calls at once, after a pause.
+    /// Maximum burst of calls.
     pub burst: NonZeroU32,
-    /// Bytes of requests in a minute, and also at once.
+    /// Request bytes per minute; also the maximum burst.
     #[serde(with = "ByteSizeOrUnlimited")]
     pub bytes_per_minute: Option<NonZeroU32>,
-    /// Calls that wait for their answer at the same time; streams are counted apart.
+    /// Concurrent calls. Streams are limited separately.
     #[serde(with = "CountOrUnlimited")]
     pub concurrent_calls: Option<usize>,
-    /// Tasks that have not ended.
+    /// Open tasks: tasks that have not ended.
     #[serde(with = "CountOrUnlimited")]
     pub open_tasks: Option<u64>,
-    /// Tasks that wait for their caller: with more than these nobody opens another.
+    /// Tasks that wait for input or authentication. At the limit the caller cannot open another task.
     #[serde(with = "CountOrUnlimited")]
     pub waiting_tasks: Option<u64>,
-    /// Tasks of all callers of a tenant together that have not ended. Callers of no tenant are one.
+    /// Open tasks of a tenant, over all its callers. Callers without a tenant form one tenant.
     #[serde(with = "CountOrUnlimited")]
     pub tenant_open_tasks: Option<u64>,
-    /// Tasks of all callers of a tenant together that are kept, ended or not: with more than these nobody of it opens another.
+    /// Stored tasks of a tenant, ended or not. At the limit its callers cannot open another task.
     #[serde(with = "CountOrUnlimited")]
     pub tenant_tasks: Option<u64>,
 }
@@ -78,7 +80,7 @@ impl Default for CallerLimits {
     }
 }
 
-/// Whose limits it is.
+/// Key of the rate limiter: agent and caller.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct RateLimitKey(Arc<str>, RateLimitSubject);
 
@@ -90,9 +92,10 @@ enum RateLimitSubject {
 
 impl RateLimitKey {
     pub(crate) fn new(agent: Arc<str>, identity: &Identity, peer: IpAddr) -> Self {
-        let subject = match identity.is_anonymous() {
-            true => RateLimitSubject::Address(ip_key(peer)),
-            false => RateLimitSubject::Caller(identity.caller().clone()),
+        let subject = if identity.is_anonymous() {
+            RateLimitSubject::Address(ip_key(peer))
+        } else {
+            RateLimitSubject::Caller(identity.caller().clone())
         };
         Self(agent, subject)
     }
@@ -105,7 +108,7 @@ type Limiter = RateLimiter<
     StateInformationMiddleware,
 >;
 
-/// Counts what callers do.
+/// Enforces [`CallerLimits`] for calls, bytes and concurrency.
 pub(crate) struct CallLimiter {
     calls: Option<Limiter>,
     bytes: Option<Limiter>,
@@ -115,16 +118,16 @@ pub(crate) struct CallLimiter {
     clock: DefaultClock,
 }
 
-/// What is left of an limits of calls.
+/// State of the call rate limit, for response headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RateLimitStatus {
     pub(crate) limit: u32,
     pub(crate) remaining: u32,
-    /// When all of it is there again.
+    /// Time until the full burst is available again.
     pub(crate) reset: Duration,
 }
 
-/// One call among those at the same time; over when dropped.
+/// Permit of one concurrent call; released on drop.
 pub(crate) struct CallPermit(Arc<Mutex<HashMap<RateLimitKey, usize>>>, RateLimitKey);
 
 impl CallLimiter {
@@ -144,60 +147,63 @@ impl CallLimiter {
         }
     }
 
-    /// Counts a call of so many bytes.
+    /// Counts a call with a request of `bytes` bytes.
     ///
     /// # Errors
-    /// Rate limited: the caller has to wait.
+    /// Rate limited: a limit is exceeded. `Retry-After` is set.
     pub(crate) fn check_call(
         &self,
         key: &RateLimitKey,
         bytes: usize,
     ) -> Result<(Option<RateLimitStatus>, Option<CallPermit>)> {
-        if self
-            .call_count
-            .fetch_add(1, Ordering::Relaxed)
-            .is_multiple_of(CLEANUP_EVERY_CALLS)
-        {
+        let number = self.call_count.fetch_add(1, Ordering::Relaxed);
+        if number.is_multiple_of(CLEANUP_EVERY_CALLS) {
             self.drop_idle_keys();
         }
-        let status = match &self.calls {
-            Some(calls) => {
-                let state = calls
-                    .check_key(key)
-                    .map_err(|until| self.limited_until(&until, "calls"))?;
-                let (quota, remaining) = (state.quota(), state.remaining_burst_capacity());
-                let limit = quota.burst_size().get();
-                let reset = quota.replenish_interval() * limit.saturating_sub(remaining);
-                Some(RateLimitStatus {
-                    limit,
-                    remaining,
-                    reset,
-                })
-            }
-            None => None,
-        };
-        let weight = u32::try_from(bytes).ok().and_then(NonZeroU32::new);
-        if let (Some(limiter), Some(weight)) = (&self.bytes, weight) {
-            match limiter.check_key_n(key, weight) {
-                Ok(Ok(_)) => {}
-                Ok(Err(until)) => return Err(self.limited_until(&until, "bytes")),
-                // More than there ever is at once.
-                Err(_) => {
-                    return Err(rate_limited("bytes").with_retry_after(Duration::from_secs(60)));
-                }
-            }
-        }
+        let status = self.count_call(key)?;
+        self.count_bytes(key, bytes)?;
         Ok((status, self.acquire_permit(key)?))
     }
 
+    fn count_call(&self, key: &RateLimitKey) -> Result<Option<RateLimitStatus>> {
+        let Some(calls) = &self.calls else {
+            return Ok(None);
+        };
+        let state = calls
+            .check_key(key)
+            .map_err(|until| self.limited_until("calls_per_second", &until))?;
+        let quota = state.quota();
+        let limit = quota.burst_size().get();
+        let remaining = state.remaining_burst_capacity();
+        Ok(Some(RateLimitStatus {
+            limit,
+            remaining,
+            reset: quota.replenish_interval() * limit.saturating_sub(remaining),
+        }))
+    }
+
+    fn count_bytes(&self, key: &RateLimitKey, bytes: usize) -> Result<()> {
+        let weight = u32::try_from(bytes).ok().and_then(NonZeroU32::new);
+        let (Some(limiter), Some(weight)) = (&self.bytes, weight) else {
+            return Ok(());
+        };
+        let setting = "bytes_per_minute";
+        match limiter.check_key_n(key, weight) {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(until)) => Err(self.limited_until(setting, &until)),
+            // The request exceeds the burst and can never pass.
+            Err(_) => Err(rate_limited(setting).with_retry_after(Duration::from_secs(60))),
+        }
+    }
+
     fn acquire_permit(&self, key: &RateLimitKey) -> Result<Option<CallPermit>> {
-        let Some(most) = self.max_concurrent else {
+        let Some(max) = self.max_concurrent else {
             return Ok(None);
         };
         let mut concurrent = lock(&self.concurrent);
         let count = concurrent.entry(key.clone()).or_default();
-        if *count >= most {
-            return Err(rate_limited("calls at the same time").with_retry_after(RETRY_AFTER));
+        if *count >= max {
+            return Err(rate_limited("concurrent_calls").with_retry_after(RETRY_AFTER));
         }
         *count += 1;
         Ok(Some(CallPermit(self.concurrent.clone(), key.clone())))
@@ -205,16 +211,15 @@ impl CallLimiter {
 
     fn limited_until(
         &self,
+        setting: &'static str,
         until: &NotUntil<<DefaultClock as Clock>::Instant>,
-        of: &'static str,
     ) -> Error {
-        let wait = until.wait_time_from(self.clock.now());
-        rate_limited(of)
+        rate_limited(setting)
             .with_detail("limit", until.quota().burst_size().to_string())
-            .with_retry_after(wait)
+            .with_retry_after(until.wait_time_from(self.clock.now()))
     }
 
-    /// Those who have all of their limits are as if they had never called.
+    /// Drops keys whose bucket is full: their state equals that of a new key.
     fn drop_idle_keys(&self) {
         for limiter in [&self.calls, &self.bytes].into_iter().flatten() {
             limiter.retain_recent();
@@ -222,21 +227,12 @@ impl CallLimiter {
     }
 }
 
-fn rate_limited(of: &'static str) -> Error {
-    metrics::record_limit_hit(match of {
-        "calls" => "calls_per_second",
-        "bytes" => "bytes_per_minute",
-        _ => "concurrent_calls",
-    });
+/// Error for an exceeded limit. `setting` is its name in the configuration.
+fn rate_limited(setting: &'static str) -> Error {
+    metrics::record_limit_hit(setting);
     Error::new(ErrorKind::RateLimited).with_message(format!(
-        "Too many requests: the caller has used up its {of}"
+        "too many requests of this caller (limit: {setting})"
     ))
-}
-
-fn lock(
-    counts: &Mutex<HashMap<RateLimitKey, usize>>,
-) -> MutexGuard<'_, HashMap<RateLimitKey, usize>> {
-    counts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for CallPermit {
@@ -264,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn s67_calls_and_bytes_are_counted_by_caller() {
+    fn s67_calls_and_bytes_are_limited_per_caller() {
         let limits = CallerLimits {
             calls_per_second: Some(non_zero(1)),
             burst: non_zero(2),
@@ -272,7 +268,8 @@ mod tests {
             ..CallerLimits::default()
         };
         let limiter = CallLimiter::new(&limits);
-        let (ann, bob) = (key("ann"), key("bob"));
+        let ann = key("ann");
+        let bob = key("bob");
         assert_eq!(
             limiter.check_call(&ann, 10).unwrap().0.unwrap().remaining,
             1
@@ -294,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn s67_calls_at_the_same_time_are_counted_and_given_back() {
+    fn s67_concurrent_calls_are_limited_and_permits_released() {
         let limiter = CallLimiter::new(&CallerLimits {
             concurrent_calls: Some(1),
             ..CallerLimits::default()
@@ -308,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_a_network_is_one() {
+    fn anonymous_callers_of_one_network_share_a_key() {
         let at = |text: &str| {
             RateLimitKey::new("a".into(), &Identity::anonymous(), text.parse().unwrap())
         };

@@ -1,7 +1,10 @@
-//! The keys of an issuer: fetched when they are needed, kept for a while, fetched again when one is not among them. Keys that
-//! are only old are good meanwhile: an issuer that hangs holds up nobody whose key is known.
+//! Cache of an issuer's public keys.
+//!
+//! Keys are fetched on first use, after [`MAX_AGE`], and when a token names an unknown key. Stale keys stay valid while a
+//! background fetch runs, so that an issuer that hangs does not delay callers with a known key (R48). At most one fetch runs at a
+//! time, and at most one per [`MIN_FETCH_INTERVAL`].
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,45 +22,50 @@ use tokio_util::task::TaskTracker;
 use super::super::AuthError;
 use crate::egress::{CONNECT_TIMEOUT, ClientTls, Egress, Protocol, origin};
 use crate::model::{Error, ErrorKind, Result};
+use crate::rt::{read_lock, write_lock};
 
-/// How long keys are good before they are fetched again.
+/// Age after which keys are refreshed.
 const MAX_AGE: Duration = Duration::from_secs(600);
-/// How long they are used when the issuer does not answer.
+/// Age up to which keys are used if they cannot be refreshed.
 const MAX_STALE: Duration = Duration::from_secs(24 * 3600);
-/// How often the issuer is asked for a key that it may not have: anybody can make up a name.
+/// Minimum interval between fetches. Bounds the load that tokens with invented key ids cause.
 const MIN_FETCH_INTERVAL: Duration = Duration::from_secs(5);
-/// How long the issuer may take.
+/// Timeout of one fetch.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
-/// How much it may say, and how many keys it may have.
+/// Largest accepted response.
 const MAX_RESPONSE_BYTES: usize = 512 << 10;
+/// Maximum number of keys; others are ignored.
 const MAX_KEYS: usize = 128;
 
-/// Where keys come from.
+/// Source of the keys.
 pub(super) enum KeySource {
-    /// A key set.
+    /// URL of a JWK set.
     Url(Uri),
-    /// What an issuer says of itself, which says where the key set is.
+    /// OpenID Connect discovery document, which names the JWK set.
     Discovery { url: Uri, issuer: String },
 }
 
+/// Public keys of one issuer.
 pub(super) struct IssuerKeys {
     source_text: String,
     pub(super) min_fetch_interval: Duration,
     issuer: Arc<IssuerClient>,
-    /// Held by the one who asks the issuer; when it was asked last, and had answered or not.
+    /// Time of the last fetch, successful or not. Locked during a fetch, which makes fetches single-flight.
     last_fetch: Arc<Mutex<Option<Instant>>>,
-    /// Whoever asks is fetched out, also when nobody waits for that any more; over when this is dropped.
+    /// Running fetches. They continue when the waiting call is dropped, and are cancelled with this cache.
     tasks: TaskTracker,
     stop: CancellationToken,
-    _stops: DropGuard,
+    _cancel_on_drop: DropGuard,
 }
 
+/// Fetches and caches the keys.
 struct IssuerClient {
     source: KeySource,
     egress: Egress,
     cached: RwLock<Option<Arc<CachedKeys>>>,
 }
 
+/// Exclusive right to fetch.
 type FetchGuard = OwnedMutexGuard<Option<Instant>>;
 
 struct CachedKeys {
@@ -71,7 +79,7 @@ struct OpenIdConfiguration {
     jwks_uri: String,
 }
 
-/// What of a set we know; keys of other kinds may be among them.
+/// A JWK set. Each key is decoded separately, so that unknown key types are skipped.
 #[derive(Deserialize)]
 struct JwkSet {
     keys: Vec<serde_json::Value>,
@@ -80,7 +88,7 @@ struct JwkSet {
 impl IssuerKeys {
     pub(super) fn new(source: KeySource) -> Self {
         let (KeySource::Url(url) | KeySource::Discovery { url, .. }) = &source;
-        // The operator names the issuer; where its keys are, the issuer says.
+        // The operator configures the issuer; the issuer's document names the URL of the keys.
         let egress = Egress::following_document(&ClientTls::new(), CONNECT_TIMEOUT, url, &[]);
         let source_text = url.to_string();
         let stop = CancellationToken::new();
@@ -94,7 +102,7 @@ impl IssuerKeys {
             }),
             last_fetch: Arc::default(),
             tasks: TaskTracker::new(),
-            _stops: stop.clone().drop_guard(),
+            _cancel_on_drop: stop.clone().drop_guard(),
             stop,
         }
     }
@@ -103,10 +111,10 @@ impl IssuerKeys {
         &self.source_text
     }
 
-    /// The key of this name for this algorithm; without a name, the only one there is.
+    /// Finds the key with this id for this algorithm. Without an id, the only suitable key.
     ///
     /// # Errors
-    /// Not now: the issuer does not answer, and nothing of it is known.
+    /// Unavailable: no keys are cached and they cannot be fetched.
     pub(super) async fn find(
         &self,
         kid: Option<&str>,
@@ -123,13 +131,13 @@ impl IssuerKeys {
         }
         match (self.fetch_latest().await, cached) {
             (Ok(cached), _) => Ok(cached.find(kid, algorithm)),
-            // The keys are known, and this is none of them.
+            // Other keys of the issuer are cached, so the token's key is treated as unknown.
             (Err(_), Some(_)) => Ok(None),
             (Err(error), None) => Err(AuthError::Unavailable(error)),
         }
     }
 
-    /// Asks the issuer beside what is served, unless somebody does, or just did.
+    /// Fetches the keys in the background, unless a fetch is running or was made recently.
     fn refresh_in_background(&self) {
         if let Ok(last_fetch) = self.last_fetch.clone().try_lock_owned()
             && !self.was_fetched_recently(&last_fetch)
@@ -138,7 +146,7 @@ impl IssuerKeys {
         }
     }
 
-    /// The keys as the issuer has them now, or had them a moment ago. One asks, the others wait for what it hears.
+    /// Fetches the keys, or returns those of a recent fetch. Concurrent calls wait for one fetch.
     async fn fetch_latest(&self) -> Result<Arc<CachedKeys>> {
         let last_fetch = self.last_fetch.clone().lock_owned().await;
         if self.was_fetched_recently(&last_fetch) {
@@ -165,12 +173,16 @@ impl IssuerKeys {
                 let fetched = timeout(FETCH_TIMEOUT, issuer.fetch_keys())
                     .await
                     .unwrap_or_else(|_| Err(issuer_unavailable()));
-                // Only now: those who have waited for it must not ask one after the other.
+                // Set at the end: calls that waited for this fetch must not each start another.
                 *last_fetch = Some(Instant::now());
                 if let Err(error) = &fetched {
                     let (KeySource::Url(url) | KeySource::Discovery { url, .. }) = &issuer.source;
                     let cause = error as &dyn std::error::Error;
-                    tracing::warn!(issuer = origin(url), cause, "the issuer does not answer");
+                    tracing::warn!(
+                        issuer = origin(url),
+                        cause,
+                        "cannot fetch the keys of the token issuer"
+                    );
                 }
                 fetched.map(|keys| issuer.cache_keys(keys))
             }))
@@ -178,13 +190,9 @@ impl IssuerKeys {
 }
 
 impl IssuerClient {
-    /// The keys that are good, be they old.
+    /// Cached keys, unless they are older than [`MAX_STALE`].
     fn cached(&self) -> Option<Arc<CachedKeys>> {
-        let cached = self
-            .cached
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let cached = read_lock(&self.cached).clone();
         cached.filter(|cached| cached.since.elapsed() < MAX_STALE)
     }
 
@@ -193,7 +201,7 @@ impl IssuerClient {
             keys,
             since: Instant::now(),
         });
-        *self.cached.write().unwrap_or_else(PoisonError::into_inner) = Some(cached.clone());
+        *write_lock(&self.cached) = Some(cached.clone());
         cached
     }
 
@@ -202,7 +210,7 @@ impl IssuerClient {
             KeySource::Url(url) => self.get_json(url.clone()).await?,
             KeySource::Discovery { url, issuer } => {
                 let configuration: OpenIdConfiguration = self.get_json(url.clone()).await?;
-                // Who says that it is somebody else speaks for somebody else.
+                // OpenID Connect Discovery 4.3: the document must name the issuer that was asked for.
                 if configuration.issuer.trim_end_matches('/') != issuer.trim_end_matches('/') {
                     return Err(invalid_issuer_response());
                 }
@@ -239,7 +247,7 @@ impl CachedKeys {
     }
 }
 
-/// Whether a key may verify this algorithm: of its kind, for signatures, and for this one if it names one.
+/// Whether a key may verify this algorithm: key type, use and declared algorithm match.
 fn can_verify(key: &Jwk, algorithm: Algorithm) -> bool {
     use Algorithm as A;
     let kind = match &key.algorithm {
@@ -251,7 +259,7 @@ fn can_verify(key: &Jwk, algorithm: Algorithm) -> bool {
         }
         AlgorithmParameters::EllipticCurve(_) => matches!(algorithm, A::ES256 | A::ES384),
         AlgorithmParameters::OctetKeyPair(_) => algorithm == A::EdDSA,
-        // A secret in a set that everybody can read is no secret.
+        // Symmetric keys in a public set are not secret.
         _ => false,
     };
     let is_for_signing = !matches!(key.common.public_key_use, Some(PublicKeyUse::Encryption));
@@ -263,11 +271,11 @@ fn can_verify(key: &Jwk, algorithm: Algorithm) -> bool {
 }
 
 fn issuer_unavailable() -> Error {
-    Error::new(ErrorKind::Unavailable).with_message("the issuer does not answer")
+    Error::new(ErrorKind::Unavailable).with_message("the token issuer does not respond")
 }
 
 fn invalid_issuer_response() -> Error {
-    Error::new(ErrorKind::Unavailable).with_message("the issuer answers with something else")
+    Error::new(ErrorKind::Unavailable).with_message("the token issuer returned an invalid response")
 }
 
 #[cfg(test)]
@@ -277,11 +285,11 @@ mod tests {
 
     use super::*;
 
-    /// The public half of a key of P-256 (RFC 7517, A.1).
+    /// A P-256 public key (RFC 7517, A.1).
     const KEY: &str = r#"{"kty": "EC", "crv": "P-256", "kid": "one",
         "x": "MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4", "y": "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"}"#;
 
-    /// An issuer that takes calls and answers none.
+    /// An issuer that accepts connections and never responds.
     async fn hanging_issuer() -> (TcpListener, Arc<IssuerKeys>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/keys", listener.local_addr().unwrap())
@@ -308,7 +316,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn r48_an_issuer_that_hangs_is_waited_for_once() {
+    async fn r48_concurrent_calls_wait_for_one_fetch() {
         let (_listener, keys) = hanging_issuer().await;
         let began = Instant::now();
         let found = find_concurrently(&keys, (0..20).map(|number| format!("k-{number}"))).await;
@@ -321,12 +329,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn r48_old_keys_serve_at_once_while_the_issuer_hangs() {
+    async fn r48_stale_keys_are_used_while_the_issuer_hangs() {
         let (listener, keys) = hanging_issuer().await;
         keys.issuer
             .cache_keys(vec![serde_json::from_str(KEY).unwrap()]);
         tokio::time::advance(MAX_AGE).await;
-        // Somebody makes up a name and waits; those whose key is known do not.
+        // A call with an unknown key id waits for a fetch; calls with a known key do not.
         let waiting = keys.last_fetch.clone().lock_owned().await;
         let began = Instant::now();
         assert_eq!(
@@ -339,7 +347,7 @@ mod tests {
             [true; 5]
         );
         assert_eq!(began.elapsed(), Duration::ZERO);
-        // And the issuer is asked beside that.
+        // The background fetch has contacted the issuer.
         timeout(FETCH_TIMEOUT, listener.accept())
             .await
             .unwrap()
@@ -348,7 +356,7 @@ mod tests {
         assert_eq!(
             find_concurrently(&keys, vec!["one".to_owned()]).await,
             [false],
-            "too old to be believed"
+            "older than MAX_STALE"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Tokens that an issuer has signed.
+//! JWT verification: bearer tokens (RFC 7519) of one issuer.
 
 mod issuer_keys;
 
@@ -14,14 +14,14 @@ use crate::model::{
 };
 use issuer_keys::{IssuerKeys, KeySource};
 
-/// How much clocks may differ, in seconds.
+/// Tolerated clock skew, in seconds.
 const LEEWAY_SECONDS: u64 = 60;
-/// The largest token that is looked at, in bytes.
+/// Largest accepted token.
 const MAX_TOKEN_BYTES: usize = 16 << 10;
-/// The longest id of a key that is looked for.
+/// Longest accepted key id.
 const MAX_KID_BYTES: usize = 256;
 
-/// How tokens may be signed. An issuer's secret is no key that we should know, so there is no HMAC.
+/// Signature algorithm of tokens. HMAC is not supported: the issuer would have to share its secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -56,9 +56,9 @@ impl From<Algorithm> for jsonwebtoken::Algorithm {
     }
 }
 
-/// Bearer tokens of one issuer: JSON Web Tokens (RFC 7519) with the claims `iss`, `sub`, `aud` and `exp`.
+/// Authenticates callers by bearer tokens of one issuer: JSON Web Tokens (RFC 7519) with `iss`, `sub`, `aud` and `exp`.
 ///
-/// A caller is `jwt:{iss}|{sub}`; its scopes are those of `scope` or `scp`.
+/// The caller name is `jwt:{iss}|{sub}`; its scopes are those of `scope` and `scp`.
 pub struct Jwt {
     issuer: String,
     audiences: Vec<AcceptedAudience>,
@@ -68,19 +68,19 @@ pub struct Jwt {
     keys: IssuerKeys,
 }
 
-/// For whom a token is.
+/// An accepted `aud` value.
 struct AcceptedAudience {
     name: String,
-    /// `None`: every agent.
+    /// The only agent that tokens of this audience may call; `None`: every agent.
     agent: Option<String>,
 }
 
 impl Jwt {
-    /// Tokens of this issuer, for this audience. Its keys are found by OpenID Connect discovery, at
-    /// `{issuer}/.well-known/openid-configuration`, fetched when they are needed and again when they change.
+    /// Accepts tokens of an issuer for an audience. The keys are found by OpenID Connect discovery at
+    /// `{issuer}/.well-known/openid-configuration`, fetched on first use and again when they change.
     ///
     /// # Errors
-    /// Invalid: the issuer is no URL that can be asked.
+    /// Invalid: the issuer is not an absolute URL that may be called.
     pub fn discover(issuer: &str, audience: &str) -> Result<Self> {
         let url = format!(
             "{}/.well-known/openid-configuration",
@@ -96,10 +96,10 @@ impl Jwt {
         })
     }
 
-    /// Tokens of this issuer, for this audience, signed with a key of the set at this URL.
+    /// Accepts tokens of an issuer for an audience, signed with a key of the JWK set at `url`.
     ///
     /// # Errors
-    /// Invalid: there is no such URL.
+    /// Invalid: `url` is not an absolute URL that may be called.
     pub fn key_set(issuer: &str, audience: &str, url: &str) -> Result<Self> {
         Ok(Self::new(issuer, audience, KeySource::Url(parse_url(url)?)))
     }
@@ -125,14 +125,14 @@ impl Jwt {
         }
     }
 
-    /// Takes tokens that are signed in these ways, and no others; by default RS256, PS256, ES256 and EdDSA.
+    /// Sets the accepted signature algorithms. Default: RS256, PS256, ES256 and EdDSA.
     #[must_use]
     pub fn algorithms(mut self, algorithms: impl IntoIterator<Item = Algorithm>) -> Self {
         self.algorithms = algorithms.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Takes tokens for this audience too: they are good for this agent alone.
+    /// Accepts another audience, whose tokens may call only this agent.
     #[must_use]
     pub fn agent_audience(mut self, agent: &str, audience: &str) -> Self {
         self.audiences.push(AcceptedAudience {
@@ -142,26 +142,27 @@ impl Jwt {
         self
     }
 
-    /// Says which claim has the tenants of a caller: a text, or a list of them. By default nobody has one.
+    /// Sets the claim with the tenants of a caller: a string or a list of strings. Default: no claim, so no tenants.
     #[must_use]
     pub fn tenant_claim(mut self, claim: &str) -> Self {
         self.tenant_claim = Some(claim.to_owned());
         self
     }
 
-    /// Asks the issuer at most so often for keys that it did not have before; by default every 5 seconds.
+    /// Sets the minimum interval between two fetches of the issuer's keys. Default: 5 seconds.
     #[must_use]
     pub fn min_fetch_interval(mut self, interval: std::time::Duration) -> Self {
         self.keys.min_fetch_interval = interval;
         self
     }
 
+    /// Verifies signature, issuer, audience and lifetime of a token.
     async fn verify(&self, token: &str) -> std::result::Result<Identity, AuthError> {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(AuthError::InvalidCredential);
         }
         let header = decode_header(token).map_err(invalid_token)?;
-        // Before any key is looked for, and whatever the key says.
+        // Checked before the key lookup, so that a token cannot choose an algorithm that is not allowed.
         if !self.algorithms.contains(&header.alg)
             || header
                 .kid
@@ -194,18 +195,19 @@ impl Jwt {
             .ok_or(AuthError::InvalidCredential)
     }
 
+    /// Identity of the verified claims; `None` if the subject is empty.
     fn identity_from_claims(&self, claims: &JwtClaims) -> Option<Identity> {
         if claims.sub.is_empty() {
             return None;
         }
         let mut identity = Identity::named(&format!("jwt:{}|{}", self.issuer, claims.sub));
         let audiences = claims.aud.texts();
-        let mut matched = self
+        let matched = self
             .audiences
             .iter()
             .filter(|own| audiences.contains(&own.name.as_str()));
         if matched.clone().all(|own| own.agent.is_some()) {
-            identity = identity.agents(matched.by_ref().filter_map(|own| own.agent.clone()));
+            identity = identity.agents(matched.filter_map(|own| own.agent.clone()));
         }
         for scopes in [&claims.scope, &claims.scp] {
             identity = identity.scopes(
@@ -221,15 +223,15 @@ impl Jwt {
             .and_then(|claim| claims.others.get(claim));
         let tenants =
             tenants.and_then(|value| serde_json::from_value::<StringOrList>(value.clone()).ok());
-        // A star is a word of ours and not the issuer's.
+        // The wildcard `*` is part of our configuration; an issuer must not grant it.
         let tenants = tenants.unwrap_or_default();
         Some(identity.tenants(tenants.texts().into_iter().filter(|tenant| *tenant != "*")))
     }
 }
 
-/// The log may know what kind of wrong it is; the caller may not.
+/// Logs the kind of error. The caller does not learn it.
 fn invalid_token(error: jsonwebtoken::errors::Error) -> AuthError {
-    tracing::debug!(kind = ?std::mem::discriminant(error.kind()), "token refused");
+    tracing::debug!(kind = ?std::mem::discriminant(error.kind()), "token rejected");
     AuthError::InvalidCredential
 }
 
@@ -253,7 +255,7 @@ struct JwtClaims {
     others: serde_json::Map<String, serde_json::Value>,
 }
 
-/// A text, or a list of them.
+/// A string or a list of strings.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum StringOrList {
@@ -296,7 +298,7 @@ impl Authenticator for Jwt {
         }
     }
 
-    /// What their tokens would give them is not known here: nobody shows one.
+    /// An identity without scopes and tenants: those are only known from a token.
     fn find_identity(&self, name: &str) -> Option<Identity> {
         let subject = name
             .strip_prefix("jwt:")?
@@ -306,16 +308,17 @@ impl Authenticator for Jwt {
     }
 
     fn schemes(&self) -> Vec<SchemeInfo> {
-        let scheme = match self.uses_discovery {
-            true => SecurityScheme::OpenIdConnect(OpenIdConnectSecurityScheme {
+        let scheme = if self.uses_discovery {
+            SecurityScheme::OpenIdConnect(OpenIdConnectSecurityScheme {
                 open_id_connect_url: self.keys.source().to_owned(),
                 ..OpenIdConnectSecurityScheme::default()
-            }),
-            false => SecurityScheme::HttpAuth(HttpAuthSecurityScheme {
+            })
+        } else {
+            SecurityScheme::HttpAuth(HttpAuthSecurityScheme {
                 scheme: "Bearer".to_owned(),
                 bearer_format: Some("JWT".to_owned()),
                 ..HttpAuthSecurityScheme::default()
-            }),
+            })
         };
         let name = if self.uses_discovery { "oidc" } else { "jwt" };
         vec![SchemeInfo {
