@@ -1,57 +1,11 @@
-//! Key sets from where signatures say they are, if that is somewhere we trust.
+//! Verification of card signatures with known keys and with keys published at trusted URLs.
 
-use std::time::Duration;
+use super::card_verification::MAX_SIGNATURES;
+use super::jose_header::JoseHeader;
+use super::{CardVerification, KeySet, verify_card};
+use crate::model::AgentCard;
 
-use bytes::Bytes;
-use http::header::{ACCEPT, HeaderValue};
-use http::{Request, Uri};
-use tokio::time::timeout;
-
-use super::{CardVerification, JoseHeader, KeySet, MAX_SIGNATURES, verify_card};
-use crate::egress::{Egress, Protocol};
-use crate::model::{AgentCard, Error, ErrorKind, Result};
-
-/// How large a key set may be.
-const MAX_KEY_SET_BYTES: usize = 256 << 10;
-/// How long it may take to get one.
-const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
-
-impl KeySet {
-    /// Reads the key set at a url that the caller trusts. Redirects are not followed.
-    ///
-    /// # Errors
-    /// Of the connection; it is larger than 256 KiB, takes longer than ten seconds, or is none.
-    pub async fn fetch(url: &str) -> Result<Self> {
-        let url: Uri = url
-            .parse()
-            .map_err(|_| Error::invalid("url", "must be that of a key set"))?;
-        Self::fetch_with(&Egress::trusted(), url).await
-    }
-
-    pub(crate) async fn fetch_with(egress: &Egress, url: Uri) -> Result<Self> {
-        let mut request = Request::new(Bytes::new());
-        *request.uri_mut() = url;
-        request.headers_mut().insert(
-            ACCEPT,
-            HeaderValue::from_static("application/jwk-set+json, application/json"),
-        );
-        let reading = async {
-            let answer = egress.send(request, Protocol::Http1).await?;
-            if !answer.status().is_success() {
-                return Err(Error::new(ErrorKind::Unavailable).with_message(format!(
-                    "there is no key set: the answer is {}",
-                    answer.status()
-                )));
-            }
-            Self::parse(&answer.into_body().read(MAX_KEY_SET_BYTES).await?)
-        };
-        timeout(FETCH_TIMEOUT, reading)
-            .await
-            .map_err(|_| ErrorKind::DeadlineExceeded)?
-    }
-}
-
-/// Checks the signatures of cards by keys that are known, and by those that are published at places that are trusted.
+/// Verifies card signatures with known keys, and with keys published at trusted URLs.
 #[derive(Debug, Clone, Default)]
 pub struct CardVerifier {
     keys: KeySet,
@@ -59,7 +13,7 @@ pub struct CardVerifier {
 }
 
 impl CardVerifier {
-    /// Knows these keys.
+    /// Creates a verifier with known keys.
     #[must_use]
     pub fn new(keys: KeySet) -> Self {
         Self {
@@ -68,47 +22,56 @@ impl CardVerifier {
         }
     }
 
-    /// Reads the key set at this url where a signature says that its key is there (`jku`). A card cannot make us read
-    /// any other: who may sign is not for the signer to say.
+    /// Trusts the key set at this URL. It is fetched if a signature names it in `jku`; other `jku` URLs are never fetched.
     #[must_use]
     pub fn trust(mut self, url: impl Into<String>) -> Self {
         self.trusted_urls.push(url.into());
         self
     }
 
-    /// Looks for one good signature; `received` as for [`verify_card`].
+    /// Verifies a card, first with the known keys, then with the trusted key sets that its signatures name. `received` as for
+    /// [`verify_card`].
     pub async fn verify(&self, card: &AgentCard, received: Option<&[u8]>) -> CardVerification {
         let verification = verify_card(card, received, &self.keys);
         if !matches!(verification, CardVerification::Unverifiable { .. }) {
             return verification;
         }
-        let named: Vec<_> = card
-            .signatures
-            .iter()
-            .take(MAX_SIGNATURES)
-            .filter_map(JoseHeader::read)
-            .collect();
-        let mut failed = None;
-        for url in self
-            .trusted_urls
-            .iter()
-            .filter(|url| named.iter().any(|it| it.jku.as_ref() == Some(url)))
-        {
+        let mut failure = None;
+        for url in self.named_key_sets(card) {
             match KeySet::fetch(url).await {
                 Ok(keys) => match verify_card(card, received, &keys) {
-                    CardVerification::Unverifiable { reason } => failed = Some(reason),
+                    CardVerification::Unverifiable { reason } => failure = Some(reason),
                     verification => return verification,
                 },
                 Err(error) => {
-                    failed = Some(format!(
-                        "the keys at {url} cannot be read: {}",
-                        error.message()
-                    ))
+                    let cause = error.message();
+                    failure = Some(format!("cannot fetch the keys at {url}: {cause}"));
                 }
             }
         }
-        failed.map_or(verification, |reason| CardVerification::Unverifiable {
-            reason,
-        })
+        match failure {
+            Some(reason) => CardVerification::Unverifiable { reason },
+            None => verification,
+        }
+    }
+
+    /// Trusted URLs that a signature of the card names in `jku`.
+    fn named_key_sets(&self, card: &AgentCard) -> Vec<&str> {
+        let headers: Vec<_> = card
+            .signatures
+            .iter()
+            .take(MAX_SIGNATURES)
+            .filter_map(|signature| JoseHeader::decode(&signature.protected))
+            .collect();
+        let is_named = |url: &&String| {
+            headers
+                .iter()
+                .any(|header| header.jku.as_ref() == Some(url))
+        };
+        self.trusted_urls
+            .iter()
+            .filter(is_named)
+            .map(String::as_str)
+            .collect()
     }
 }

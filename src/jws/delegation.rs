@@ -1,4 +1,4 @@
-//! What one of our servers tells another of a call that it makes for somebody: for whom, and whose work it is part of.
+//! Delegation tokens: a server names the caller on whose behalf it calls another server, and the lineage of the work.
 
 use std::time::Duration;
 
@@ -7,32 +7,34 @@ use serde_json::{Value, json};
 use super::Signer;
 use crate::model::Result;
 
-/// What the token is for: one that was signed for something else is none.
+/// Audience of delegation tokens. Tokens for another audience are refused.
 const AUDIENCE: &str = "urn:attache:delegation";
-/// The longest that one is good, in seconds.
+/// Longest lifetime of a token, in seconds.
 const MAX_LIFETIME_SECONDS: i64 = 24 * 3600;
-/// How much clocks may differ, in seconds.
+/// Tolerated clock skew, in seconds.
 #[cfg(feature = "server")]
 const LEEWAY_SECONDS: i64 = 60;
 
-/// For whom a call is made, and whose work it is part of. It travels signed, in the header [`HEADER`](Self::HEADER), and is
-/// good for whoever makes the call and nobody else: [`Access::node`](crate::auth::Access::node) says who that is.
+/// The caller on whose behalf a server calls another one, and the lineage of the work.
+///
+/// It is sent as a signed token in the header [`HEADER`](Self::HEADER). A receiver accepts it only from servers that it trusts:
+/// [`Access::trust_delegation`](crate::auth::Access::trust_delegation).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Delegation {
-    /// For whom, by the name that authentication gave them.
+    /// Name of the caller, as authentication determined it.
     pub caller: String,
-    /// What the message says under [`LINEAGE`](crate::model::LINEAGE), if it begins a piece of work.
+    /// The [`LINEAGE`](crate::model::LINEAGE) metadata of a message.
     pub lineage: Option<Value>,
 }
 
 impl Delegation {
-    /// Where it travels.
+    /// HTTP header of the token.
     pub const HEADER: &'static str = "attache-delegation";
 
-    /// A token that says so. It is good as long as the call may take, a day at most.
+    /// Signs a token. `lifetime` should cover the call; it is limited to one day.
     ///
     /// # Errors
-    /// Internal: the key cannot sign.
+    /// Internal: signing failed.
     pub fn sign(&self, signer: &Signer, lifetime: Duration) -> Result<String> {
         let now = jiff::Timestamp::now().as_second();
         let lifetime = i64::try_from(lifetime.as_secs())
@@ -46,15 +48,17 @@ impl Delegation {
         signer.sign_token(&claims)
     }
 
-    /// What claims say whose signature is good; `None` if they are no delegation, or not of now.
+    /// Reads verified claims; `None` if they are not a delegation, or are not valid now.
     #[cfg(feature = "server")]
     pub(crate) fn from_claims(mut claims: Value) -> Option<Self> {
         let now = jiff::Timestamp::now().as_second();
-        let (since, until) = (claims["iat"].as_i64()?, claims["exp"].as_i64()?);
-        let is_now = since <= now + LEEWAY_SECONDS && now < until.saturating_add(LEEWAY_SECONDS);
+        let issued = claims["iat"].as_i64()?;
+        let expires = claims["exp"].as_i64()?;
+        let is_current =
+            issued <= now + LEEWAY_SECONDS && now < expires.saturating_add(LEEWAY_SECONDS);
         if claims["aud"] != AUDIENCE
-            || !is_now
-            || until.saturating_sub(since) > MAX_LIFETIME_SECONDS
+            || !is_current
+            || expires.saturating_sub(issued) > MAX_LIFETIME_SECONDS
         {
             return None;
         }
@@ -74,18 +78,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn s60_only_what_is_signed_for_this_and_of_now_is_a_delegation() {
+    fn s60_only_current_tokens_for_the_delegation_audience_are_accepted() {
         let now = jiff::Timestamp::now().as_second();
         let claims = |aud: &str, iat: i64, exp: i64, sub: &str| json!({"aud": aud, "iat": iat, "exp": exp, "sub": sub, "lineage": {"depth": 2}});
-        let good = Delegation::from_claims(claims(AUDIENCE, now, now + 60, "key:ann")).unwrap();
+        let delegation =
+            Delegation::from_claims(claims(AUDIENCE, now, now + 60, "key:ann")).unwrap();
         assert_eq!(
-            good,
+            delegation,
             Delegation {
                 caller: "key:ann".to_owned(),
                 lineage: Some(json!({"depth": 2}))
             }
         );
-        for bad in [
+        for invalid in [
             claims(
                 "https://receiver.example.com/hook",
                 now,
@@ -98,7 +103,7 @@ mod tests {
             claims(AUDIENCE, now, now + 60, ""),
             json!({"aud": AUDIENCE, "sub": "key:ann"}),
         ] {
-            assert_eq!(Delegation::from_claims(bad.clone()), None, "{bad}");
+            assert_eq!(Delegation::from_claims(invalid.clone()), None, "{invalid}");
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Private keys in files.
+//! PEM files with a private key.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// The bytes of the first private key in a PEM file.
+/// Returns the DER bytes of the first private key in a PEM file.
 pub(super) fn private_key(text: &str) -> Option<Vec<u8>> {
     let mut lines = text.lines().map(str::trim);
     let kind = lines.find_map(|line| {

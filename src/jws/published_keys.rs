@@ -1,7 +1,9 @@
-//! A key set that somebody publishes: read when it is needed, kept for a while, read again when a key is not in it.
+//! Cache of a published key set: fetched on first use, after [`MAX_AGE`], and when a token names an unknown key.
+//!
+//! At most one fetch runs at a time, and at most one per [`MIN_FETCH_INTERVAL`] (R48).
 
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Uri;
@@ -12,18 +14,19 @@ use tokio::time::Instant;
 use super::{KeySet, TokenVerification};
 use crate::egress::Egress;
 use crate::model::{Error, ErrorKind, Result};
+use crate::rt::lock;
 
-/// How long keys are good before they are read again.
+/// Age after which keys are fetched again.
 const MAX_AGE: Duration = Duration::from_secs(600);
-/// How often the publisher is asked: anybody can make up the name of a key.
+/// Minimum interval between fetches. Bounds the load that tokens with invented key ids cause.
 const MIN_FETCH_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The key set at a url that the caller trusts.
+/// The key set at a trusted URL.
 pub struct PublishedKeys {
     url: Uri,
     egress: Egress,
-    cached: RwLock<Option<CachedKeySet>>,
-    /// Held by the one who asks; when it was asked last.
+    cached: std::sync::Mutex<Option<CachedKeySet>>,
+    /// Time of the last fetch. Locked during a fetch, which makes fetches single-flight.
     last_fetch: Mutex<Option<Instant>>,
 }
 
@@ -34,27 +37,27 @@ struct CachedKeySet {
 }
 
 impl PublishedKeys {
-    /// The keys at this url, such as `https://agents.example.com/.well-known/jwks.json`.
+    /// Refers to the keys at a URL such as `https://agents.example.com/.well-known/jwks.json`.
     ///
     /// # Errors
-    /// Invalid parameters: it is no url that can be called.
+    /// Invalid parameters: the URL may not be called.
     pub fn from_url(url: &str) -> Result<Self> {
         let url = url
             .parse()
-            .map_err(|_| Error::invalid("url", "must be that of a key set"))?;
+            .map_err(|_| Error::invalid("url", "must be the URL of a key set"))?;
         crate::egress::check_url(&url)?;
         Ok(Self {
             url,
             egress: Egress::trusted(),
-            cached: RwLock::default(),
+            cached: std::sync::Mutex::default(),
             last_fetch: Mutex::default(),
         })
     }
 
-    /// The claims of a token that one of the keys signed; `None`: none of them did.
+    /// Returns the claims of a token; `None` if no key of the set has signed it.
     ///
     /// # Errors
-    /// The keys are not known, and cannot be read now.
+    /// Unavailable: the keys are not cached and cannot be fetched.
     pub(crate) async fn verify_claims(&self, token: &str) -> Result<Option<Value>> {
         let cached = self
             .cached()
@@ -71,13 +74,10 @@ impl PublishedKeys {
     }
 
     fn cached(&self) -> Option<CachedKeySet> {
-        self.cached
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        lock(&self.cached).clone()
     }
 
-    /// The keys as they are now, or were a moment ago. One asks, the others wait for what it hears.
+    /// Fetches the keys, or returns those of a recent fetch. Concurrent calls wait for one fetch.
     async fn fetch_latest(&self) -> Result<Arc<KeySet>> {
         let mut last = self.last_fetch.lock().await;
         if last.is_some_and(|last| last.elapsed() < MIN_FETCH_INTERVAL) {
@@ -86,8 +86,7 @@ impl PublishedKeys {
                 .map(|cached| cached.keys)
                 .ok_or_else(key_set_unavailable);
         }
-        // Counted at its end, or when its caller leaves: those who have waited for one that hangs must not ask one after
-        // the other.
+        // Set when the fetch ends or its caller is dropped: calls that waited for it must not each start another.
         let timestamp = FetchTimestamp(&mut last);
         let fetched = KeySet::fetch_with(&self.egress, self.url.clone()).await;
         drop(timestamp);
@@ -96,12 +95,12 @@ impl PublishedKeys {
             keys: keys.clone(),
             since: Instant::now(),
         };
-        *self.cached.write().unwrap_or_else(PoisonError::into_inner) = Some(cached);
+        *lock(&self.cached) = Some(cached);
         Ok(keys)
     }
 }
 
-/// Notes when the publisher was asked, however that ends.
+/// Sets the time of the fetch on drop, also when the fetch is cancelled.
 struct FetchTimestamp<'a>(&'a mut Option<Instant>);
 
 impl Drop for FetchTimestamp<'_> {
@@ -111,7 +110,9 @@ impl Drop for FetchTimestamp<'_> {
 }
 
 fn key_set_unavailable() -> Error {
-    Error::new(ErrorKind::Unavailable).with_message("the key set could not be read a moment ago")
+    Error::new(ErrorKind::Unavailable).with_message(
+        "the key set could not be fetched; the last attempt was less than 5 seconds ago",
+    )
 }
 
 impl fmt::Debug for PublishedKeys {
@@ -128,7 +129,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn r48_a_publisher_that_fails_is_not_asked_by_everybody() {
+    async fn r48_concurrent_calls_share_one_failed_fetch() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let keys = PublishedKeys::from_url(&format!(
             "http://{}/jwks.json",
@@ -140,7 +141,7 @@ mod tests {
             loop {
                 let (mut stream, _) = listener.accept().await.unwrap();
                 last += 1;
-                assert_eq!(last, 1, "once, however many want to know");
+                assert_eq!(last, 1, "one fetch for all calls");
                 let _ = stream.read(&mut [0; 1024]).await.unwrap();
                 stream
                     .write_all(b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n")
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn r48_a_publisher_that_hangs_is_not_asked_again_by_those_who_come_after_one_that_left() {
+    async fn r48_a_cancelled_fetch_counts_as_a_fetch() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let keys = PublishedKeys::from_url(&format!(
             "http://{}/jwks.json",
@@ -169,12 +170,12 @@ mod tests {
         ))
         .unwrap();
         let hangs = tokio::select! {
-            _ = keys.verify_claims("a.b.c") => panic!("nobody has answered"),
+            _ = keys.verify_claims("a.b.c") => panic!("the publisher never responds"),
             accepted = listener.accept() => accepted.unwrap(),
         };
         let after = tokio::select! {
             after = keys.verify_claims("a.b.c") => after,
-            _ = listener.accept() => panic!("asked again"),
+            _ = listener.accept() => panic!("fetched again"),
         };
         assert_eq!(after.unwrap_err().kind(), ErrorKind::Unavailable);
         drop(hangs);

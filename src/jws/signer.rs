@@ -1,4 +1,4 @@
-//! Signs cards, and claims.
+//! Private keys that sign cards and tokens.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-use super::{JoseHeader, card, pem};
+use super::jose_header::JoseHeader;
+use super::{card_payload, pem};
 use crate::model::{AgentCard, AgentCardSignature, Error, Result};
 
 /// A private key that signs cards and tokens: EC (P-256, P-384), Ed25519 or RSA.
@@ -31,19 +32,19 @@ pub(super) enum PrivateKey {
 }
 
 impl Signer {
-    /// From a PEM file with a private key, and the name under which others know the key.
+    /// Reads a private key from PEM. `kid` is the id under which the public key is published.
     ///
     /// # Errors
-    /// Invalid parameters: there is no private key in it, or one of a kind that we do not know.
+    /// Invalid parameters: the file has no private key, or one of an unsupported type.
     pub fn from_pem(pem: &str, kid: impl Into<String>) -> Result<Self> {
-        let wrong = || {
+        let invalid = || {
             Error::invalid(
                 "key",
                 "must be a PEM file with one EC, Ed25519 or RSA private key",
             )
         };
-        let der = pem::private_key(pem).ok_or_else(wrong)?;
-        let key = PrivateKey::parse(&der).ok_or_else(wrong)?;
+        let der = pem::private_key(pem).ok_or_else(invalid)?;
+        let key = PrivateKey::parse(&der).ok_or_else(invalid)?;
         Ok(Self {
             key: Arc::new(key),
             kid: kid.into(),
@@ -51,7 +52,7 @@ impl Signer {
         })
     }
 
-    /// From a PEM file with a private key, which is known by its thumbprint (RFC 7638).
+    /// Reads a private key from PEM and uses its thumbprint (RFC 7638) as key id.
     ///
     /// # Errors
     /// As [`from_pem`](Self::from_pem).
@@ -71,7 +72,7 @@ impl Signer {
         })
     }
 
-    /// Says in the signature where the key set is.
+    /// Names the URL of the key set in signatures (`jku`).
     #[must_use]
     pub fn key_set_url(self, url: impl Into<String>) -> Self {
         Self {
@@ -80,7 +81,7 @@ impl Signer {
         }
     }
 
-    /// The public key, for a key set (RFC 7517).
+    /// The public key as JWK (RFC 7517).
     #[must_use]
     pub fn public_key(&self) -> Value {
         let text = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
@@ -107,17 +108,17 @@ impl Signer {
         key
     }
 
-    /// Adds a signature to a card: where readers differ in what they think is signed, one for each of them.
+    /// Signs a card. Adds one signature per payload form, where verifiers disagree on the form.
     ///
     /// # Errors
-    /// Invalid parameters: a member of the card that must be there is empty.
+    /// Invalid parameters: a required member of the card is empty.
     pub fn sign(&self, card: &mut AgentCard) -> Result<()> {
         check_required_fields(card)?;
-        let payloads = card::payloads(card, None);
+        let payloads = card_payload::payloads(card, None);
         if payloads.is_empty() {
             return Err(Error::invalid(
                 "card",
-                "must have numbers that JSON can say exactly",
+                "must contain only numbers that JSON represents exactly",
             ));
         }
         let protected =
@@ -133,9 +134,7 @@ impl Signer {
         }
         Ok(())
     }
-}
 
-impl Signer {
     pub(super) fn header(&self) -> JoseHeader {
         JoseHeader {
             alg: self.key.alg().to_owned(),
@@ -200,7 +199,7 @@ impl PrivateKey {
     }
 }
 
-/// Readers disagree about members that must be there and are empty: a signed card has none.
+/// Checks that no required member is empty: verifiers disagree on whether an empty member is part of the payload.
 fn check_required_fields(card: &AgentCard) -> Result<()> {
     let skills = card
         .skills
@@ -225,10 +224,7 @@ fn check_required_fields(card: &AgentCard) -> Result<()> {
         ("skills", skills.into_iter().any(String::is_empty)),
     ];
     match members.iter().find(|(_, empty)| *empty) {
-        Some((name, _)) => Err(Error::invalid(
-            *name,
-            "must not be empty in a card that is signed",
-        )),
+        Some((name, _)) => Err(Error::invalid(*name, "must not be empty in a signed card")),
         None => Ok(()),
     }
 }

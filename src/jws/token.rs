@@ -1,31 +1,32 @@
-//! Tokens: claims with a signature, in the compact form of JSON Web Tokens (RFC 7519).
+//! JSON Web Tokens (RFC 7519) in compact form.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
 
-use super::{JoseHeader, KeySet, Signer};
+use super::jose_header::JoseHeader;
+use super::{KeySet, Signer};
 use crate::model::{Error, Result};
 
-/// The longest token that is looked at, in bytes.
+/// Largest accepted token.
 const MAX_TOKEN_BYTES: usize = 16 << 10;
 
-/// What a key set says of a token.
+/// Result of verifying a token with a key set.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TokenVerification {
-    /// One of its keys signed it. What the claims say is for the caller to check.
+    /// A key of the set has signed these claims. The caller checks their content, such as audience and expiry.
     Verified(Value),
-    /// It is of a key that is not among them.
+    /// The key is not in the set.
     UnknownKey,
-    /// It is no token, or the signature is not good.
+    /// The token is malformed, or its signature is invalid.
     Invalid,
 }
 
 impl Signer {
-    /// Signs claims.
+    /// Signs claims as a JWT.
     ///
     /// # Errors
-    /// Internal: the key cannot sign.
+    /// Internal: signing failed.
     pub fn sign_token(&self, claims: &Value) -> Result<String> {
         let header = JoseHeader {
             typ: Some("JWT".to_owned()),
@@ -40,7 +41,7 @@ impl Signer {
 }
 
 impl KeySet {
-    /// Checks the signature of a token. A key says how it may be used, whatever the token says.
+    /// Verifies the signature of a token. The key type decides which algorithms are allowed, not the token's header.
     #[must_use]
     pub fn verify_token(&self, token: &str) -> TokenVerification {
         self.read_token(token).unwrap_or(TokenVerification::Invalid)
@@ -53,11 +54,11 @@ impl KeySet {
         let (header, claims) = input.split_once('.')?;
         let header = JoseHeader::decode(header)?;
         let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
-        let mut known = self.find(&header.kid).peekable();
-        if known.peek().is_none() {
+        let mut candidates = self.find(&header.kid).peekable();
+        if candidates.peek().is_none() {
             return Some(TokenVerification::UnknownKey);
         }
-        if !known.any(|key| key.verifies(&header.alg, input.as_bytes(), &signature)) {
+        if !candidates.any(|key| key.verifies(&header.alg, input.as_bytes(), &signature)) {
             return None;
         }
         let claims = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).ok()?).ok()?;

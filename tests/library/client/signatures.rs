@@ -31,7 +31,7 @@ async fn s43_keys_are_read_where_the_caller_said_and_nowhere_else() {
     // S28: a card names a place, but that is no reason to go there.
     let verdict = with_deadline(CardVerifier::default().verify(&card, None)).await;
     assert!(
-        matches!(&verdict, CardVerification::Unverifiable { reason } if reason.contains("not known")),
+        matches!(&verdict, CardVerification::Unverifiable { reason } if reason.contains("unknown keys")),
         "{verdict:?}"
     );
     let verifier = CardVerifier::default().trust(format!("{}/keys", peer.url));
@@ -64,7 +64,7 @@ async fn s25_a_key_set_is_bounded_and_redirects_lead_nowhere() {
     )
     .await;
     assert!(
-        matches!(&verdict, CardVerification::Unverifiable { reason } if reason.contains("cannot be read")),
+        matches!(&verdict, CardVerification::Unverifiable { reason } if reason.contains("cannot fetch the keys")),
         "{verdict:?}"
     );
 }

@@ -1,14 +1,14 @@
-//! What is signed of a card: everything but the signatures, in one canonical spelling.
+//! Payloads of card signatures: the card without its signatures, in canonical JSON (RFC 8785).
 
 use serde_json::{Map, Value};
 
 use crate::model::AgentCard;
 
-/// How deep what an extension brings along may be.
+/// Maximum nesting of extension parameters.
 const MAX_DEPTH: usize = 64;
 
-/// Every payload that a signature of this card may be over: that of the protocol, that of the Python SDK, and the
-/// document as it came.
+/// Returns every payload that a signature of this card may cover: the protocol's form, that of the Python SDK, and the
+/// received document.
 pub(super) fn payloads(card: &AgentCard, received: Option<&[u8]>) -> Vec<Vec<u8>> {
     let literal = received
         .and_then(|bytes| serde_json::from_slice(bytes).ok())
@@ -26,13 +26,12 @@ pub(super) fn payloads(card: &AgentCard, received: Option<&[u8]>) -> Vec<Vec<u8>
     payloads
 }
 
-/// RFC 8785. Nothing for what has no canonical form, such as a number out of range.
+/// Serializes as canonical JSON (RFC 8785); `None` without a canonical form, such as for a number out of range.
 pub(super) fn canonicalize(value: &Value) -> Option<Vec<u8>> {
     serde_json_canonicalizer::to_vec(value).ok()
 }
 
-/// The protocol's form: what is required is there even if empty, what is optional if it was set, all else if it says
-/// anything.
+/// The protocol's form: required members always, optional members if set, other members if not empty.
 pub(super) fn protocol_form(card: &AgentCard) -> Option<Value> {
     let mut value = without_signatures(serde_json::to_value(card).ok()?);
     let card = value.as_object_mut()?;
@@ -50,7 +49,7 @@ pub(super) fn protocol_form(card: &AgentCard) -> Option<Value> {
     Some(value)
 }
 
-/// An empty list of scopes says nothing.
+/// Removes empty scope lists of the security requirements.
 fn drop_empty_scopes(object: &mut Map<String, Value>) {
     for requirement in objects_in(object, "securityRequirements") {
         let schemes = requirement
@@ -79,7 +78,7 @@ fn without_signatures(mut card: Value) -> Value {
     card
 }
 
-/// Without anything that is empty, or that is empty without what is.
+/// Removes empty strings, lists and objects, recursively; `None` if nothing is left or the nesting is too deep.
 fn drop_empty(value: Value, depth: usize) -> Option<Value> {
     let depth = depth.checked_sub(1)?;
     match value {
