@@ -21,9 +21,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::wire::golden_grpc::from_hex;
-use crate::wire::roundtrip::said;
+use crate::wire::roundtrip::or_fail;
 
-type Tried = Result<(), TestCaseError>;
+type CaseResult = Result<(), TestCaseError>;
 
 /// How often each kind of value is tried.
 const CASES: u32 = 150;
@@ -170,8 +170,8 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// What the peer kept, read by us, is what was meant.
-fn means<T: PartialEq + Debug>(kept: &str, read: Result<T, Error>, meant: &T) -> Tried {
-    let read = said(read).map_err(|fault| TestCaseError::fail(format!("{fault}\n{kept}")))?;
+fn means<T: PartialEq + Debug>(kept: &str, read: Result<T, Error>, meant: &T) -> CaseResult {
+    let read = or_fail(read).map_err(|fault| TestCaseError::fail(format!("{fault}\n{kept}")))?;
     prop_assert_eq!(&read, meant, "{}", kept);
     Ok(())
 }

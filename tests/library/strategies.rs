@@ -1,6 +1,6 @@
-//! Values of every type of the model, as a peer or an agent may make them: strategies for properties.
+//! Proptest strategies for every type of the model.
 //!
-//! All of them are values the model holds canonically: where an empty text means absent, it is absent.
+//! The values are canonical: if an empty text means absent, it is absent.
 
 mod card;
 mod request;
@@ -24,18 +24,19 @@ use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
 pub(crate) use card::card;
 pub(crate) use request::{request, response};
 
-/// What the values must fit into.
+/// The representation that generated values must fit into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fit {
-    /// JSON: numbers of any size and precision, nested deep.
+    /// JSON: numbers of any size and precision, deeply nested.
     Json,
-    /// Protobuf: numbers are doubles in their shortest spelling, and no flag tells `false` from absent.
+    /// Protobuf: numbers are doubles in shortest form, and a flag cannot distinguish `false` from
+    /// absent.
     Protobuf,
-    /// What official models say too: no kind of part that only others know, and no place of a key that none has.
+    /// Official SDK models: no unknown kinds of parts and no unknown locations of API keys.
     Official,
 }
 
-/// Tries a property on `cases` values. The same ones every time, unless `PROPTEST_RNG_SEED` says otherwise.
+/// Checks a property on `cases` values. Deterministic unless `PROPTEST_RNG_SEED` is set.
 #[track_caller]
 pub(crate) fn check<S: Strategy>(
     cases: u32,
@@ -55,7 +56,8 @@ pub(crate) fn check<S: Strategy>(
     }
 }
 
-/// Any text: empty, foreign, beyond the basic plane, with quotes and control characters, sometimes long.
+/// Any text: empty, non-ASCII, beyond the basic plane, with quotes and control characters,
+/// sometimes long.
 pub(crate) fn text() -> BoxedStrategy<String> {
     let odd = [
         "",
@@ -75,7 +77,7 @@ pub(crate) fn text() -> BoxedStrategy<String> {
     .boxed()
 }
 
-/// A text that is not empty.
+/// Non-empty text.
 pub(crate) fn some_text() -> BoxedStrategy<String> {
     text()
         .prop_map(|text| {
@@ -92,7 +94,7 @@ fn texts() -> BoxedStrategy<Vec<String>> {
     vec(text(), 0..3).boxed()
 }
 
-/// An id as validation takes it: up to 256 bytes without control characters, of whatever kind.
+/// Valid id: up to 256 bytes without control characters.
 pub(crate) fn id() -> BoxedStrategy<String> {
     let odd = [
         "a:b",
@@ -114,14 +116,14 @@ pub(crate) fn id() -> BoxedStrategy<String> {
             chars.into_iter().map(|c| if c.is_control() { '_' } else { c }).collect()
         }),
     ]
-    // A path cannot carry them; `write_rest` says so.
+    // A path cannot contain them; `write_rest` rejects them.
     .prop_filter("dots alone", |id: &String| {
         !matches!(id.as_str(), "." | "..")
     })
     .boxed()
 }
 
-/// A tenant that has a place in a path.
+/// Tenant that is usable as a path segment.
 pub(crate) fn tenant() -> BoxedStrategy<String> {
     id().prop_map(|id| {
         if attache::wire::path::is_tenant(&id) {
@@ -133,7 +135,7 @@ pub(crate) fn tenant() -> BoxedStrategy<String> {
     .boxed()
 }
 
-/// The text of any JSON value.
+/// Text of any JSON value.
 fn json_text(fit: Fit) -> BoxedStrategy<String> {
     let leaf = prop_oneof![
         1 => select(vec!["null", "true", "false", "{}", "[]", "\"\""]).prop_map(str::to_owned),
@@ -162,7 +164,7 @@ fn name() -> BoxedStrategy<String> {
     prop_oneof![select(ours.to_vec()).prop_map(str::to_owned), text()].boxed()
 }
 
-/// No name twice.
+/// Builds an object without duplicate names.
 fn object_text(members: Vec<(String, String)>) -> String {
     let mut seen = BTreeSet::new();
     let unique = members
@@ -220,7 +222,7 @@ pub(crate) fn object(fit: Fit) -> BoxedStrategy<Object> {
         .boxed()
 }
 
-/// Metadata, there or not.
+/// Optional metadata.
 pub(crate) fn metadata(fit: Fit) -> BoxedStrategy<Option<Object>> {
     option::weighted(0.3, object(fit)).boxed()
 }
@@ -230,7 +232,7 @@ pub(crate) fn base64() -> BoxedStrategy<Base64> {
     vec(any::<u8>(), 0..40).prop_map(Base64::encode).boxed()
 }
 
-/// From the first millisecond that can be written to the last.
+/// Any timestamp in the supported range.
 pub(crate) fn timestamp() -> BoxedStrategy<Timestamp> {
     const RANGE: std::ops::RangeInclusive<i64> = -62_135_596_800_000..=253_402_207_200_999;
     let edges = [*RANGE.start(), *RANGE.end(), -1, 0, 999, 1_773_480_413_589];
@@ -239,7 +241,7 @@ pub(crate) fn timestamp() -> BoxedStrategy<Timestamp> {
         .boxed()
 }
 
-/// A part of any content, plain or with all that can stand beside it.
+/// Part of any content, plain or with all attributes.
 pub(crate) fn part(fit: Fit) -> BoxedStrategy<Part> {
     let content = prop_oneof![
         text().prop_map(Content::Text),
@@ -266,7 +268,7 @@ pub(crate) fn part(fit: Fit) -> BoxedStrategy<Part> {
         }
         part
     });
-    // Data that remembers the kind which an older version knew it by.
+    // Data with the kind that an older version had.
     let kinds = select(vec!["tool-result", "text", "data", "", "é\n"]).prop_map(str::to_owned);
     let kept = (object(fit), object(fit), kinds).prop_map(|(data, mut metadata, kind)| {
         metadata.insert("kind", serde_json::Value::from(kind));
@@ -279,7 +281,7 @@ pub(crate) fn part(fit: Fit) -> BoxedStrategy<Part> {
     }
 }
 
-/// 02 §5: the kind of a part that only others know rides in metadata, and is written as that kind to 0.3.
+/// 02 §5: the kind of an unknown part is stored in the metadata, and written as that kind in 0.3.
 fn without_kind(mut metadata: Object, fit: Fit) -> Object {
     if fit == Fit::Official {
         metadata.remove("kind");
@@ -291,7 +293,7 @@ fn parts(fit: Fit) -> BoxedStrategy<Vec<Part>> {
     vec(part(fit), 0..4).boxed()
 }
 
-/// A message of either side.
+/// Message of either role.
 pub(crate) fn message(fit: Fit) -> BoxedStrategy<Message> {
     let ids = (id(), option::of(id()), option::of(id()), vec(id(), 0..3));
     let role = select(vec![Role::User, Role::Agent]);
@@ -311,7 +313,7 @@ pub(crate) fn message(fit: Fit) -> BoxedStrategy<Message> {
         .boxed()
 }
 
-/// An artifact, or a chunk of one.
+/// Artifact or chunk.
 pub(crate) fn artifact(fit: Fit) -> BoxedStrategy<Artifact> {
     let about = (option::of(some_text()), option::of(some_text()));
     (id(), about, parts(fit), texts(), metadata(fit))
@@ -328,12 +330,12 @@ pub(crate) fn artifact(fit: Fit) -> BoxedStrategy<Artifact> {
         .boxed()
 }
 
-/// Every state that is written.
+/// Any state except unspecified.
 pub(crate) fn state() -> BoxedStrategy<TaskState> {
     select(TaskState::ALL.to_vec()).boxed()
 }
 
-/// A status with or without a message and a time.
+/// Status with or without message and timestamp.
 pub(crate) fn status(fit: Fit) -> BoxedStrategy<TaskStatus> {
     (state(), option::of(message(fit)), option::of(timestamp()))
         .prop_map(|(state, message, timestamp)| TaskStatus {
@@ -344,7 +346,7 @@ pub(crate) fn status(fit: Fit) -> BoxedStrategy<TaskStatus> {
         .boxed()
 }
 
-/// A task as it may stand at any time.
+/// Any task.
 pub(crate) fn task(fit: Fit) -> BoxedStrategy<Task> {
     let said = (vec(artifact(fit), 0..3), vec(message(fit), 0..3));
     (
@@ -395,7 +397,7 @@ pub(crate) fn artifact_event(fit: Fit) -> BoxedStrategy<TaskArtifactUpdateEvent>
         .boxed()
 }
 
-/// What a stream or a webhook carries.
+/// Payload of streams and push notifications.
 pub(crate) fn stream_response(fit: Fit) -> BoxedStrategy<StreamResponse> {
     prop_oneof![
         task(fit).prop_map(StreamResponse::Task),
@@ -406,7 +408,7 @@ pub(crate) fn stream_response(fit: Fit) -> BoxedStrategy<StreamResponse> {
     .boxed()
 }
 
-/// The answer to a message.
+/// Result of a send.
 pub(crate) fn send_response(fit: Fit) -> BoxedStrategy<SendMessageResponse> {
     prop_oneof![
         task(fit).prop_map(SendMessageResponse::Task),
@@ -415,7 +417,7 @@ pub(crate) fn send_response(fit: Fit) -> BoxedStrategy<SendMessageResponse> {
     .boxed()
 }
 
-/// A webhook registration; other schemes only where there is a first one.
+/// Push configuration; additional schemes only after a first one.
 pub(crate) fn push_config() -> BoxedStrategy<PushConfig> {
     let ids = (option::of(tenant()), option::of(id()), option::of(id()));
     let secret = || option::of(some_text().prop_map(Secret::from));
@@ -441,7 +443,7 @@ pub(crate) fn push_config() -> BoxedStrategy<PushConfig> {
         .boxed()
 }
 
-/// An error of any kind, with details or without.
+/// Error of any kind, with or without details.
 pub(crate) fn error() -> BoxedStrategy<Error> {
     let own =
         prop_oneof![-32099..=-32010_i32, Just(-32000), 1..1000_i32].prop_map(ErrorKind::Other);

@@ -13,11 +13,11 @@ use attache::{Error, ErrorKind};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
-use super::{CASES, Tried, V03, ask, ask_bytes, means, quick};
+use super::{CASES, CaseResult, V03, ask, ask_bytes, means, quick};
 use crate::strategies::{self, Fit};
 use crate::wire::lossy_conversion::{Carrier, Form, Lossy, card_after, error_after};
 use crate::wire::protobuf;
-use crate::wire::roundtrip::{answered, operation, said};
+use crate::wire::roundtrip::{operation, operations_with_response, or_fail};
 
 /// What the SDK calls the operations in the names of its JSON-RPC models; 0.3 cannot list tasks.
 fn model_name(operation: Operation) -> Option<&'static str> {
@@ -47,7 +47,7 @@ fn the_official_models_of_0_3_understand_every_call() {
             return Ok(());
         };
         let mut params = Vec::new();
-        said(wire::write_params(&mut params, &request, Version::V03))?;
+        or_fail(wire::write_params(&mut params, &request, Version::V03))?;
         let mut body = Vec::new();
         let method_name = method_name(operation, Version::V03).unwrap();
         jsonrpc::write_request(&mut body, &JsonRpcId::from(7), method_name, |out| {
@@ -62,7 +62,7 @@ fn the_official_models_of_0_3_understand_every_call() {
         );
         let read = wire::read_params(find_method(&call.method).unwrap(), call.params)
             .map(|(request, _)| request);
-        means(&kept, read, &request.after(Form::V03))
+        means(&kept, read, &request.after_round_trip(Form::V03))
     });
 }
 
@@ -77,8 +77,8 @@ fn result_kept(model: &str, result: &[u8]) -> Result<String, TestCaseError> {
         // It leaves out whatever is null, even what JSON-RPC wants to see.
         return Ok("null".to_owned());
     }
-    let read = said(jsonrpc::read_response(kept.as_bytes()))?;
-    Ok(said(read.result)?.to_owned())
+    let read = or_fail(jsonrpc::read_response(kept.as_bytes()))?;
+    Ok(or_fail(read.result)?.to_owned())
 }
 
 #[test]
@@ -91,9 +91,9 @@ fn the_official_models_of_0_3_understand_every_answer() {
         match wire::write_result(&mut result, &response, &Dialect::V03) {
             // 03 §7: an older card only of an agent that speaks an older version.
             Err(error) if error.kind() == ErrorKind::UnsupportedOperation => return Ok(()),
-            written => said(written)?,
+            written => or_fail(written)?,
         }
-        for operation in answered(&response) {
+        for operation in operations_with_response(&response) {
             let Some(model) = model_name(*operation) else {
                 continue;
             };
@@ -101,7 +101,7 @@ fn the_official_models_of_0_3_understand_every_answer() {
             means(
                 &kept,
                 wire::read_response(*operation, &kept, &Dialect::V03),
-                &response.after(Form::V03),
+                &response.after_round_trip(Form::V03),
             )?;
         }
         Ok(())
@@ -129,7 +129,7 @@ fn the_official_models_of_0_3_understand_every_event_in_a_stream_and_in_a_webhoo
             means(
                 &kept,
                 wire::read_event(&kept, &Dialect::V03),
-                &event.after(Form::V03),
+                &event.after_round_trip(Form::V03),
             )?;
         }
         Ok(())
@@ -151,7 +151,7 @@ fn the_official_models_of_0_3_understand_every_error() {
             "SendStreamingMessageResponse",
         ] {
             let kept = ask(&V03, model, "json", &body)?.json;
-            let read = said(jsonrpc::read_response(kept.as_bytes()))?
+            let read = or_fail(jsonrpc::read_response(kept.as_bytes()))?
                 .result
                 .unwrap_err();
             prop_assert_eq!(
@@ -183,7 +183,7 @@ fn the_official_models_of_0_3_understand_every_card() {
         ];
         for (kind, form) in forms {
             let mut text = Vec::new();
-            said(write_card(&mut text, &card, form))?;
+            or_fail(write_card(&mut text, &card, form))?;
             let kept = ask(&V03, kind, "json", &text)?.json;
             let mut meant = meant.clone();
             if form == CardForm::Union {
@@ -240,7 +240,7 @@ fn the_official_protobuf_of_0_3_understands_the_body_of_every_rest_request() {
         let Some(kind) = body_name(&request) else {
             return Ok(());
         };
-        let written = said(wire::write_rest(&request, Version::V03))?;
+        let written = or_fail(wire::write_rest(&request, Version::V03))?;
         let kept = ask(&V03, kind, "restjson", &written.body.unwrap())?.json;
         let (path, query) = written.path.split_once('?').unwrap_or((&written.path, ""));
         let read = wire::read_rest(
@@ -251,7 +251,7 @@ fn the_official_protobuf_of_0_3_understands_the_body_of_every_rest_request() {
         means(
             &kept,
             read.map(|(request, _)| request),
-            &request.after(Form::V03Rest),
+            &request.after_round_trip(Form::V03Rest),
         )
     });
 }
@@ -267,7 +267,7 @@ fn the_official_protobuf_of_0_3_understands_the_bytes_of_every_request() {
         };
         let kept = ask_bytes(&V03, kind, &bytes)?;
         let read = protobuf::read_request(&request, Version::V03, &kept.bytes.unwrap());
-        means(&kept.json, read, &request.after(Form::V03Grpc))
+        means(&kept.json, read, &request.after_round_trip(Form::V03Grpc))
     });
 }
 
@@ -291,17 +291,17 @@ fn the_official_protobuf_of_0_3_understands_every_answer_in_rest_and_in_bytes() 
     }
     strategies::check(6 * CASES, strategies::response(Fit::Official), |response| {
         let reads =
-            |text: &str| wire::read_response(answered(&response)[0], text, &Dialect::V03Rest);
+            |text: &str| wire::read_response(operations_with_response(&response)[0], text, &Dialect::V03Rest);
         if let Some(kind) = answer_name(&response) {
             let mut body = Vec::new();
-            said(wire::write_body(&mut body, &response, &Dialect::V03Rest))?;
+            or_fail(wire::write_body(&mut body, &response, &Dialect::V03Rest))?;
             let kept = ask(&V03, kind, "restjson", &body)?.json;
-            means(&kept, reads(&kept), &response.after(Form::V03Rest))?;
+            means(&kept, reads(&kept), &response.after_round_trip(Form::V03Rest))?;
         }
         let Some((kind, bytes)) = protobuf::write_response(&response, Version::V03) else {
             return Ok(());
         };
-        let meant = response.after(Form::V03Grpc);
+        let meant = response.after_round_trip(Form::V03Grpc);
         let kept = ask_bytes(&V03, kind, &bytes)?;
         let read = protobuf::read_response(&response, Version::V03, &kept.bytes.unwrap());
         means(&kept.json, read, &meant)?;
@@ -324,14 +324,14 @@ fn the_official_protobuf_of_0_3_understands_every_event_in_rest_and_in_bytes() {
     });
 }
 
-fn both_events(event: &StreamResponse, closes: bool) -> Tried {
+fn both_events(event: &StreamResponse, closes: bool) -> CaseResult {
     let mut text = Vec::new();
     wire::write_event(&mut text, event, closes, &Dialect::V03Rest);
     let (kind, bytes) = protobuf::write_event(event, closes, Version::V03);
     let read_bytes = |bytes: &[u8]| -> Result<StreamResponse, Error> {
         protobuf::read_event(Version::V03, bytes)
     };
-    let (in_rest, in_bytes) = (event.after(Form::V03Rest), event.after(Form::V03Grpc));
+    let (in_rest, in_bytes) = (event.after_round_trip(Form::V03Rest), event.after_round_trip(Form::V03Grpc));
     for (kept, meant) in [
         (ask(&V03, kind, "restjson", &text)?, in_rest),
         (ask_bytes(&V03, kind, &bytes)?, in_bytes),

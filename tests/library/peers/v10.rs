@@ -15,11 +15,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{CASES, Tried, V10, ask, ask_bytes, hex, means, quick};
+use super::{CASES, CaseResult, V10, ask, ask_bytes, hex, means, quick};
 use crate::strategies::{self, Fit};
 use crate::wire::lossy_conversion::{Form, Lossy, card_after};
 use crate::wire::protobuf;
-use crate::wire::roundtrip::{answered, operation, said};
+use crate::wire::roundtrip::{operation, operations_with_response, or_fail};
 
 /// A document in both forms comes back in both forms of both.
 fn comes_back<T: PartialEq + std::fmt::Debug>(
@@ -28,7 +28,7 @@ fn comes_back<T: PartialEq + std::fmt::Debug>(
     meant: &T,
     read_text: impl Fn(&str) -> Result<T, Error>,
     read_bytes: impl Fn(&[u8]) -> Result<T, Error>,
-) -> Tried {
+) -> CaseResult {
     for kept in [
         ask(&V10, kind, "json", text)?,
         ask_bytes(&V10, kind, bytes)?,
@@ -47,12 +47,12 @@ fn the_official_sdk_of_1_0_understands_every_request() {
     strategies::check(8 * CASES, strategies::request(Fit::Official), |request| {
         let (kind, bytes) = protobuf::write_request(&request, Version::V1).unwrap();
         let mut params = Vec::new();
-        said(wire::write_params(&mut params, &request, Version::V1))?;
+        or_fail(wire::write_params(&mut params, &request, Version::V1))?;
         let method = find_method(method_name(operation(&request), Version::V1).unwrap()).unwrap();
         comes_back(
             (kind, &bytes),
             &params,
-            &request.after(Form::V1),
+            &request.after_round_trip(Form::V1),
             |text| wire::read_params(method, text).map(|(request, _)| request),
             |bytes| protobuf::read_request(&request, Version::V1, bytes),
         )
@@ -70,12 +70,12 @@ fn the_official_sdk_of_1_0_understands_every_answer() {
             return Ok(());
         };
         let mut result = Vec::new();
-        said(wire::write_result(&mut result, &response, &Dialect::V1))?;
+        or_fail(wire::write_result(&mut result, &response, &Dialect::V1))?;
         comes_back(
             (kind, &bytes),
             &result,
-            &response.after(Form::V1),
-            |text| wire::read_response(answered(&response)[0], text, &Dialect::V1),
+            &response.after_round_trip(Form::V1),
+            |text| wire::read_response(operations_with_response(&response)[0], text, &Dialect::V1),
             |bytes| protobuf::read_response(&response, Version::V1, bytes),
         )
     });
@@ -153,7 +153,7 @@ fn the_card_resolver_of_1_0_reads_cards_of_every_form() {
     strategies::check(2 * CASES, strategies::card(Fit::Official), |card| {
         for form in [CardForm::V1, CardForm::Union] {
             let mut text = Vec::new();
-            said(write_card(&mut text, &card, form))?;
+            or_fail(write_card(&mut text, &card, form))?;
             let kept = ask(&V10, "UnionCard", "json", &text)?;
             // The members of 0.3 beside those of 1.0 change nothing.
             let meant = card_after(&card, CardForm::V1).unwrap();

@@ -1,4 +1,4 @@
-//! Cards with every scheme, flow, requirement, skill, extension and signature.
+//! Strategies for cards with every scheme, flow, requirement, skill, extension and signature.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use proptest::sample::{Index, select};
 
 use super::{Fit, metadata, some_text, tenant, text, texts};
 
-/// A card; its requirements name schemes that it has.
+/// Card whose requirements name existing schemes.
 pub(crate) fn card(fit: Fit) -> BoxedStrategy<AgentCard> {
     let words = (
         text(),
@@ -34,16 +34,21 @@ pub(crate) fn card(fit: Fit) -> BoxedStrategy<AgentCard> {
         vec(skill(), 0..3),
         vec(signature(fit), 0..2),
     );
-    let security = (btree_map(some_text(), scheme(fit), 0..4), wishes());
+    let security = (
+        btree_map(some_text(), scheme(fit), 0..4),
+        requirement_indices(),
+    );
     (words, provider, modes, lists, capabilities(fit), security)
         .prop_map(
             |(words, provider, modes, (interfaces, skills, signatures), capabilities, security)| {
-                let (schemes, wishes) = security;
+                let (schemes, requirement_indices) = security;
                 let (name, description, version, documentation_url, icon_url) = words;
-                let skills = skills.into_iter().map(|(skill, wishes)| AgentSkill {
-                    security_requirements: requirements(&schemes, wishes),
-                    ..skill
-                });
+                let skills = skills
+                    .into_iter()
+                    .map(|(skill, requirement_indices)| AgentSkill {
+                        security_requirements: requirements(&schemes, requirement_indices),
+                        ..skill
+                    });
                 AgentCard {
                     name,
                     description,
@@ -52,7 +57,7 @@ pub(crate) fn card(fit: Fit) -> BoxedStrategy<AgentCard> {
                     version,
                     documentation_url,
                     capabilities,
-                    security_requirements: requirements(&schemes, wishes),
+                    security_requirements: requirements(&schemes, requirement_indices),
                     default_input_modes: modes.0,
                     default_output_modes: modes.1,
                     skills: skills.collect(),
@@ -65,25 +70,29 @@ pub(crate) fn card(fit: Fit) -> BoxedStrategy<AgentCard> {
         .boxed()
 }
 
-/// Requirements before it is known which schemes there are.
-type Wishes = Vec<Vec<(Index, Vec<String>)>>;
+/// Requirements by index, before the schemes are known.
+type RequirementIndices = Vec<Vec<(Index, Vec<String>)>>;
 
-fn wishes() -> BoxedStrategy<Wishes> {
+fn requirement_indices() -> BoxedStrategy<RequirementIndices> {
     vec(vec((any::<Index>(), texts()), 0..3), 0..3).boxed()
 }
 
 fn requirements(
     schemes: &BTreeMap<String, SecurityScheme>,
-    wishes: Wishes,
+    requirement_indices: RequirementIndices,
 ) -> Vec<SecurityRequirement> {
     let names: Vec<_> = schemes.keys().collect();
-    let named = |(at, scopes): (Index, Vec<String>)| {
-        Some((names.get(at.index(names.len().max(1)))?.to_string(), scopes))
+    let named = |index: Index, scopes: Vec<String>| {
+        let name = names.get(index.index(names.len().max(1)))?;
+        Some((name.to_string(), scopes))
     };
-    wishes
+    requirement_indices
         .into_iter()
-        .map(|wish| SecurityRequirement {
-            schemes: wish.into_iter().filter_map(named).collect(),
+        .map(|indices| SecurityRequirement {
+            schemes: indices
+                .into_iter()
+                .filter_map(|(index, scopes)| named(index, scopes))
+                .collect(),
         })
         .collect()
 }
@@ -145,11 +154,17 @@ fn extension(fit: Fit) -> BoxedStrategy<AgentExtension> {
         .boxed()
 }
 
-fn skill() -> BoxedStrategy<(AgentSkill, Wishes)> {
+fn skill() -> BoxedStrategy<(AgentSkill, RequirementIndices)> {
     let lists = (texts(), texts(), texts(), texts());
-    (text(), text(), text(), lists, wishes())
+    (text(), text(), text(), lists, requirement_indices())
         .prop_map(
-            |(id, name, description, (tags, examples, input_modes, output_modes), wishes)| {
+            |(
+                id,
+                name,
+                description,
+                (tags, examples, input_modes, output_modes),
+                requirement_indices,
+            )| {
                 let security_requirements = Vec::new();
                 let skill = AgentSkill {
                     id,
@@ -161,7 +176,7 @@ fn skill() -> BoxedStrategy<(AgentSkill, Wishes)> {
                     output_modes,
                     security_requirements,
                 };
-                (skill, wishes)
+                (skill, requirement_indices)
             },
         )
         .boxed()

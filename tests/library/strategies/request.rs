@@ -1,4 +1,4 @@
-//! Requests and answers of every operation.
+//! Strategies for requests and responses of every operation.
 
 use attache::model::{
     CancelTaskRequest, DeletePushConfigRequest, GetExtendedAgentCardRequest, GetPushConfigRequest,
@@ -16,7 +16,7 @@ use super::{
     text, texts, timestamp,
 };
 
-/// A request of any operation, as often each.
+/// Request of any operation, equally distributed.
 pub(crate) fn request(fit: Fit) -> BoxedStrategy<Request> {
     prop_oneof![
         2 => send(fit).prop_map(Box::new).prop_map(Request::SendMessage),
@@ -35,7 +35,7 @@ pub(crate) fn request(fit: Fit) -> BoxedStrategy<Request> {
     .boxed()
 }
 
-/// An answer of any operation that does not stream.
+/// Response of any operation that does not stream.
 pub(crate) fn response(fit: Fit) -> BoxedStrategy<Response> {
     prop_oneof![
         send_response(fit).prop_map(Response::SendMessage),
@@ -69,7 +69,7 @@ fn send(fit: Fit) -> BoxedStrategy<SendMessageRequest> {
 }
 
 fn configuration() -> BoxedStrategy<SendMessageConfiguration> {
-    // The task it belongs to is made by this very request.
+    // The request itself creates the task.
     let inline = push_config().prop_map(|config| PushConfig {
         task_id: None,
         ..config

@@ -1,4 +1,5 @@
-//! Whatever a peer meant is read as what 1.0 would have said; only the exact form of a version is ever written.
+//! Input dialects: every known form of a request, response or event is read as its 1.0 equivalent.
+//! Output always has the exact form of one version.
 
 use attache::model::{Limits, Operation, Request, Response, StreamResponse, TaskId, Version};
 use attache::wire::method::{find_method, method_name};
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::wire::golden::blank_generated;
 
-/// The 1.0 name and params of a request, as JSON.
+/// Returns the 1.0 method name and params of a request.
 fn in_v1(request: &Request, operation: Operation) -> (&'static str, Value) {
     request.validate(&Limits::default()).unwrap();
     let mut out = Vec::new();
@@ -19,7 +20,7 @@ fn in_v1(request: &Request, operation: Operation) -> (&'static str, Value) {
     )
 }
 
-/// Reads the params of a call, and expects what a 1.0 client would have sent and the dialect of the answer.
+/// Reads the params of a call. Expects the equivalent 1.0 request and the dialect of the response.
 fn call(called: &str, params: Value, wanted: &str, wanted_params: Value, answered: Dialect) {
     let method = find_method(called).unwrap();
     let (request, dialect) = wire::read_params(method, &params.to_string())
@@ -33,7 +34,7 @@ fn call(called: &str, params: Value, wanted: &str, wanted_params: Value, answere
     );
 }
 
-/// The same for a REST request such as `POST /v1/message:send`.
+/// Like [`call`], for a REST request such as `POST /v1/message:send`.
 fn rest(line: &str, body: Value, wanted: &str, wanted_params: Value, answered: Dialect) {
     let (http_method, path) = line.split_once(' ').unwrap();
     let route = route(http_method, path).unwrap();
@@ -47,7 +48,7 @@ fn rest(line: &str, body: Value, wanted: &str, wanted_params: Value, answered: D
     );
 }
 
-/// Reads an event, and expects it as 1.0 writes it.
+/// Reads an event and expects its 1.0 form.
 fn event(dialect: &Dialect, text: Value, wanted: Value) {
     let event = wire::read_event(&text.to_string(), dialect)
         .unwrap_or_else(|error| panic!("{text}: {error}"));
@@ -69,11 +70,11 @@ fn user(parts: Value) -> Value {
 }
 
 #[test]
-fn one_seed_mixes_every_version_under_the_names_of_1_0() {
+fn kaos_requests_are_read() {
     let generated =
         json!({"messageId": "<generated>", "role": "ROLE_USER", "parts": [{"text": "x"}]});
     for params in [
-        // Each mark alone is enough to forgive the missing id.
+        // Each mark of a KAOS client alone permits a missing id (09, 0.5).
         json!({"message": {"role": "user", "parts": [{"text": "x"}]}}),
         json!({"message": {"role": "ROLE_USER", "parts": [{"type": "text", "text": "x"}]}}),
     ] {
@@ -104,7 +105,7 @@ fn one_seed_mixes_every_version_under_the_names_of_1_0() {
 }
 
 #[test]
-fn one_seed_answers_with_a_bare_task_and_a_text_for_its_status() {
+fn kaos_responses_are_read() {
     event(
         &Dialect::V1,
         json!({
@@ -123,10 +124,10 @@ fn one_seed_answers_with_a_bare_task_and_a_text_for_its_status() {
 }
 
 #[test]
-fn old_names_lead_to_the_same_operations() {
+fn method_aliases_are_the_same_operations() {
     let old = json!({"message": {"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "x"}]}});
     let new = json!({"message": user(json!([{"text": "x"}]))});
-    // Under a 0.1 name the body decides: with an id on its message it is newer.
+    // Under a 0.1 method name the body decides: a message with an id is newer.
     for (called, wanted) in [
         ("tasks/send", "SendMessage"),
         ("tasks/sendSubscribe", "SendStreamingMessage"),
@@ -183,7 +184,7 @@ fn old_names_lead_to_the_same_operations() {
 }
 
 #[test]
-fn names_in_snake_case_are_legal_json_of_1_0() {
+fn snake_case_names_are_valid_in_v1() {
     call(
         "SendMessage",
         json!({
@@ -222,7 +223,7 @@ fn names_in_snake_case_are_legal_json_of_1_0() {
 }
 
 #[test]
-fn the_draft_of_1_0_is_read() {
+fn v1_draft_is_read() {
     let message = user(json!([{"text": ""}]));
     for (blocking, immediately) in [
         (json!(false), json!({"returnImmediately": true})),
@@ -275,7 +276,7 @@ fn the_draft_of_1_0_is_read() {
 }
 
 #[test]
-fn parts_are_read_in_every_shape_they_ever_had() {
+fn parts_are_read_in_every_form() {
     for (part, new) in [
         (json!({"kind": "text", "text": "x"}), json!({"text": "x"})),
         (json!({"type": "text", "text": "x"}), json!({"text": "x"})),
@@ -352,7 +353,7 @@ fn parts_are_read_in_every_shape_they_ever_had() {
 }
 
 #[test]
-fn parts_of_older_versions_are_understood_in_a_call_of_1_0() {
+fn legacy_parts_are_accepted_in_v1_requests() {
     for (part, new) in [
         (json!({"kind": "text", "text": "x"}), json!({"text": "x"})),
         (
@@ -379,7 +380,7 @@ fn parts_of_older_versions_are_understood_in_a_call_of_1_0() {
 }
 
 #[test]
-fn an_unknown_kind_of_part_goes_back_as_it_came() {
+fn part_of_unknown_kind_round_trips() {
     let part = json!({"kind": "tool-result", "toolUseId": "u", "result": {"value": "42"}});
     let message = json!({"kind": "message", "messageId": "m", "role": "user", "parts": [part]});
     let read = wire::read_event(&message.to_string(), &Dialect::V03).unwrap();
@@ -387,13 +388,13 @@ fn an_unknown_kind_of_part_goes_back_as_it_came() {
 }
 
 #[test]
-fn older_clients_leave_out_and_put_beside_what_they_like() {
+fn missing_and_misplaced_members_of_older_clients_are_read() {
     let text = json!([{"kind": "text", "text": "x"}]);
     let new = json!({"message": user(json!([{"text": "x"}]))});
     let mut in_context = new.clone();
     in_context["message"]["contextId"] = json!("c");
     for (params, wanted) in [
-        // No `kind` on the message, none at all, 1.0 enums, all of 1.0's shapes: peers 6.1.
+        // No `kind` on the message, no `kind` at all, enums of 1.0, and all shapes of 1.0.
         (
             json!({"message": {"messageId": "m", "role": "user", "parts": text}}),
             &new,
@@ -455,7 +456,7 @@ fn older_clients_leave_out_and_put_beside_what_they_like() {
 }
 
 #[test]
-fn a_question_to_the_client_travels_in_metadata() {
+fn input_request_is_stored_in_metadata() {
     let request =
         json!({"kind": "input-request", "prompt": "p", "requestId": "r", "sensitive": true});
     event(
@@ -474,7 +475,7 @@ fn a_question_to_the_client_travels_in_metadata() {
 }
 
 #[test]
-fn headers_in_a_registration_are_its_authentication() {
+fn headers_of_a_push_config_become_its_authentication() {
     for (headers, authentication) in [
         (
             json!({"Authorization": "Bearer x y"}),
@@ -496,7 +497,7 @@ fn headers_in_a_registration_are_its_authentication() {
 }
 
 #[test]
-fn the_first_version_is_read() {
+fn v01_requests_are_read() {
     let v01 = |id: &str| Dialect::V01 {
         alias: Some(TaskId::from(id)),
     };
@@ -539,7 +540,7 @@ fn the_first_version_is_read() {
 }
 
 #[test]
-fn the_first_version_is_answered_in_its_own_names_beside_those_of_0_3() {
+fn v01_responses_have_the_members_of_both_versions() {
     let first = Dialect::V01 {
         alias: Some(TaskId::from("mine")),
     };
@@ -595,12 +596,12 @@ fn the_first_version_is_answered_in_its_own_names_beside_those_of_0_3() {
 }
 
 #[test]
-fn rest_of_0_3_takes_both_flavours_and_answers_in_kind() {
+fn v03_rest_accepts_both_forms_and_replies_in_the_same() {
     let new = json!({"message": user(json!([{"text": "x"}]))});
     let proto = |member: &str, parts: &str| json!({member: {"messageId": "m", "role": "ROLE_USER", parts: [{"text": "x"}]}});
     for (body, answered) in [
         (proto("message", "content"), Dialect::V03Rest),
-        // 0.2.5, and one SDK's later proto.
+        // 0.2.5, and a later proto of one SDK.
         (proto("request", "content"), Dialect::V03Rest),
         (proto("message", "parts"), Dialect::V03Rest),
         (
@@ -653,7 +654,7 @@ fn rest_of_0_3_takes_both_flavours_and_answers_in_kind() {
             Dialect::V03Rest,
         );
     }
-    // ProtoJSON cannot say `false`, so a configuration that does not say `true` says it.
+    // ProtoJSON omits `false`, so a configuration without `true` means non-blocking.
     let message = proto("message", "content")["message"].clone();
     for (configuration, wanted) in [
         (json!({}), json!({"returnImmediately": true})),
@@ -673,7 +674,7 @@ fn rest_of_0_3_takes_both_flavours_and_answers_in_kind() {
 }
 
 #[test]
-fn rest_of_0_3_takes_a_registration_in_every_wrapping() {
+fn v03_rest_accepts_push_configs_in_every_nesting() {
     let wanted = json!({"taskId": "t", "id": "c", "url": "u"});
     let config = json!({"id": "c", "url": "u"});
     let named = json!({"name": "tasks/t/pushNotificationConfigs/c", "pushNotificationConfig": {"url": "u"}});
@@ -713,14 +714,14 @@ fn rest_of_0_3_takes_a_registration_in_every_wrapping() {
 }
 
 #[test]
-fn r39_each_event_is_read_on_its_own_merits() {
+fn r39_form_of_each_event_is_detected_separately() {
     let status = json!({"statusUpdate": {"taskId": "lg:1", "contextId": "c", "status": {"state": "TASK_STATE_WORKING"}}});
     for text in [
         status.clone(),
         json!({"status_update": {"task_id": "lg:1", "context_id": "c", "status": {"state": 2}}}),
-        // Wrapped, with what older versions have inside.
+        // Wrapped, with members of older versions inside.
         json!({"statusUpdate": {"kind": "status-update", "taskId": "lg:1", "contextId": "c", "status": {"state": "working"}, "final": false}}),
-        // Flat, with the enums of 1.0: what one server sends as 1.0.
+        // Flat, with the enums of 1.0, as one server sends it.
         json!({"kind": "status-update", "taskId": "lg:1", "contextId": "c", "status": {"state": "TASK_STATE_WORKING"}, "final": false}),
         json!({"taskId": "lg:1", "contextId": "c", "status": {"state": "working"}, "final": false}),
         json!({"taskId": "lg:1", "contextId": "c", "status": {"state": "started"}}),
@@ -747,12 +748,12 @@ fn r39_each_event_is_read_on_its_own_merits() {
             json!({"taskId": "t", "contextId": "c", "artifact": {"artifactId": "a", "parts": [{"text": "x"}]}, "append": true}),
             artifact("a", true),
         ),
-        // One seed's lone part.
+        // Single part instead of an artifact (09, 2.6).
         (
             json!({"kind": "artifact-update", "taskId": "t", "contextId": "c", "index": 2, "part": {"kind": "text", "text": "x", "append": true}, "timestamp": "2026-03-14T09:26:53Z"}),
             artifact("artifact-2", true),
         ),
-        // 0.1 has all of it inside.
+        // 0.1: all members inside the artifact.
         (
             json!({"id": "t", "contextId": "c", "artifact": {"index": 1, "append": true, "parts": [{"type": "text", "text": "x"}]}}),
             artifact("artifact-1", true),
@@ -768,7 +769,7 @@ fn r39_each_event_is_read_on_its_own_merits() {
         message.clone(),
         json!({"kind": "message", "messageId": "m", "role": "agent", "parts": [{"kind": "text", "text": "x"}]}),
         json!({"messageId": "m", "role": "agent", "parts": [{"text": "x"}]}),
-        // Who speaks is left out: in an answer it is the agent.
+        // Missing role: in a response the sender is the agent.
         json!({"messageId": "m", "parts": [{"type": "text", "text": "x"}]}),
         json!({"message": {"messageId": "m", "parts": [{"text": "x"}]}}),
     ] {
@@ -779,7 +780,7 @@ fn r39_each_event_is_read_on_its_own_merits() {
 }
 
 #[test]
-fn rest_of_0_2_has_other_names_for_messages() {
+fn v02_rest_member_names_are_read() {
     let said = json!({"messageId": "m", "role": "ROLE_AGENT", "content": [{"text": "x"}]});
     let new = json!({"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "x"}]});
     for member in ["msg", "message"] {
@@ -833,7 +834,7 @@ fn r33_states_and_times_are_read_in_every_spelling() {
 }
 
 #[test]
-fn answers_are_read_bare_or_wrapped_and_empty_ones_are_enough() {
+fn responses_are_read_bare_wrapped_or_empty() {
     let wanted = reply(
         Operation::GetTask,
         &Dialect::V1,
@@ -841,7 +842,7 @@ fn answers_are_read_bare_or_wrapped_and_empty_ones_are_enough() {
     );
     for text in [
         r#"{"task":{"id":"t","contextId":"c","status":{"state":"canceled"}}}"#,
-        // Without `kind`, as one seed prints it.
+        // Without `kind`, as KAOS writes it (09, 0.9).
         r#"{"id":"t","contextId":"c","status":{"state":"cancelled"}}"#,
         r#"{"kind":"task","id":"t","contextId":"c","status":{"state":"canceled"},"artifacts":[],"history":null}"#,
     ] {
@@ -885,7 +886,7 @@ fn answers_are_read_bare_or_wrapped_and_empty_ones_are_enough() {
 }
 
 #[test]
-fn null_is_absent_beside_other_content_before_1_0_and_a_second_content_in_1_0() {
+fn null_data_beside_content_is_absent_in_v03_and_an_error_in_v1() {
     let read = |method: &str, part: &str| {
         let params =
             format!(r#"{{"message":{{"messageId":"m","role":"ROLE_USER","parts":[{part}]}}}}"#);
@@ -911,7 +912,7 @@ fn null_is_absent_beside_other_content_before_1_0_and_a_second_content_in_1_0() 
 }
 
 #[test]
-fn answers_are_bounded_in_depth_and_their_faults_are_the_peers() {
+fn responses_are_bounded_in_depth_and_errors_blame_the_peer() {
     use attache::ErrorKind;
     use attache::model::Operation;
     use attache::wire::{Dialect, read_event, read_response};
@@ -960,7 +961,7 @@ fn answers_are_bounded_in_depth_and_their_faults_are_the_peers() {
 }
 
 #[test]
-fn a_reason_of_another_domain_does_not_decide() {
+fn foreign_reasons_are_ignored() {
     let body = r#"{"error":{"details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo",
         "reason":"PERMISSION_DENIED","domain":"googleapis.com"}]}}"#;
     assert_eq!(

@@ -1,4 +1,5 @@
-//! A task is the fold of its log: one result however it is folded, and the rules of moves, chunks and history.
+//! Fold of a log into a task: independence of batching, and the rules for transitions, chunks and
+//! history (07).
 
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ fn created(time: Timestamp) -> Entry {
     }
 }
 
-/// Whatever can happen, artifacts under few ids so that chunks meet.
+/// Strategy: any event. Artifacts have few ids, so that chunks meet.
 fn event() -> BoxedStrategy<Event> {
     let fit = Fit::Protobuf;
     let artifact = (
@@ -61,7 +62,7 @@ fn event() -> BoxedStrategy<Event> {
     .boxed()
 }
 
-/// A log as the engine keeps it: what the task cannot take is not in it.
+/// Strategy: a log as the engine stores it, without rejected events.
 fn log() -> BoxedStrategy<Vec<Entry>> {
     let entries = vec((event(), strategies::timestamp()), 0..12);
     (strategies::timestamp(), entries)
@@ -77,7 +78,7 @@ fn log() -> BoxedStrategy<Vec<Entry>> {
                 let before = task.clone();
                 match task.apply(&entry) {
                     Ok(()) => log.push(entry),
-                    Err(_) => assert_eq!(task, before, "what does not fit changes nothing"),
+                    Err(_) => assert_eq!(task, before, "a rejected event changes nothing"),
                 }
             }
             log
@@ -86,7 +87,7 @@ fn log() -> BoxedStrategy<Vec<Entry>> {
 }
 
 #[test]
-fn a_log_has_one_fold_at_once_or_step_by_step() {
+fn fold_is_independent_of_batching() {
     strategies::check(CASES, log(), |log| {
         let whole = Task::fold(&log).unwrap().unwrap();
         for cut in 1..=log.len() {
@@ -101,29 +102,32 @@ fn a_log_has_one_fold_at_once_or_step_by_step() {
 }
 
 #[test]
-fn a_client_that_follows_has_the_task_that_the_server_has() {
+fn client_fold_equals_server_fold() {
     strategies::check(CASES, log(), |log| {
         for cut in 1..=log.len() {
             let mut server = Task::fold(&log[..cut]).unwrap().unwrap();
             let mut client = server.clone();
-            let mut told = true;
+            let mut is_status_known = true;
             for entry in &log[cut..] {
                 server.apply(entry).unwrap();
                 if let Some(update) = entry.update(&client.id, &client.context_id) {
                     client.apply_update(&update).unwrap();
                 }
-                // No stream tells of a message that came in, and one retires the message of the status.
-                told = match &entry.event {
+                // Streams do not contain incoming messages, and such a message archives the status
+                // message.
+                is_status_known = match &entry.event {
                     Event::Message(_) => false,
-                    // One that was ignored is not the state now.
-                    Event::Status { status, .. } => told || status.state == server.status.state,
-                    _ => told,
+                    // An ignored status is not the current state.
+                    Event::Status { status, .. } => {
+                        is_status_known || status.state == server.status.state
+                    }
+                    _ => is_status_known,
                 };
                 prop_assert_eq!(&client.artifacts, &server.artifacts);
                 prop_assert_eq!(&client.metadata, &server.metadata);
                 prop_assert_eq!(client.status.state, server.status.state);
                 prop_assert_eq!(client.status.timestamp, server.status.timestamp);
-                prop_assert!(!told || client.status == server.status);
+                prop_assert!(!is_status_known || client.status == server.status);
             }
         }
         Ok(())
@@ -131,7 +135,7 @@ fn a_client_that_follows_has_the_task_that_the_server_has() {
 }
 
 #[test]
-fn time_never_goes_back_whatever_the_clocks_say() {
+fn timestamps_never_decrease() {
     strategies::check(CASES, log(), |log| {
         let times =
             (1..=log.len()).map(|cut| Task::fold(&log[..cut]).unwrap().unwrap().status.timestamp);
@@ -140,7 +144,7 @@ fn time_never_goes_back_whatever_the_clocks_say() {
     });
 }
 
-/// A task that went to this state by the shortest way.
+/// Returns a task in this state, reached by the shortest way.
 fn in_state(state: TaskState) -> Task {
     let mut task = Task::fold(&[created(at(1000))]).unwrap().unwrap();
     if state != TaskState::Submitted {
@@ -167,9 +171,9 @@ fn status(state: TaskState, message: Option<&str>) -> Entry {
     }
 }
 
-/// 07 §2, cell by cell: `+` moves, `.` is ignored, `x` is refused. A new task is one that is submitted.
+/// The table of 07 §2: `+` transition, `.` ignored, `x` rejected. A new task is submitted.
 #[test]
-fn s77_the_matrix_of_moves() {
+fn s77_transition_table() {
     use TaskState::{
         AuthRequired, Canceled, Completed, Failed, InputRequired, Rejected, Submitted, Working,
     };
@@ -221,7 +225,7 @@ fn s77_the_matrix_of_moves() {
 }
 
 #[test]
-fn s77_an_ended_task_takes_nothing_more() {
+fn s77_ended_task_rejects_all_events() {
     let chunk = Event::Artifact {
         artifact: Artifact::text("n", "x"),
         append: false,
@@ -264,9 +268,9 @@ fn s77_an_ended_task_takes_nothing_more() {
     }
 }
 
-/// A server may close a stream with the task as it ended (05 §1).
+/// A server may close a stream with a snapshot of the ended task (05 §1).
 #[test]
-fn a_last_look_at_an_ended_task_is_no_fault() {
+fn final_snapshot_of_an_ended_task_is_accepted() {
     let mut client = in_state(TaskState::Completed);
     let mut seen = client.clone();
     seen.artifacts.push(Artifact::text("n", "x"));
@@ -309,9 +313,9 @@ fn put(task: &mut Task, id: &str, parts: &[Part], append: bool) -> Result<(), Fo
     })
 }
 
-/// 05 §4: text follows text into one part, unless either has anything beside it.
+/// 05 §4: text is appended to the last text part, unless either part has other attributes.
 #[test]
-fn chunks_of_plain_text_join() {
+fn chunks_of_plain_text_are_concatenated() {
     let plain = Part::text("a");
     let data = Part::data(json!(1));
     let beside = [
@@ -343,15 +347,16 @@ fn chunks_of_plain_text_join() {
         [data.clone(), Part::text("ab"), data, Part::text("c")]
     );
     for other in beside {
-        let (first, second) = (std::slice::from_ref(&plain), std::slice::from_ref(&other));
+        let first = std::slice::from_ref(&plain);
+        let second = std::slice::from_ref(&other);
         assert_eq!(folded(first, second), [plain.clone(), other.clone()]);
         assert_eq!(folded(second, first), [other.clone(), plain.clone()]);
     }
 }
 
-/// 05 §4, the rest of the table.
+/// 05 §4: the other rows of the table.
 #[test]
-fn artifacts_are_added_replaced_in_place_and_extended() {
+fn artifacts_are_added_replaced_and_appended_to() {
     let mut task = in_state(TaskState::Working);
     let unknown = Err(FoldError::UnknownArtifact("a".into()));
     assert_eq!(put(&mut task, "a", &[Part::text("x")], true), unknown);
@@ -371,7 +376,7 @@ fn artifacts_are_added_replaced_in_place_and_extended() {
         .iter()
         .map(|artifact| (artifact.artifact_id.as_str(), artifact.as_text()))
         .collect();
-    // What comes at once stays apart, as it came; only a chunk joins.
+    // Parts of one event stay separate; only a chunk is appended.
     assert_eq!(held, [("a", "3\n4".to_owned()), ("b", "2".to_owned())]);
     let chunk = |name: &str, metadata| Artifact {
         artifact_id: "b".into(),
@@ -412,7 +417,7 @@ fn ids(task: &Task) -> Vec<&str> {
         .collect()
 }
 
-fn said(id: &str) -> Entry {
+fn incoming_message(id: &str) -> Entry {
     let message = Message {
         message_id: id.into(),
         ..Message::user("x")
@@ -424,19 +429,19 @@ fn said(id: &str) -> Entry {
     }
 }
 
-/// 07 §4: the message of a status is in the history once the next status or message comes, and not before.
+/// 07 §4: a status message enters the history with the next status or message.
 #[test]
-fn the_history_holds_what_was_said_in_order() {
+fn history_contains_messages_in_order() {
     let mut task = in_state(TaskState::Submitted);
     let steps: [(Entry, &[&str], Option<&str>); 6] = [
-        (said("u1"), &["u1"], None),
+        (incoming_message("u1"), &["u1"], None),
         (status(TaskState::Working, Some("s1")), &["u1"], Some("s1")),
         (
             status(TaskState::InputRequired, Some("s2")),
             &["u1", "s1"],
             Some("s2"),
         ),
-        (said("u1"), &["u1", "s1", "s2", "u1"], None),
+        (incoming_message("u1"), &["u1", "s1", "s2", "u1"], None),
         (
             status(TaskState::Working, None),
             &["u1", "s1", "s2", "u1"],
@@ -474,7 +479,7 @@ fn the_history_holds_what_was_said_in_order() {
     }
 }
 
-/// 07 §4: metadata of a status goes into the task's, its time is ours unless the agent set one.
+/// 07 §4: status metadata is merged into the task; the server sets the time unless the agent did.
 #[test]
 fn metadata_merges_and_time_is_clamped() {
     let entry = |time, metadata, own: Option<i64>| Entry {
@@ -502,9 +507,9 @@ fn metadata_merges_and_time_is_clamped() {
 }
 
 #[test]
-fn a_log_that_does_not_begin_with_its_task_is_none() {
+fn log_without_created_has_no_task() {
     assert_eq!(Task::fold(&[]), Ok(None));
-    assert_eq!(Task::fold(&[said("u1")]), Ok(None));
+    assert_eq!(Task::fold(&[incoming_message("u1")]), Ok(None));
     assert_eq!(
         Task::fold(&[created(at(1)), created(at(2))]),
         Err(FoldError::WrongTask("t".into()))

@@ -1,4 +1,4 @@
-//! Every file of `tests/golden` is a test: a new file there needs no new code.
+//! Golden files: every file in `tests/golden` is a test case without further code.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use attache::wire::{self, Dialect, jsonrpc, sse};
 use serde_json::{Value, json};
 
 #[test]
-fn every_golden_file_is_read_and_written_back_as_it_was() {
+fn golden_files_round_trip() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let mut files: Vec<_> = std::fs::read_dir(folder)
         .unwrap()
@@ -56,7 +56,7 @@ fn check(golden: &Value) -> Checked {
         Some("webhook") => check_webhook(golden),
         Some("discovery") => check_card(golden),
         Some("conversion") => check_pair(golden),
-        // Bytes: checked beside the protobuf codecs, by the same rule.
+        // Checked by `golden_grpc.rs`.
         Some("GRPC") => Ok(()),
         other => Err(format!("a binding this test does not know: {other:?}")),
     }
@@ -72,7 +72,10 @@ fn equal(what: &str, ours: &[u8], golden: &Value) -> Checked {
     }
 }
 
-fn said<T: std::fmt::Debug>(what: &str, result: Result<T, attache::Error>) -> Result<T, String> {
+fn or_describe<T: std::fmt::Debug>(
+    what: &str,
+    result: Result<T, attache::Error>,
+) -> Result<T, String> {
     result.map_err(|error| format!("{what}: {error:?}"))
 }
 
@@ -111,9 +114,9 @@ fn check_jsonrpc(golden: &Value) -> Checked {
         Ok(version) => version,
         Err(no) => return refusal(answer, &call.id, &no.error, no.reply_version),
     };
-    let (request, dialect) = said("params", wire::read_params(method, call.params))?;
+    let (request, dialect) = or_describe("params", wire::read_params(method, call.params))?;
     let mut params = Vec::new();
-    said("params", wire::write_params(&mut params, &request, version))?;
+    or_describe("params", wire::write_params(&mut params, &request, version))?;
     let golden_params = golden["request"]["body"]
         .get("params")
         .cloned()
@@ -123,7 +126,8 @@ fn check_jsonrpc(golden: &Value) -> Checked {
     check_answer(golden, method, &dialect)
 }
 
-/// A call refused before its params were looked at: code, id and details are the golden ones, words are free.
+/// Checks a call that is rejected before its params are read: code, id and details match, the
+/// message text may differ.
 fn refusal(
     golden: &Value,
     id: &jsonrpc::JsonRpcId<'_>,
@@ -137,14 +141,15 @@ fn refusal(
     equal("refusal", ours.to_string().as_bytes(), golden)
 }
 
-/// Where a rule needs no task, our own validation says what the golden answer says.
+/// Checks that validation reports the violations of the golden response, for rules that need no
+/// stored task.
 fn check_violations(request: &Request, details: &Value) -> Checked {
     let golden = details
         .as_array()
         .into_iter()
         .flatten()
         .find_map(|detail| detail.get("fieldViolations"));
-    // Only what the task itself says is left to others.
+    // Rules that need a stored task are checked elsewhere.
     let needs_task =
         matches!(request, Request::SendMessage(send) if send.message.task_id.is_some());
     let error = match request.validate(&attache::model::Limits::default()) {
@@ -179,16 +184,16 @@ fn check_answer(golden: &Value, method: JsonRpcMethod, dialect: &Dialect) -> Che
         return check_stream(events, dialect, Some(&id));
     }
     let answer = response["body"].to_string();
-    let read = said("answer", jsonrpc::read_response(answer.as_bytes()))?;
+    let read = or_describe("answer", jsonrpc::read_response(answer.as_bytes()))?;
     let mut out = Vec::new();
     match read.result {
         Ok(result) => {
-            let response = said(
+            let response = or_describe(
                 "result",
                 wire::read_response(method.operation, result, dialect),
             )?;
             jsonrpc::begin_result(&mut out, &read.id);
-            said("result", wire::write_result(&mut out, &response, dialect))?;
+            or_describe("result", wire::write_result(&mut out, &response, dialect))?;
             jsonrpc::end_result(&mut out);
         }
         Err(error) => jsonrpc::write_error(&mut out, &read.id, &error, dialect.version()),
@@ -196,7 +201,7 @@ fn check_answer(golden: &Value, method: JsonRpcMethod, dialect: &Dialect) -> Che
     equal("answer", &out, &response["body"])
 }
 
-/// Each event of a stream, as a frame with its name, in the envelope that the binding has.
+/// Checks each event of a stream: frame, event name and envelope of the binding.
 fn check_stream(
     events: &[Value],
     dialect: &Dialect,
@@ -234,7 +239,7 @@ fn check_stream(
 }
 
 fn write_back(out: &mut Vec<u8>, event: &Value, last: bool, dialect: &Dialect) -> Checked {
-    let read = said("event", wire::read_event(&event.to_string(), dialect))?;
+    let read = or_describe("event", wire::read_event(&event.to_string(), dialect))?;
     wire::write_event(
         out,
         &read,
@@ -244,7 +249,7 @@ fn write_back(out: &mut Vec<u8>, event: &Value, last: bool, dialect: &Dialect) -
     Ok(())
 }
 
-/// 01 §6: an error has a name in 1.0, everything else has none.
+/// 01 §6: in 1.0 an error event has a name; other events have none.
 fn check_frame(event: &Value, body: &[u8], version: Version) -> Checked {
     let mut frame = Vec::new();
     match (event["data"].get("error"), version) {
@@ -281,7 +286,7 @@ fn check_rest(golden: &Value) -> Checked {
         .get("body")
         .map(Value::to_string)
         .unwrap_or_default();
-    let (read, dialect) = said("request", wire::read_rest(&route, query, body.as_bytes()))?;
+    let (read, dialect) = or_describe("request", wire::read_rest(&route, query, body.as_bytes()))?;
     check_rest_request(golden, &read, version)?;
     let response = &golden["response"];
     if let Some(events) = response["sse"].as_array() {
@@ -291,7 +296,7 @@ fn check_rest(golden: &Value) -> Checked {
 }
 
 fn check_rest_request(golden: &Value, read: &Request, version: Version) -> Checked {
-    let written = said("request", wire::write_rest(read, version))?;
+    let written = or_describe("request", wire::write_rest(read, version))?;
     let golden_path = golden["request"]["path"].as_str().unwrap();
     let ours = (
         split_query(&written.path).0,
@@ -307,7 +312,7 @@ fn check_rest_request(golden: &Value, read: &Request, version: Version) -> Check
     match (&written.body, golden["request"].get("body")) {
         (Some(body), Some(theirs)) => {
             let mut ours: Value = serde_json::from_slice(body).unwrap();
-            // What the path says may stand in the body as well.
+            // Values of the path may also be in the body.
             for (name, in_path) in [
                 ("taskId", &golden["response"]["body"]["taskId"]),
                 ("tenant", &json!("brest")),
@@ -319,7 +324,7 @@ fn check_rest_request(golden: &Value, read: &Request, version: Version) -> Check
             equal("body", ours.to_string().as_bytes(), theirs)
         }
         (None, Some(theirs)) => Err(format!("we write no body, the golden request has {theirs}")),
-        // A call may say in its body what is in its path.
+        // A request may repeat values of its path in the body.
         (_, None) => Ok(()),
     }
 }
@@ -329,11 +334,11 @@ fn check_rest_answer(response: &Value, route: &RestRoute, dialect: &Dialect) -> 
     let body = response["body"].to_string();
     let mut out = Vec::new();
     if status < 400 {
-        let read = said(
+        let read = or_describe(
             "answer",
             wire::read_response(route.operation, &body, dialect),
         )?;
-        said("answer", wire::write_body(&mut out, &read, dialect))?;
+        or_describe("answer", wire::write_body(&mut out, &read, dialect))?;
         return equal("answer", &out, &response["body"]);
     }
     let error = read_rest_error(status, &body);
@@ -362,7 +367,7 @@ fn check_webhook(golden: &Value) -> Checked {
         Dialect::V1
     };
     let body = &golden["request"]["body"];
-    let event = said("body", wire::read_event(&body.to_string(), &dialect))?;
+    let event = or_describe("body", wire::read_event(&body.to_string(), &dialect))?;
     let mut out = Vec::new();
     wire::write_event(&mut out, &event, false, &dialect);
     equal("body", &out, body)
@@ -377,14 +382,15 @@ fn check_card(golden: &Value) -> Checked {
         other => return Err(format!("a card of version {other:?}")),
     };
     let body = &golden["response"]["body"];
-    let card = said("card", read_card(body.to_string().as_bytes()))?;
+    let card = or_describe("card", read_card(body.to_string().as_bytes()))?;
     let mut out = Vec::new();
-    said("card", write_card(&mut out, &card, form))?;
+    or_describe("card", write_card(&mut out, &card, form))?;
     equal("card", &out, body)
 }
 
 fn check_pair(golden: &Value) -> Checked {
-    let (v03, v10) = (&golden["v03"], &golden["v10"]);
+    let v03 = &golden["v03"];
+    let v10 = &golden["v10"];
     let both = golden["direction"] == "both";
     match golden["operation"].as_str().unwrap() {
         "Task" => pair_of_events(v03, &json!({ "task": v10 }), both),
@@ -406,14 +412,15 @@ fn check_pair(golden: &Value) -> Checked {
 }
 
 fn pair_of_events(v03: &Value, v10: &Value, both: bool) -> Checked {
-    let (old, new) = (Dialect::V03, Dialect::V1);
-    let from_new = said("1.0", wire::read_event(&v10.to_string(), &new))?;
+    let old = Dialect::V03;
+    let new = Dialect::V1;
+    let from_new = or_describe("1.0", wire::read_event(&v10.to_string(), &new))?;
     let closes = matches!(&from_new, StreamResponse::StatusUpdate(event) if event.status.state.is_terminal());
     let mut out = Vec::new();
     wire::write_event(&mut out, &from_new, closes, &old);
     equal("1.0 to 0.3", &out, v03)?;
     if both {
-        let from_old = said("0.3", wire::read_event(&v03.to_string(), &old))?;
+        let from_old = or_describe("0.3", wire::read_event(&v03.to_string(), &old))?;
         let mut out = Vec::new();
         wire::write_event(&mut out, &from_old, closes, &new);
         equal("0.3 to 1.0", &out, v10)?;
@@ -427,9 +434,9 @@ fn pair_of_params(old_name: &str, v03: &Value, v10: &Value) -> Checked {
     for (method, read, version, written) in
         [(old, v03, Version::V1, v10), (new, v10, Version::V03, v03)]
     {
-        let (request, _) = said("params", wire::read_params(method, &read.to_string()))?;
+        let (request, _) = or_describe("params", wire::read_params(method, &read.to_string()))?;
         let mut out = Vec::new();
-        said("params", wire::write_params(&mut out, &request, version))?;
+        or_describe("params", wire::write_params(&mut out, &request, version))?;
         equal(&format!("to {version}"), &out, written)?;
     }
     Ok(())
@@ -439,9 +446,9 @@ fn pair_of_schemes(v03: &Value, v10: &Value) -> Checked {
     for (schemes, form, written) in [(v03, CardForm::V1, v10), (v10, CardForm::V03, v03)] {
         let card =
             json!({ "url": "https://x", "protocolVersion": "0.3.0", "securitySchemes": schemes });
-        let card = said("card", read_card(card.to_string().as_bytes()))?;
+        let card = or_describe("card", read_card(card.to_string().as_bytes()))?;
         let mut out = Vec::new();
-        said("card", write_card(&mut out, &card, form))?;
+        or_describe("card", write_card(&mut out, &card, form))?;
         let ours: Value = serde_json::from_slice(&out).unwrap();
         equal(
             "schemes",
@@ -452,7 +459,7 @@ fn pair_of_schemes(v03: &Value, v10: &Value) -> Checked {
     Ok(())
 }
 
-/// A foreign dialect is read as what 1.0 would have said.
+/// Checks that an input dialect is read as its 1.0 equivalent.
 fn check_accept(golden: &Value) -> Checked {
     let body = golden["input"].to_string();
     let call =
@@ -462,13 +469,13 @@ fn check_accept(golden: &Value) -> Checked {
     if method_name(method.operation, Version::V1) != wanted["method"].as_str() {
         return Err(format!("read as {:?}", method.operation));
     }
-    let (request, _) = said("params", wire::read_params(method, call.params))?;
-    said(
+    let (request, _) = or_describe("params", wire::read_params(method, call.params))?;
+    or_describe(
         "params",
         request.validate(&attache::model::Limits::default()),
     )?;
     let mut out = Vec::new();
-    said(
+    or_describe(
         "params",
         wire::write_params(&mut out, &request, Version::V1),
     )?;
@@ -477,7 +484,7 @@ fn check_accept(golden: &Value) -> Checked {
     equal("normalised", ours.to_string().as_bytes(), &wanted["params"])
 }
 
-/// `<generated>` stands for any value that is not empty.
+/// Replaces generated values: `<generated>` matches any non-empty value.
 pub(crate) fn blank_generated(ours: &mut Value, wanted: &Value) {
     match (ours, wanted) {
         (Value::Object(ours), Value::Object(wanted)) => {
@@ -498,7 +505,7 @@ pub(crate) fn blank_generated(ours: &mut Value, wanted: &Value) {
 }
 
 #[test]
-fn codes_and_statuses_of_every_error_lead_back_to_it() {
+fn error_codes_and_statuses_map_both_ways() {
     for kind in attache::ErrorKind::ALL {
         for version in Version::ALL {
             let error = attache::Error::new(kind);

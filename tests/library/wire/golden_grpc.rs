@@ -1,4 +1,5 @@
-//! The golden bytes of the gRPC binding, through the model and back: a new file in `tests/golden` is a new test.
+//! Golden gRPC messages: round trip through the model. Every file with `grpc` in `tests/golden` is
+//! a test case.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +16,7 @@ use prost::Message;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// What the bytes and the JSON of a message come back as.
+/// Round trip of one type: decodes bytes and JSON, returns the encodings of both.
 type RoundTrip = fn(&[u8], &Value) -> Result<Vec<Vec<u8>>, Error>;
 
 macro_rules! types {
@@ -30,7 +31,7 @@ macro_rules! types {
     };
 }
 
-/// Whatever an rpc takes or returns.
+/// Types of all RPC requests and responses.
 const TYPES: &[(&str, RoundTrip)] = types! {
     "lf.a2a.v1" v1 bytes_and_json {
         SendMessageRequest: SendMessageRequest,
@@ -81,7 +82,7 @@ where
     Ok(vec![P::from(&M::try_from(decode(bytes))?).encode_to_vec()])
 }
 
-/// The JSON of 1.0 is that of the model.
+/// Round trip for types whose JSON is that of the model.
 fn bytes_and_json<P, M>(bytes: &[u8], json: &Value) -> Result<Vec<Vec<u8>>, Error>
 where
     P: Message + Default + for<'a> From<&'a M>,
@@ -92,7 +93,7 @@ where
     Ok(again)
 }
 
-/// Whether a status event ends the stream is not in the model.
+/// Round trip of a stream event. The model does not contain `final`, so it is passed separately.
 fn stream(bytes: &[u8], _: &Value) -> Result<Vec<Vec<u8>>, Error> {
     let proto: v03::StreamResponse = decode(bytes);
     let closes = matches!(
@@ -105,13 +106,13 @@ fn stream(bytes: &[u8], _: &Value) -> Result<Vec<Vec<u8>>, Error> {
     ])
 }
 
-/// Not every card can be said in 0.3.
+/// Round trip of a 0.3 card, whose encoding may fail.
 fn card(bytes: &[u8], _: &Value) -> Result<Vec<Vec<u8>>, Error> {
     let card = AgentCard::try_from(decode::<v03::AgentCard>(bytes))?;
     Ok(vec![v03::AgentCard::try_from(&card)?.encode_to_vec()])
 }
 
-/// The files that have `grpc`, with their names.
+/// Returns the golden files with `grpc`, by name.
 pub(crate) fn golden() -> Vec<(String, Value)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let files = fs::read_dir(folder)
@@ -142,7 +143,7 @@ pub(crate) fn from_hex(hex: &Value) -> Vec<u8> {
 }
 
 #[test]
-fn messages_come_back_as_the_same_bytes() {
+fn golden_messages_round_trip() {
     for (file, grpc) in golden() {
         for (at, message) in grpc["messages"]
             .as_array()
@@ -165,7 +166,7 @@ fn messages_come_back_as_the_same_bytes() {
 }
 
 #[test]
-fn paths_are_known_both_ways() {
+fn golden_paths_map_both_ways() {
     for (file, grpc) in golden() {
         let path = grpc["path"].as_str().expect("path");
         let (operation, version) =
@@ -175,7 +176,7 @@ fn paths_are_known_both_ways() {
 }
 
 #[test]
-fn statuses_come_back_as_the_same_bytes() {
+fn golden_statuses_round_trip() {
     for (file, grpc) in golden() {
         let Some(golden) = grpc.get("status") else {
             continue;

@@ -1,4 +1,5 @@
-//! What a trip through an older version loses, rule by rule; whatever else is lost is a fault.
+//! Documented losses of conversions to older versions, rule by rule. The round-trip tests fail on
+//! any other loss.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use attache::wire::card::CardForm;
 use attache::wire::errors::{jsonrpc_code, reason};
 use attache::{Error, ErrorKind};
 
-/// A way of writing, of those that a client can ask for.
+/// Wire form that a client can select.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     V1,
@@ -24,7 +25,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// Those that are JSON.
+    /// The JSON forms.
     pub(crate) const ALL: [Self; 3] = [Self::V1, Self::V03, Self::V03Rest];
 
     pub(crate) fn dialect(self) -> Dialect {
@@ -32,7 +33,7 @@ impl Form {
             Self::V1 => Dialect::V1,
             Self::V03 => Dialect::V03,
             Self::V03Rest => Dialect::V03Rest,
-            // How 0.3 gRPC looks as JSON.
+            // JSON equivalent of 0.3 gRPC.
             #[cfg(feature = "grpc")]
             Self::V03Grpc => Dialect::V03Rest,
         }
@@ -42,44 +43,44 @@ impl Form {
         self.dialect().version()
     }
 
-    /// Whether it is bytes of 0.3.
+    /// Whether the form is 0.3 gRPC.
     fn is_grpc(self) -> bool {
         !Self::ALL.contains(&self)
     }
 }
 
-/// A value that some form cannot carry whole.
+/// Value that some form cannot represent completely.
 pub(crate) trait Lossy: Clone {
-    /// Takes away what this form loses.
-    fn lose(&mut self, form: Form);
+    /// Removes everything that the form loses.
+    fn remove_lost(&mut self, form: Form);
 
-    /// What is left of it after a trip in this form.
-    fn after(&self, form: Form) -> Self {
+    /// Returns the value after a round trip in this form.
+    fn after_round_trip(&self, form: Form) -> Self {
         let mut left = self.clone();
-        left.lose(form);
+        left.remove_lost(form);
         left
     }
 }
 
 impl<T: Lossy> Lossy for Arc<T> {
-    fn lose(&mut self, form: Form) {
-        Arc::make_mut(self).lose(form);
+    fn remove_lost(&mut self, form: Form) {
+        Arc::make_mut(self).remove_lost(form);
     }
 }
 
 impl<T: Lossy> Lossy for Vec<T> {
-    fn lose(&mut self, form: Form) {
-        self.iter_mut().for_each(|item| item.lose(form));
+    fn remove_lost(&mut self, form: Form) {
+        self.iter_mut().for_each(|item| item.remove_lost(form));
     }
 }
 
 impl<T: Lossy> Lossy for Option<T> {
-    fn lose(&mut self, form: Form) {
-        self.iter_mut().for_each(|item| item.lose(form));
+    fn remove_lost(&mut self, form: Form) {
+        self.iter_mut().for_each(|item| item.remove_lost(form));
     }
 }
 
-/// 08 §3: before 1.0 empty metadata is omitted; protobuf keeps it.
+/// 08 §3: versions before 1.0 omit empty metadata; protobuf keeps it.
 fn omit_empty(metadata: &mut Option<Object>, form: Form) {
     if matches!(form, Form::V03 | Form::V03Rest) {
         *metadata = metadata.take().filter(|metadata| !metadata.is_empty());
@@ -87,14 +88,12 @@ fn omit_empty(metadata: &mut Option<Object>, form: Form) {
 }
 
 impl Lossy for Part {
-    fn lose(&mut self, form: Form) {
+    fn remove_lost(&mut self, form: Form) {
         if matches!(self.content, Content::Raw(_) | Content::Url(_)) {
             let mut metadata = self.metadata().cloned();
             omit_empty(&mut metadata, form);
-            let (name, media_type) = (
-                self.filename().map(str::to_owned),
-                self.media_type().map(str::to_owned),
-            );
+            let name = self.filename().map(str::to_owned);
+            let media_type = self.media_type().map(str::to_owned);
             *self = Self::from(self.content.clone());
             self.clone_from(&metadata.into_iter().fold(self.clone(), Self::with_metadata));
             self.clone_from(&name.into_iter().fold(self.clone(), Self::with_filename));
@@ -112,7 +111,8 @@ impl Lossy for Part {
         let mut metadata = self.metadata().cloned();
         if let Content::Data(data) = &self.content {
             match Object::try_from(data.clone()) {
-                // 08 §3: data that is no object is marked in its metadata, and empty metadata is omitted again.
+                // 08 §3: data that is not an object is marked in its metadata, and empty metadata
+                // is omitted.
                 Err(_) => metadata = metadata.filter(|metadata| !metadata.is_empty()),
                 Ok(data) if form == Form::V03 => restore_kind(&data, &mut metadata),
                 Ok(_) => {}
@@ -126,7 +126,8 @@ impl Lossy for Part {
     }
 }
 
-/// 02 §5: data of an unknown kind is written as that kind, and gets it back as the last member of its metadata.
+/// 02 §5: data of an unknown kind is written as that kind, and read back with the kind as last
+/// metadata member.
 fn restore_kind(data: &Object, metadata: &mut Option<Object>) {
     let Some(metadata) = metadata else { return };
     let Some(kind) = metadata
@@ -143,80 +144,83 @@ fn restore_kind(data: &Object, metadata: &mut Option<Object>) {
 }
 
 impl Lossy for Message {
-    fn lose(&mut self, form: Form) {
-        self.parts.lose(form);
+    fn remove_lost(&mut self, form: Form) {
+        self.parts.remove_lost(form);
         omit_empty(&mut self.metadata, form);
         if form.dialect() == Dialect::V03Rest {
-            // 08 §5: REST and gRPC have no field for them.
+            // 08 §5: REST and gRPC have no field for references.
             self.reference_task_ids.clear();
         }
     }
 }
 
 impl Lossy for Artifact {
-    fn lose(&mut self, form: Form) {
-        self.parts.lose(form);
+    fn remove_lost(&mut self, form: Form) {
+        self.parts.remove_lost(form);
         omit_empty(&mut self.metadata, form);
     }
 }
 
 impl Lossy for TaskStatus {
-    fn lose(&mut self, form: Form) {
-        self.message.lose(form);
+    fn remove_lost(&mut self, form: Form) {
+        self.message.remove_lost(form);
     }
 }
 
 impl Lossy for Task {
-    fn lose(&mut self, form: Form) {
-        self.status.lose(form);
-        self.artifacts.lose(form);
-        self.history.lose(form);
+    fn remove_lost(&mut self, form: Form) {
+        self.status.remove_lost(form);
+        self.artifacts.remove_lost(form);
+        self.history.remove_lost(form);
     }
 }
 
 impl Lossy for StreamResponse {
-    fn lose(&mut self, form: Form) {
+    fn remove_lost(&mut self, form: Form) {
         match self {
-            Self::Task(task) => task.lose(form),
-            Self::Message(message) => message.lose(form),
-            Self::StatusUpdate(event) => event.status.lose(form),
-            Self::ArtifactUpdate(event) => event.artifact.lose(form),
+            Self::Task(task) => task.remove_lost(form),
+            Self::Message(message) => message.remove_lost(form),
+            Self::StatusUpdate(event) => event.status.remove_lost(form),
+            Self::ArtifactUpdate(event) => event.artifact.remove_lost(form),
         }
     }
 }
 
 impl Lossy for PushConfig {
-    fn lose(&mut self, form: Form) {
+    fn remove_lost(&mut self, form: Form) {
         match form {
-            // 08 §5: extra schemes of authentication.
+            // 08 §5: additional authentication schemes.
             Form::V1 => self.other_schemes.clear(),
             // 08 §5: tenant.
             _ => self.tenant = None,
         }
         if form.is_grpc() && self.id.is_none() {
-            // 02 §9: a registration is named by both ids, so without its own it names no task.
+            // 02 §9: the resource name consists of both ids; without a config id there is no task
+            // id.
             self.task_id = None;
         }
     }
 }
 
-/// 08 §1: in 0.3 a history length of 0 means all, so none is asked for.
+/// 08 §1: in 0.3 a history length of 0 means all.
 fn lose_zero(length: &mut Option<i32>) {
     *length = length.filter(|length| *length != 0);
 }
 
 impl Lossy for Request {
-    fn lose(&mut self, form: Form) {
+    fn remove_lost(&mut self, form: Form) {
         let old = form != Form::V1;
         let tenant = match self {
             Self::SendMessage(request) | Self::SendStreamingMessage(request) => {
-                request.message.lose(form);
+                request.message.remove_lost(form);
                 if form.is_grpc() {
-                    // 04 §3.1: without one, servers differ on whether to block.
+                    // 04 §3.1: always written, because servers disagree on the default.
                     request.configuration.get_or_insert_default();
                 }
                 if let Some(configuration) = &mut request.configuration {
-                    configuration.task_push_notification_config.lose(form);
+                    configuration
+                        .task_push_notification_config
+                        .remove_lost(form);
                     if old {
                         lose_zero(&mut configuration.history_length);
                     }
@@ -241,9 +245,9 @@ impl Lossy for Request {
             Self::SubscribeToTask(request) => &mut request.tenant,
             Self::CreatePushConfig(config) => {
                 let task = config.task_id.clone();
-                config.lose(form);
+                config.remove_lost(form);
                 if form.is_grpc() {
-                    // 04 §3.7: one that nobody named has the id of its task, which is the parent.
+                    // 04 §3.7: without an id, the configuration has the id of its task.
                     config.id = config
                         .id
                         .take()
@@ -253,13 +257,14 @@ impl Lossy for Request {
                 &mut config.tenant
             }
             Self::GetPushConfig(request) => {
-                // Not on the wire: whether the id may be missing is the version's affair.
+                // Not on the wire: the version determines whether the id may be absent.
                 request.allow_missing_id = old && !form.is_grpc();
                 &mut request.tenant
             }
             Self::ListPushConfigs(request) => {
                 if form == Form::V03 {
-                    // 08 §5: list paging of push configs; the 0.3 proto has it, its JSON-RPC has not (02 §9).
+                    // 08 §5: paging of push configurations; in the 0.3 proto, but not in its
+                    // JSON-RPC (02 §9).
                     *request = ListPushConfigsRequest {
                         page_size: 0,
                         page_token: None,
@@ -279,21 +284,21 @@ impl Lossy for Request {
 }
 
 impl Lossy for Response {
-    fn lose(&mut self, form: Form) {
+    fn remove_lost(&mut self, form: Form) {
         let old = form != Form::V1;
         match self {
             Self::SendMessage(SendMessageResponse::Task(task)) | Self::Task(task) => {
-                task.lose(form)
+                task.remove_lost(form)
             }
-            Self::SendMessage(SendMessageResponse::Message(message)) => message.lose(form),
-            // 08 §2: 0.3 has it as an alias in JSON-RPC alone, and REST answers like that.
-            Self::ListTasks(page) if form == Form::V03Rest => page.tasks.lose(Form::V03),
-            Self::ListTasks(page) => page.tasks.lose(form),
-            Self::PushConfig(config) => config.lose(form),
+            Self::SendMessage(SendMessageResponse::Message(message)) => message.remove_lost(form),
+            // 08 §2: in 0.3 only an alias in JSON-RPC; REST responds in the same form.
+            Self::ListTasks(page) if form == Form::V03Rest => page.tasks.remove_lost(Form::V03),
+            Self::ListTasks(page) => page.tasks.remove_lost(form),
+            Self::PushConfig(config) => config.remove_lost(form),
             Self::ListPushConfigs(list) => {
-                list.configs.lose(form);
+                list.configs.remove_lost(form);
                 if old && !form.is_grpc() {
-                    // 08 §2: all are returned at once.
+                    // 08 §2: 0.3 returns all of them at once.
                     list.next_page_token.clear();
                 }
             }
@@ -308,7 +313,7 @@ impl Lossy for Response {
     }
 }
 
-/// The form in which a card answers a call.
+/// Returns the form of a card in a response.
 pub(crate) fn card_form(form: Form) -> CardForm {
     match form {
         Form::V1 => CardForm::V1,
@@ -319,18 +324,18 @@ pub(crate) fn card_form(form: Form) -> CardForm {
     }
 }
 
-/// 01 §5: what has no presence in `a2a.v1` is absent when it holds its default.
+/// 01 §5: fields without presence in `a2a.v1` are absent if they have their default.
 fn lose_presence(card: &mut AgentCard) {
     card.documentation_url = card.documentation_url.take().filter(|url| !url.is_empty());
     card.icon_url = card.icon_url.take().filter(|url| !url.is_empty());
     let capabilities = &mut card.capabilities;
     capabilities.streaming = capabilities.streaming.filter(|streaming| *streaming);
     capabilities.push_notifications = capabilities.push_notifications.filter(|push| *push);
-    // 02 §9: not in the revision that the 0.3 SDK for Python has.
+    // 02 §9: missing in the revision of the 0.3 Python SDK.
     capabilities.state_transition_history = None;
 }
 
-/// What is left of a card in a form; `None` if it cannot be said there at all.
+/// Returns the card after a round trip in a form; `None` if the form cannot represent it.
 pub(crate) fn card_after(card: &AgentCard, form: CardForm) -> Option<AgentCard> {
     let mut card = card.clone();
     let is_older = |version: &str| version.is_empty() || version.starts_with("0.");
@@ -348,7 +353,7 @@ pub(crate) fn card_after(card: &AgentCard, form: CardForm) -> Option<AgentCard> 
         (_, false) => return None,
         (CardForm::V03 | CardForm::V03Wrapped | CardForm::V02, true) => {}
     }
-    // 08 §4: only what is older than 1.0; one version for all; no tenant; exact duplicates dropped.
+    // 08 §4: only interfaces before 1.0, one version for all, no tenant, no duplicates.
     card.supported_interfaces
         .retain(|interface| is_older(&interface.protocol_version));
     let version = card.supported_interfaces[0].protocol_version.clone();
@@ -357,7 +362,7 @@ pub(crate) fn card_after(card: &AgentCard, form: CardForm) -> Option<AgentCard> 
     } else {
         version
     };
-    // 08 §7: a 0.2 card says so.
+    // 08 §7: a 0.2 card has a 0.2 version.
     let newer = form == CardForm::V02 && !version.starts_with("0.2");
     let version = if newer { "0.2.5".to_owned() } else { version };
     let mut seen = BTreeSet::new();
@@ -368,14 +373,14 @@ pub(crate) fn card_after(card: &AgentCard, form: CardForm) -> Option<AgentCard> 
         interface.tenant = None;
         interface.protocol_version.clone_from(&version);
     }
-    // 03 §7: left out when false.
+    // 03 §7: omitted if false.
     card.capabilities.extended_agent_card = card
         .capabilities
         .extended_agent_card
         .filter(|extended| *extended);
     lose_schemes(&mut card, form);
     if form == CardForm::V02 {
-        // 03 §1: 0.2 has no signatures and no security of a skill.
+        // 03 §1: 0.2 has no signatures and no requirements of skills.
         card.signatures.clear();
         card.skills
             .iter_mut()
@@ -386,7 +391,7 @@ pub(crate) fn card_after(card: &AgentCard, form: CardForm) -> Option<AgentCard> 
 
 fn lose_schemes(card: &mut AgentCard, form: CardForm) {
     card.security_schemes.retain(|_, scheme| match scheme {
-        // 08 §5: the device-code flow, and with it its scheme.
+        // 08 §5: the device code flow and its scheme.
         SecurityScheme::OAuth2(OAuth2SecurityScheme {
             flows: Some(OAuthFlows::DeviceCode(_)),
             ..
@@ -395,7 +400,7 @@ fn lose_schemes(card: &mut AgentCard, form: CardForm) {
         SecurityScheme::MutualTls(_) => form != CardForm::V02,
         _ => true,
     });
-    // 08 §4: and every requirement that needs it.
+    // 08 §4: requirements that name a lost scheme.
     let known = |requirement: &SecurityRequirement| {
         requirement
             .schemes
@@ -411,19 +416,19 @@ fn lose_schemes(card: &mut AgentCard, form: CardForm) {
             continue;
         };
         if form == CardForm::V02 {
-            // 03 §1: 0.2 has no metadata url.
+            // 03 §1: 0.2 has no OAuth metadata URL.
             scheme.oauth2_metadata_url = None;
         }
         if let (Some(OAuthFlows::AuthorizationCode(flow)), true) =
             (&mut scheme.flows, form != CardForm::V03Wrapped)
         {
-            // 08 §5: pkceRequired. The wrapped form has 1.0's shape inside, and with it the flag.
+            // 08 §5: `pkceRequired`. The wrapped form contains the 1.0 shape, including the flag.
             flow.pkce_required = false;
         }
     }
 }
 
-/// The binding that carries an error.
+/// Binding of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Carrier {
     JsonRpc,
@@ -432,11 +437,13 @@ pub(crate) enum Carrier {
     Grpc,
 }
 
-/// What a client reads of an error. When to try again travels in a header, and in the details of 1.0's gRPC.
+/// Returns the error as a client reads it. The retry delay is in a header, and in the details of
+/// 1.0 gRPC.
 pub(crate) fn error_after(error: &Error, carrier: Carrier, version: Version) -> Error {
-    let (kind, all) = (error.kind(), ErrorKind::ALL.into_iter());
+    let kind = error.kind();
+    let all = ErrorKind::ALL.into_iter();
     let read = match (carrier, version) {
-        // 06 §1: four kinds share -32000; only the typed details of 1.0 tell them apart.
+        // 06 §1: four kinds share -32000; only the typed details of 1.0 distinguish them.
         (Carrier::JsonRpc, Version::V1) if jsonrpc_code(kind) == -32000 => kind,
         (Carrier::JsonRpc, Version::V03) if jsonrpc_code(kind) == -32000 => {
             ErrorKind::Other(-32000)
@@ -445,7 +452,7 @@ pub(crate) fn error_after(error: &Error, carrier: Carrier, version: Version) -> 
             .clone()
             .find(|other| jsonrpc_code(*other) == jsonrpc_code(kind))
             .unwrap_or(kind),
-        // 06 §1: some kinds share a reason, and a peer's own code has no place in REST and gRPC.
+        // 06 §1: some kinds share a reason; REST and gRPC have no custom codes.
         (_, _) => all
             .clone()
             .find(|other| reason(*other) == reason(kind))
@@ -453,7 +460,7 @@ pub(crate) fn error_after(error: &Error, carrier: Carrier, version: Version) -> 
     };
     let card = ErrorKind::ExtendedAgentCardNotConfigured;
     let message = match version {
-        // 06 §1: 0.3 has its own words for one error.
+        // 06 §1: 0.3 has another message for one error.
         Version::V03 if kind == card && error.message() == card.message() => {
             "Authenticated Extended Card is not configured"
         }
@@ -462,7 +469,7 @@ pub(crate) fn error_after(error: &Error, carrier: Carrier, version: Version) -> 
     let mut left = Error::new(read).with_message(message.to_owned());
     #[cfg(feature = "grpc")]
     if carrier == Carrier::Grpc {
-        // 06 §2: 0.3 has the name of the error and its text, and no details at all.
+        // 06 §2: 0.3 gRPC has the error name and the message, without details.
         if version == Version::V03 {
             return left;
         }
@@ -471,9 +478,10 @@ pub(crate) fn error_after(error: &Error, carrier: Carrier, version: Version) -> 
             .into_iter()
             .fold(left, Error::with_retry_after);
     }
-    // 08 §5: typed details. 06 §2: a small object instead, where it says more than which task the caller named.
+    // 08 §5: typed details. 06 §2: 0.3 JSON-RPC has a data object, unless it would only repeat the
+    // task id of the caller.
     let typed = carrier != Carrier::JsonRpc || version == Version::V1;
-    // A caller who waited in vain for a task may not know its name.
+    // After a timeout the caller may not know the task id.
     let named = !matches!(error.kind(), ErrorKind::Internal | ErrorKind::Unavailable);
     if typed || !error.metadata().all(|(key, _)| key == "taskId" && named) {
         left = error.metadata().fold(left, |left, (key, value)| {

@@ -1,4 +1,5 @@
-//! The members that each object may have in each form: no document has another, and none lacks a required one.
+//! Allowed and required members of each object in each form. Written documents are checked against
+//! these tables.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,15 +12,18 @@ use serde_json::value::RawValue;
 
 use crate::wire::lossy_conversion::Form;
 
-/// Which table holds.
+/// Table to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shapes {
     Of(Form),
     Card(CardForm),
 }
 
-/// Checks a whole document against a shape: `!` is required, `:` names the shape below, `:*` that of each member.
-/// 01 §5: required members are always printed, none is `null`, none is there twice, and all is on one line.
+/// Checks a document against a shape. `!` marks required members, `:` names the shape of a member,
+/// `:*` that of each of its members.
+///
+/// 01 §5: required members are always written, none is `null` or duplicate, and the document is on
+/// one line.
 pub(crate) fn check(shapes: Shapes, shape: &str, text: &[u8]) -> Result<(), TestCaseError> {
     prop_assert!(text.iter().all(|&byte| byte >= b' '), "a control character");
     let text = std::str::from_utf8(text).unwrap();
@@ -27,7 +31,7 @@ pub(crate) fn check(shapes: Shapes, shape: &str, text: &[u8]) -> Result<(), Test
         .map_err(|fault| TestCaseError::fail(format!("{shapes:?} {shape}{fault}\n{text}")))
 }
 
-/// Whether no object in the document has a name twice.
+/// Whether no object in the document has duplicate names.
 pub(crate) fn is_unique(text: &str) -> bool {
     if text.starts_with('[') {
         let items: Vec<&RawValue> = serde_json::from_str(text).unwrap();
@@ -61,14 +65,17 @@ fn walk(shapes: Shapes, shape: &str, text: &str) -> Result<(), String> {
         .iter()
         .find(|(name, _)| name == "kind")
         .map(|(_, kind)| kind.get());
-    let Some(spelled) = spelled(shapes, shape, kind) else {
+    let Some(allowed_members) = allowed_members(shapes, shape, kind) else {
         return Ok(());
     };
-    let known: Vec<_> = spelled.split_whitespace().map(Member::new).collect();
+    let known: Vec<_> = allowed_members
+        .split_whitespace()
+        .map(Member::new)
+        .collect();
     let mut seen = BTreeSet::new();
     for (at, (name, value)) in members.iter().enumerate() {
         let Some(member) = known.iter().find(|known| known.name == name) else {
-            return Err(format!(".{name} is not one of {spelled}"));
+            return Err(format!(".{name} is not one of {allowed_members}"));
         };
         if !seen.insert(name)
             || (name == "kind" && at > 0)
@@ -130,8 +137,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
     }
 }
 
-/// The members of a shape; `None` for what has no fixed ones.
-fn spelled(shapes: Shapes, shape: &str, kind: Option<&str>) -> Option<&'static str> {
+/// Returns the members of a shape; `None` if they are not fixed.
+fn allowed_members(shapes: Shapes, shape: &str, kind: Option<&str>) -> Option<&'static str> {
     match shapes {
         Shapes::Of(Form::V1) => Some(v1(shape)),
         Shapes::Of(Form::V03) if shape == "Part" => part_v03(kind),
@@ -176,7 +183,7 @@ fn v1(shape: &str) -> &'static str {
     }
 }
 
-/// A part by its kind; one of an unknown kind has whatever members it had.
+/// Returns the members of a 0.3 part by its kind; parts of unknown kinds may have any.
 fn part_v03(kind: Option<&str>) -> Option<&'static str> {
     match kind {
         Some(r#""text""#) => Some("!kind !text metadata"),

@@ -1,4 +1,5 @@
-//! Protobuf of both versions: what is written as bytes is read back as it was, and no bytes make a reader panic.
+//! Protobuf codecs of both versions: round trips of generated values, and robustness against
+//! arbitrary bytes.
 
 use attache::Error;
 use attache::model::{
@@ -18,14 +19,14 @@ use proptest::sample::Index;
 use crate::strategies::{self, Fit};
 use crate::wire::golden_grpc::{from_hex, golden};
 use crate::wire::lossy_conversion::{Carrier, Form, Lossy, card_after, card_form, error_after};
-use crate::wire::roundtrip::said;
+use crate::wire::roundtrip::or_fail;
 
 const CASES: u32 = 200;
 
-/// A message as bytes, and the name of its type inside its package.
+/// Encoded message and the name of its type.
 pub(crate) type Written = (&'static str, Vec<u8>);
 
-/// Reads bytes into the model.
+/// Decodes a message and converts it to the model.
 pub(crate) fn read<P, M>(bytes: &[u8]) -> Result<M, Error>
 where
     P: prost::Message + Default,
@@ -41,7 +42,7 @@ macro_rules! requests {
         $($call:ident: $v1:ident $($v03:ident)?,)*;
         $($large:ident: $large_v1:ident $large_v03:ident,)*
     ) => {
-        /// The bytes of a request; `None` where the version has no such call.
+        /// Encodes a request; `None` if the version lacks the operation.
         pub(crate) fn write_request(request: &Request, version: Version) -> Option<Written> {
             use prost::Message as _;
             match (request, version) {
@@ -65,7 +66,7 @@ macro_rules! requests {
             }
         }
 
-        /// Reads a request that is of the same call as `like`.
+        /// Decodes a request of the same operation as `like`.
         pub(crate) fn read_request(like: &Request, version: Version, bytes: &[u8]) -> Result<Request, Error> {
             match (like, version) {
                 $(
@@ -103,7 +104,7 @@ requests! {
 
 macro_rules! responses {
     ($($answer:ident: $v1:ident $($v03:ident)?,)*) => {
-        /// The bytes of an answer; `None` where the version has no such message.
+        /// Encodes a response; `None` if the version lacks the message.
         pub(crate) fn write_response(response: &Response, version: Version) -> Option<Written> {
             use prost::Message as _;
             match (response, version) {
@@ -125,7 +126,7 @@ macro_rules! responses {
             }
         }
 
-        /// Reads an answer of the same kind as `like`.
+        /// Decodes a response of the same type as `like`.
         pub(crate) fn read_response(like: &Response, version: Version, bytes: &[u8]) -> Result<Response, Error> {
             match (like, version) {
                 $(
@@ -152,7 +153,7 @@ responses! {
     ListPushConfigs: ListTaskPushNotificationConfigsResponse ListTaskPushNotificationConfigResponse,
 }
 
-/// The bytes of an event.
+/// Encodes an event.
 pub(crate) fn write_event(event: &StreamResponse, closes: bool, version: Version) -> Written {
     use prost::Message as _;
     let bytes = match version {
@@ -162,7 +163,7 @@ pub(crate) fn write_event(event: &StreamResponse, closes: bool, version: Version
     ("StreamResponse", bytes)
 }
 
-/// Reads the bytes of an event.
+/// Decodes an event.
 pub(crate) fn read_event(version: Version, bytes: &[u8]) -> Result<StreamResponse, Error> {
     match version {
         Version::V1 => read::<v1::StreamResponse, _>(bytes),
@@ -170,7 +171,7 @@ pub(crate) fn read_event(version: Version, bytes: &[u8]) -> Result<StreamRespons
     }
 }
 
-/// What is lost in the bytes of a version.
+/// Returns the form of a version, for its documented losses.
 pub(crate) fn form(version: Version) -> Form {
     match version {
         Version::V1 => Form::V1,
@@ -179,7 +180,7 @@ pub(crate) fn form(version: Version) -> Form {
 }
 
 #[test]
-fn requests_come_back_from_the_bytes_of_both_versions() {
+fn requests_round_trip_in_both_versions() {
     strategies::check(3 * CASES, strategies::request(Fit::Protobuf), |request| {
         for version in Version::ALL {
             let Some((_, bytes)) = write_request(&request, version) else {
@@ -187,8 +188,8 @@ fn requests_come_back_from_the_bytes_of_both_versions() {
                 continue;
             };
             prop_assert_eq!(
-                said(read_request(&request, version, &bytes))?,
-                request.after(form(version))
+                or_fail(read_request(&request, version, &bytes))?,
+                request.after_round_trip(form(version))
             );
         }
         Ok(())
@@ -196,13 +197,13 @@ fn requests_come_back_from_the_bytes_of_both_versions() {
 }
 
 #[test]
-fn answers_come_back_from_the_bytes_of_both_versions() {
+fn responses_round_trip_in_both_versions() {
     strategies::check(3 * CASES, strategies::response(Fit::Protobuf), |response| {
         for version in Version::ALL {
             let Some((_, bytes)) = write_response(&response, version) else {
                 match &response {
                     Response::AgentCard(card) => {
-                        // 03 §7: an older card only of an agent that speaks an older version.
+                        // 03 §7: only agents with an interface before 1.0 have a legacy card.
                         prop_assert!(card_after(card, card_form(form(version))).is_none());
                     }
                     Response::Empty => {}
@@ -213,8 +214,8 @@ fn answers_come_back_from_the_bytes_of_both_versions() {
                 continue;
             };
             prop_assert_eq!(
-                said(read_response(&response, version, &bytes))?,
-                response.after(form(version))
+                or_fail(read_response(&response, version, &bytes))?,
+                response.after_round_trip(form(version))
             );
         }
         Ok(())
@@ -222,14 +223,14 @@ fn answers_come_back_from_the_bytes_of_both_versions() {
 }
 
 #[test]
-fn events_come_back_from_the_bytes_of_both_versions() {
+fn events_round_trip_in_both_versions() {
     let events = (strategies::stream_response(Fit::Protobuf), any::<bool>());
     strategies::check(2 * CASES, events, |(event, closes)| {
         for version in Version::ALL {
             let (_, bytes) = write_event(&event, closes, version);
             prop_assert_eq!(
-                said(read_event(version, &bytes))?,
-                event.after(form(version))
+                or_fail(read_event(version, &bytes))?,
+                event.after_round_trip(form(version))
             );
         }
         Ok(())
@@ -237,13 +238,13 @@ fn events_come_back_from_the_bytes_of_both_versions() {
 }
 
 #[test]
-fn equal_values_are_equal_bytes() {
+fn equal_values_encode_to_equal_bytes() {
     strategies::check(CASES, strategies::response(Fit::Protobuf), |response| {
         for version in Version::ALL {
             let Some((_, once)) = write_response(&response, version) else {
                 continue;
             };
-            let read = said(read_response(&response, version, &once))?;
+            let read = or_fail(read_response(&response, version, &once))?;
             prop_assert_eq!(
                 write_response(&read, version).map(|(_, twice)| twice),
                 Some(once)
@@ -254,7 +255,7 @@ fn equal_values_are_equal_bytes() {
 }
 
 #[test]
-fn errors_come_back_from_a_status() {
+fn errors_round_trip_as_statuses() {
     strategies::check(CASES, strategies::error(), |error| {
         for version in Version::ALL {
             let read = grpc::from_status(&grpc::to_status(&error, version));
@@ -264,7 +265,7 @@ fn errors_come_back_from_a_status() {
     });
 }
 
-/// Bytes into a type and its model; what was understood is written, and that is understood as the same.
+/// Decodes bytes and converts them to the model. Valid ones must round-trip.
 type Probe = fn(&[u8]);
 
 fn probe<P, M>(bytes: &[u8])
@@ -285,7 +286,7 @@ where
     };
     let Some(once) = write(&first) else { return };
     let second = read::<P, M>(&once.encode_to_vec()).expect("we read what we write");
-    let again = write(&second).expect("what was written once can be written again");
+    let again = write(&second).expect("the value was written before");
     assert_eq!(once.encode_to_vec(), again.encode_to_vec());
 }
 
@@ -360,7 +361,7 @@ fn probe_all(bytes: &[u8]) {
 }
 
 #[test]
-fn any_bytes_are_read_or_refused() {
+fn arbitrary_bytes_are_decoded_or_rejected() {
     strategies::check(CASES, vec(any::<u8>(), 0..120), |bytes| {
         probe_all(&bytes);
         Ok(())
@@ -368,7 +369,7 @@ fn any_bytes_are_read_or_refused() {
 }
 
 #[test]
-fn damaged_messages_are_read_or_refused() {
+fn damaged_messages_are_decoded_or_rejected() {
     let samples: Vec<_> = golden()
         .iter()
         .flat_map(|(_, grpc)| grpc["messages"].as_array().unwrap().clone())
@@ -407,14 +408,14 @@ fn damage(bytes: &mut Vec<u8>, at: Index, value: u8, kind: u8) {
     }
 }
 
-/// A list in a list in a list: deeper than any reader of protobuf goes.
+/// Nested lists, deeper than any protobuf decoder accepts.
 #[test]
-fn deep_nesting_is_refused_and_not_followed() {
+fn deep_nesting_is_rejected() {
     use prost::Message as _;
     for depth in [1, 10, 40, 60, 200, 5_000] {
         let mut value = Vec::new();
         for _ in 0..depth {
-            // A list that holds the value, and a value that holds the list.
+            // A list value (field 6) whose values (field 1) contain the inner value.
             value = tagged(6, &tagged(1, &value));
         }
         let data = v1::part::Content::Data(prost_types::Value::default());
@@ -436,7 +437,7 @@ fn deep_nesting_is_refused_and_not_followed() {
     }
 }
 
-/// A field that is a message.
+/// Encodes a length-delimited field.
 fn tagged(number: u8, inner: &[u8]) -> Vec<u8> {
     let mut out = vec![number << 3 | 2];
     prost::encoding::encode_varint(inner.len() as u64, &mut out);

@@ -1,4 +1,5 @@
-//! What is written is read back as it was, in every form; what an older form cannot say is listed in `lossy.rs`.
+//! Round trips of generated values in every form. `lossy_conversion.rs` lists the documented
+//! losses.
 
 use std::fmt::Debug;
 
@@ -22,32 +23,33 @@ use crate::strategies::{self, Fit};
 use crate::wire::lossy_conversion::{Carrier, Form, Lossy, card_after, card_form, error_after};
 use crate::wire::members::{self, Shapes};
 
-type Tried = Result<(), TestCaseError>;
+type CaseResult = Result<(), TestCaseError>;
 
 const CASES: u32 = 200;
 
-pub(crate) fn said<T>(result: Result<T, Error>) -> Result<T, TestCaseError> {
+pub(crate) fn or_fail<T>(result: Result<T, Error>) -> Result<T, TestCaseError> {
     result.map_err(|error| TestCaseError::fail(format!("{error:?}")))
 }
 
-/// Equal, and to the letter: two numbers may be one value, but we keep how it was written.
-fn same<T: PartialEq + Debug>(read: &T, wanted: &T) -> Tried {
+/// Asserts that two values are equal including their JSON text: numbers must keep their spelling.
+fn assert_same<T: PartialEq + Debug>(read: &T, wanted: &T) -> CaseResult {
     prop_assert_eq!(read, wanted);
     prop_assert_eq!(format!("{read:?}"), format!("{wanted:?}"));
     Ok(())
 }
 
 #[test]
-fn params_of_every_call_come_back_in_both_versions() {
+fn params_round_trip_in_both_versions() {
     strategies::check(CASES, strategies::request(Fit::Json), |request| {
         [Form::V1, Form::V03]
             .into_iter()
-            .try_for_each(|form| call_comes_back(&request, form))
+            .try_for_each(|form| assert_call_round_trips(&request, form))
     });
 }
 
-fn call_comes_back(request: &Request, form: Form) -> Tried {
-    let (operation, version) = (operation(request), form.version());
+fn assert_call_round_trips(request: &Request, form: Form) -> CaseResult {
+    let operation = operation(request);
+    let version = form.version();
     let mut params = Vec::new();
     let written = wire::write_params(&mut params, request, version);
     let Some(name) = method_name(operation, version) else {
@@ -59,7 +61,7 @@ fn call_comes_back(request: &Request, form: Form) -> Tried {
         );
         return Ok(());
     };
-    said(written)?;
+    or_fail(written)?;
     let shape = match (request, form) {
         (Request::SendStreamingMessage(_), _) => "SendMessage".to_owned(),
         (Request::CreatePushConfig(_), Form::V1) => "PushConfig".to_owned(),
@@ -72,7 +74,7 @@ fn call_comes_back(request: &Request, form: Form) -> Tried {
     });
     let call = jsonrpc::read_request(&body)
         .map_err(|no| TestCaseError::fail(format!("{:?}", no.error)))?;
-    let (read, dialect) = said(wire::read_params(
+    let (read, dialect) = or_fail(wire::read_params(
         find_method(&call.method).unwrap(),
         call.params,
     ))?;
@@ -86,13 +88,13 @@ fn call_comes_back(request: &Request, form: Form) -> Tried {
             (quick.id, quick.method.operation),
             (JsonRpcId::from(7), operation)
         );
-        same(&quick.request, &request.after(form))?;
+        assert_same(&quick.request, &request.after_round_trip(form))?;
     }
-    same(&read, &request.after(form))
+    assert_same(&read, &request.after_round_trip(form))
 }
 
 #[test]
-fn a_call_that_is_mostly_a_file_comes_back() {
+fn large_payload_requests_round_trip() {
     strategies::check(CASES / 4, strategies::request(Fit::Json), |mut request| {
         let Request::SendMessage(send) = &mut request else {
             return Ok(());
@@ -101,14 +103,14 @@ fn a_call_that_is_mostly_a_file_comes_back() {
             .parts
             .insert(0, Part::file(vec![7; LARGE_BODY_BYTES], "image/png"));
         let mut params = Vec::new();
-        said(wire::write_params(&mut params, &request, Version::V1))?;
+        or_fail(wire::write_params(&mut params, &request, Version::V1))?;
         let mut body = Vec::new();
         let write = |out: &mut Vec<u8>| out.extend_from_slice(&params);
         jsonrpc::write_request(&mut body, &JsonRpcId::from(7), "SendMessage", write);
         match fast_decode_large(body.clone()) {
-            Ok(read) => same(&read.request, &request.after(Form::V1)),
+            Ok(read) => assert_same(&read.request, &request.after_round_trip(Form::V1)),
             Err(back) => {
-                // There is too much beside it.
+                // The rest of the body is too large for a slice.
                 prop_assert!(back == body && body.len() > LARGE_BODY_BYTES / 3 * 4 * 9 / 8);
                 Ok(())
             }
@@ -133,15 +135,15 @@ pub(crate) fn operation(request: &Request) -> Operation {
 }
 
 #[test]
-fn path_query_and_body_of_every_request_come_back_in_both_versions() {
+fn rest_requests_round_trip_in_both_versions() {
     strategies::check(CASES, strategies::request(Fit::Json), |request| {
         [Form::V1, Form::V03Rest]
             .into_iter()
-            .try_for_each(|form| rest_comes_back(&request, form))
+            .try_for_each(|form| assert_rest_round_trips(&request, form))
     });
 }
 
-fn rest_comes_back(request: &Request, form: Form) -> Tried {
+fn assert_rest_round_trips(request: &Request, form: Form) -> CaseResult {
     let written = match (
         wire::write_rest(request, form.version()),
         operation(request),
@@ -150,7 +152,7 @@ fn rest_comes_back(request: &Request, form: Form) -> Tried {
             prop_assert_eq!(error.kind(), attache::ErrorKind::UnsupportedOperation);
             return Ok(());
         }
-        (written, _) => said(written)?,
+        (written, _) => or_fail(written)?,
     };
     if let Some(body) = &written.body {
         let shape = match (request, form) {
@@ -168,40 +170,41 @@ fn rest_comes_back(request: &Request, form: Form) -> Tried {
     let (path, query) = written.path.split_once('?').unwrap_or((&written.path, ""));
     let route =
         route(written.method, path).map_err(|no| TestCaseError::fail(format!("{path}: {no:?}")))?;
-    let (read, dialect) = said(wire::read_rest(
+    let (read, dialect) = or_fail(wire::read_rest(
         &route,
         query,
         &written.body.unwrap_or_default(),
     ))?;
     prop_assert_eq!(dialect, form.dialect());
-    same(&read, &request.after(form))
+    assert_same(&read, &request.after_round_trip(form))
 }
 
 #[test]
-fn results_and_bodies_of_every_answer_come_back_in_every_dialect() {
+fn responses_round_trip_in_every_dialect() {
     strategies::check(CASES, strategies::response(Fit::Json), |response| {
         Form::ALL
             .into_iter()
-            .try_for_each(|form| answer_comes_back(&response, form))
+            .try_for_each(|form| assert_response_round_trips(&response, form))
     });
 }
 
-fn answer_comes_back(response: &Response, form: Form) -> Tried {
+fn assert_response_round_trips(response: &Response, form: Form) -> CaseResult {
     let dialect = form.dialect();
-    let (mut result, mut body) = (Vec::new(), Vec::new());
+    let mut result = Vec::new();
+    let mut body = Vec::new();
     let written = wire::write_result(&mut result, response, &dialect);
     if let Response::AgentCard(card) = response
         && card_after(card, card_form(form)).is_none()
     {
-        // 03 §7: an older card only of an agent that speaks an older version.
+        // 03 §7: only agents with an interface before 1.0 have a legacy card.
         prop_assert_eq!(
             written.unwrap_err().kind(),
             attache::ErrorKind::UnsupportedOperation
         );
         return Ok(());
     }
-    said(written)?;
-    said(wire::write_body(&mut body, response, &dialect))?;
+    or_fail(written)?;
+    or_fail(wire::write_body(&mut body, response, &dialect))?;
     if let Some((shapes, shape)) = shape_of(response, form) {
         members::check(shapes, shape, &result)?;
         prop_assert_eq!(&body, &result);
@@ -210,15 +213,15 @@ fn answer_comes_back(response: &Response, form: Form) -> Tried {
     jsonrpc::begin_result(&mut answer, &JsonRpcId::NULL);
     answer.extend_from_slice(&result);
     jsonrpc::end_result(&mut answer);
-    let read = said(said(jsonrpc::read_response(&answer))?.result)?;
-    let wanted = response.after(form);
-    for operation in answered(response) {
-        same(
-            &said(wire::read_response(*operation, read, &dialect))?,
+    let read = or_fail(or_fail(jsonrpc::read_response(&answer))?.result)?;
+    let wanted = response.after_round_trip(form);
+    for operation in operations_with_response(response) {
+        assert_same(
+            &or_fail(wire::read_response(*operation, read, &dialect))?,
             &wanted,
         )?;
-        same(
-            &said(wire::read_response(
+        assert_same(
+            &or_fail(wire::read_response(
                 *operation,
                 std::str::from_utf8(&body).unwrap(),
                 &dialect,
@@ -229,8 +232,8 @@ fn answer_comes_back(response: &Response, form: Form) -> Tried {
     Ok(())
 }
 
-/// The operations that such an answer may answer.
-pub(crate) fn answered(response: &Response) -> &'static [Operation] {
+/// Returns the operations that may have this response.
+pub(crate) fn operations_with_response(response: &Response) -> &'static [Operation] {
     match response {
         Response::SendMessage(_) => &[Operation::SendMessage],
         Response::Task(_) => &[Operation::GetTask, Operation::CancelTask],
@@ -262,19 +265,19 @@ fn shape_of(response: &Response, form: Form) -> Option<(Shapes, &'static str)> {
 }
 
 #[test]
-fn events_and_webhooks_come_back_through_sse_in_every_dialect() {
+fn events_round_trip_through_sse_in_every_dialect() {
     strategies::check(
         CASES,
         (strategies::stream_response(Fit::Json), any::<bool>()),
         |(event, closes)| {
             Form::ALL
                 .into_iter()
-                .try_for_each(|form| event_comes_back(&event, closes, form))
+                .try_for_each(|form| assert_event_round_trips(&event, closes, form))
         },
     );
 }
 
-fn event_comes_back(event: &StreamResponse, closes: bool, form: Form) -> Tried {
+fn assert_event_round_trips(event: &StreamResponse, closes: bool, form: Form) -> CaseResult {
     let mut bare = Vec::new();
     wire::write_event(&mut bare, event, closes, &form.dialect());
     let shape = match event {
@@ -294,14 +297,14 @@ fn event_comes_back(event: &StreamResponse, closes: bool, form: Form) -> Tried {
     let mut decoder = sse::Decoder::default();
     decoder.push(&framed);
     let frame = decoder.next().unwrap().unwrap();
-    let answer = said(jsonrpc::read_response(frame.data.as_bytes()))?;
-    let read = said(wire::read_event(said(answer.result)?, &form.dialect()))?;
+    let answer = or_fail(jsonrpc::read_response(frame.data.as_bytes()))?;
+    let read = or_fail(wire::read_event(or_fail(answer.result)?, &form.dialect()))?;
     prop_assert!(decoder.next().is_none() && decoder.is_at_boundary());
-    same(&read, &event.after(form))
+    assert_same(&read, &event.after_round_trip(form))
 }
 
 #[test]
-fn a_client_of_the_first_days_reads_its_own_name_for_the_task() {
+fn v01_client_gets_its_own_task_id() {
     strategies::check(
         CASES,
         (strategies::task(Fit::Json), strategies::id()),
@@ -312,7 +315,7 @@ fn a_client_of_the_first_days_reads_its_own_name_for_the_task() {
             let mut out = Vec::new();
             wire::write_event(&mut out, &StreamResponse::Task(task), false, &dialect);
             prop_assert!(members::is_unique(std::str::from_utf8(&out).unwrap()));
-            let StreamResponse::Task(read) = said(wire::read_event(
+            let StreamResponse::Task(read) = or_fail(wire::read_event(
                 std::str::from_utf8(&out).unwrap(),
                 &dialect,
             ))?
@@ -326,7 +329,7 @@ fn a_client_of_the_first_days_reads_its_own_name_for_the_task() {
 }
 
 #[test]
-fn cards_come_back_in_every_form() {
+fn cards_round_trip_in_every_form() {
     strategies::check(CASES, strategies::card(Fit::Json), |card| {
         for form in [
             CardForm::V1,
@@ -344,16 +347,16 @@ fn cards_come_back_in_every_form() {
                 );
                 continue;
             };
-            said(written)?;
+            or_fail(written)?;
             members::check(Shapes::Card(form), "Card", &out)?;
-            same(&said(read_card(&out))?, &wanted)?;
+            assert_same(&or_fail(read_card(&out))?, &wanted)?;
         }
         Ok(())
     });
 }
 
 #[test]
-fn errors_come_back_on_every_binding_and_in_both_versions() {
+fn errors_round_trip_on_every_binding_and_version() {
     strategies::check(CASES, strategies::error(), |error| {
         for version in Version::ALL {
             let mut out = Vec::new();
@@ -373,7 +376,7 @@ fn errors_come_back_on_every_binding_and_in_both_versions() {
 }
 
 #[test]
-fn fields_at_fault_are_read_from_printers_that_escape_slashes() {
+fn violations_with_escaped_slashes_are_read() {
     let text = r#"{"code":-32602,"data":[{"@type":"type.googleapis.com\/google.rpc.BadRequest","fieldViolations":[{"field":"id","description":"must not be empty"}]}]}"#;
     assert_eq!(
         read_jsonrpc_error(text).violations(),
@@ -381,9 +384,10 @@ fn fields_at_fault_are_read_from_printers_that_escape_slashes() {
     );
 }
 
-/// 08 §4: a scheme of several flows becomes several schemes, and each of them meets the requirement.
+/// 08 §4: a scheme with several flows becomes several schemes, each of which satisfies the
+/// requirement.
 #[test]
-fn a_requirement_is_met_by_any_flow_of_its_scheme() {
+fn requirement_is_expanded_to_every_flow_of_its_scheme() {
     let two = r#"{"type":"oauth2","flows":{"password":{"tokenUrl":"p"},"implicit":{"authorizationUrl":"i"}}}"#;
     let card = format!(
         r#"{{"url":"u","securitySchemes":{{"a":{two},"b":{two},"c":{{"type":"http"}}}},"security":[{{"a":["s"],"b":[],"c":[]}}]}}"#
