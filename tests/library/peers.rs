@@ -1,7 +1,8 @@
-//! What we write, put before the official SDKs of both versions: they take it, and what they write again is to us what
-//! we meant. `tests/peers` has the two programs and tells how they talk.
+//! Compatibility with the official SDKs of both versions: they accept all written documents, and
+//! their output is read as the same value. `tests/peers` contains the two programs and documents
+//! their protocol.
 //!
-//! The peers need Python and two packages for it, so `./test quick` does without them.
+//! They need Python and two packages, so `./test is_quick_run` skips these tests.
 
 #[cfg(all(feature = "jws", feature = "server"))]
 mod receivers;
@@ -25,10 +26,10 @@ use crate::wire::roundtrip::or_fail;
 
 type CaseResult = Result<(), TestCaseError>;
 
-/// How often each kind of value is tried.
+/// Number of generated values per type.
 const CASES: u32 = 150;
 
-/// One of the two programs. It is started once, and ends when its input does, however we end.
+/// Running SDK program. Started once; it ends when its input is closed.
 struct SdkProcess {
     name: &'static str,
     child: Child,
@@ -41,8 +42,8 @@ static V03: LazyLock<Mutex<SdkProcess>> =
 static V10: LazyLock<Mutex<SdkProcess>> =
     LazyLock::new(|| Mutex::new(SdkProcess::start("v10", "1.3.0")));
 
-/// What a peer makes of a document: the same in its JSON, and in its bytes where there are any.
-struct Kept {
+/// Output of the SDK for a document: its JSON, and its protobuf encoding if there is one.
+struct SdkOutput {
     json: String,
     bytes: Option<Vec<u8>>,
 }
@@ -68,10 +69,8 @@ impl SdkProcess {
             .unwrap_or_else(|fault| {
                 panic!("{}: {fault}; run tests/peers/setup", program.display())
             });
-        let (input, output) = (
-            child.stdin.take().unwrap(),
-            BufReader::new(child.stdout.take().unwrap()),
-        );
+        let input = child.stdin.take().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
         let mut peer = Self {
             name,
             child,
@@ -96,7 +95,7 @@ impl SdkProcess {
         line
     }
 
-    fn ask(&mut self, kind: &str, form: &str, payload: &str) -> Result<Kept, TestCaseError> {
+    fn ask(&mut self, kind: &str, form: &str, payload: &str) -> Result<SdkOutput, TestCaseError> {
         writeln!(
             self.input,
             r#"{{"type":"{kind}","form":"{form}","payload":{payload}}}"#
@@ -111,8 +110,8 @@ impl SdkProcess {
                 self.name
             )));
         }
-        Ok(Kept {
-            json: whole(reply.json.unwrap().get()),
+        Ok(SdkOutput {
+            json: strip_integer_fractions(reply.json.unwrap().get()),
             bytes: reply.proto.as_ref().map(from_hex),
         })
     }
@@ -122,7 +121,8 @@ fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Where the peers live; whoever says where has put them there, and else it is done here.
+/// Returns the folder of the installed SDKs: from the environment, or the default of
+/// `tests/peers/setup`.
 fn folder() -> PathBuf {
     if let Some(folder) = std::env::var_os("ATTACHE_PEERS") {
         return folder.into();
@@ -137,26 +137,31 @@ fn folder() -> PathBuf {
     repository().join("target/peers")
 }
 
-/// `./test quick` does without peers.
-fn quick() -> bool {
+/// Whether `./test is_quick_run` runs, which skips these tests.
+fn is_quick_run() -> bool {
     std::env::var_os("ATTACHE_QUICK").is_some_and(|value| value == "1")
 }
 
-/// Puts a JSON document before a peer.
+/// Sends a JSON document to an SDK.
 fn ask(
     peer: &Mutex<SdkProcess>,
     kind: &str,
     form: &str,
     payload: &[u8],
-) -> Result<Kept, TestCaseError> {
+) -> Result<SdkOutput, TestCaseError> {
     let payload = std::str::from_utf8(payload).unwrap();
+    // A failed case poisons the lock; the remaining cases continue.
     peer.lock()
         .unwrap_or_else(PoisonError::into_inner)
         .ask(kind, form, payload)
 }
 
-/// Puts bytes before a peer.
-fn ask_bytes(peer: &Mutex<SdkProcess>, kind: &str, bytes: &[u8]) -> Result<Kept, TestCaseError> {
+/// Sends encoded bytes to an SDK.
+fn ask_bytes(
+    peer: &Mutex<SdkProcess>,
+    kind: &str,
+    bytes: &[u8],
+) -> Result<SdkOutput, TestCaseError> {
     ask(
         peer,
         kind,
@@ -169,17 +174,18 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What the peer kept, read by us, is what was meant.
-fn means<T: PartialEq + Debug>(kept: &str, read: Result<T, Error>, meant: &T) -> CaseResult {
+/// Asserts that the output of the SDK is read as the original value.
+fn assert_means<T: PartialEq + Debug>(kept: &str, read: Result<T, Error>, meant: &T) -> CaseResult {
     let read = or_fail(read).map_err(|fault| TestCaseError::fail(format!("{fault}\n{kept}")))?;
     prop_assert_eq!(&read, meant, "{}", kept);
     Ok(())
 }
 
-/// Numbers inside JSON are doubles in protobuf, and Python prints a whole one as `1.0`.
-fn whole(json: &str) -> String {
+/// Removes `.0` from numbers: protobuf numbers are doubles, and Python prints integers as `1.0`.
+fn strip_integer_fractions(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
-    let (mut inside, mut escaped) = (false, false);
+    let mut inside = false;
+    let mut escaped = false;
     let mut chars = json.chars().peekable();
     while let Some(c) = chars.next() {
         let ends_number =
@@ -200,17 +206,17 @@ fn whole(json: &str) -> String {
 }
 
 #[test]
-fn a_whole_number_is_whole_and_texts_are_left_alone() {
+fn integer_fractions_are_stripped_outside_of_strings() {
     assert_eq!(
-        whole(r#"{"a.0":[1.0,-2.0,0.05,1.05,1e-07,"3.0 \" 4.0","\\"],"b":5.0}"#),
+        strip_integer_fractions(r#"{"a.0":[1.0,-2.0,0.05,1.05,1e-07,"3.0 \" 4.0","\\"],"b":5.0}"#),
         r#"{"a.0":[1,-2,0.05,1.05,1e-07,"3.0 \" 4.0","\\"],"b":5}"#
     );
 }
 
-/// What the golden tests compare us with is sound: the peers take every document, and have the same bytes for it.
+/// Checks the golden files themselves: the SDKs accept every document and produce the same bytes.
 #[test]
-fn golden_documents_are_those_of_the_official_packages() {
-    if quick() {
+fn official_sdks_accept_the_golden_documents() {
+    if is_quick_run() {
         return;
     }
     let checked = Command::new(repository().join("tests/peers/check"))

@@ -1,4 +1,4 @@
-//! What other people's receivers make of our notifications, and their verifiers of our signed cards.
+//! Compatibility with official webhook receivers and card verifiers.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -13,13 +13,13 @@ use attache::model::{
 use attache::{AgentCard, Client, Server};
 use serde_json::{Value, json};
 
-use super::{folder, quick, repository};
+use super::{folder, is_quick_run, repository};
 use crate::harness::{Echo, local_webhooks, run, with_deadline};
 
-/// How long a receiver may take for a line.
+/// Time limit for a line of output.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// A program of somebody else, ended with the test.
+/// Receiver program; killed when the test ends.
 struct Program {
     child: Child,
     lines: Receiver<String>,
@@ -85,10 +85,10 @@ fn skill() -> AgentSkill {
     }
 }
 
-/// S44: the signature is good for those SDKs that can check one, in both forms a card is written in.
+/// S44: SDKs with signature support verify the card in both forms.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s44_s74_official_sdks_verify_our_cards_and_take_our_notifications() {
-    if quick() {
+async fn s44_s74_official_sdks_verify_cards_and_accept_notifications() {
+    if is_quick_run() {
         return;
     }
     let signer = || {
@@ -104,14 +104,12 @@ async fn s44_s74_official_sdks_verify_our_cards_and_take_our_notifications() {
         .sign_notifications(signer());
     let server = run(server).await;
     let at = |path: &str| format!("http://{}{path}", server.address);
-    let (keys, card) = (
-        at("/.well-known/jwks.json"),
-        at("/.well-known/agent-card.json"),
-    );
+    let keys = at("/.well-known/jwks.json");
+    let card = at("/.well-known/agent-card.json");
     for (name, version, args) in [
         ("v10", Version::V1, vec![&*keys, &card]),
         ("js", Version::V1, vec![&keys, &card]),
-        // 0.3 has no canonical form of a card, so nothing of it can be signed for its readers.
+        // 0.3 defines no canonical form of a card, so its clients cannot verify signatures.
         ("v03", Version::V03, vec![&keys]),
     ] {
         let receiver = program(name, &args);

@@ -1,4 +1,4 @@
-//! 0.3: JSON-RPC through the official models, REST and bytes through the official protobuf classes.
+//! 0.3: JSON-RPC through the official models, REST and gRPC through the official protobuf classes.
 
 use attache::model::{
     AgentCard, OAuth2SecurityScheme, OAuthFlows, Operation, Request, Response, SecurityScheme,
@@ -13,13 +13,13 @@ use attache::{Error, ErrorKind};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
-use super::{CASES, CaseResult, V03, ask, ask_bytes, means, quick};
+use super::{CASES, CaseResult, V03, ask, ask_bytes, assert_means, is_quick_run};
 use crate::strategies::{self, Fit};
 use crate::wire::lossy_conversion::{Carrier, Form, Lossy, card_after, error_after};
 use crate::wire::protobuf;
 use crate::wire::roundtrip::{operation, operations_with_response, or_fail};
 
-/// What the SDK calls the operations in the names of its JSON-RPC models; 0.3 cannot list tasks.
+/// Returns the operation's prefix in the SDK's JSON-RPC model names; `None` for listing tasks.
 fn model_name(operation: Operation) -> Option<&'static str> {
     Some(match operation {
         Operation::SendMessage => "SendMessage",
@@ -37,8 +37,8 @@ fn model_name(operation: Operation) -> Option<&'static str> {
 }
 
 #[test]
-fn the_official_models_of_0_3_understand_every_call() {
-    if quick() {
+fn official_v03_models_accept_requests() {
+    if is_quick_run() {
         return;
     }
     strategies::check(8 * CASES, strategies::request(Fit::Official), |request| {
@@ -62,11 +62,11 @@ fn the_official_models_of_0_3_understand_every_call() {
         );
         let read = wire::read_params(find_method(&call.method).unwrap(), call.params)
             .map(|(request, _)| request);
-        means(&kept, read, &request.after_round_trip(Form::V03))
+        assert_means(&kept, read, &request.after_round_trip(Form::V03))
     });
 }
 
-/// A result in its envelope, through the model, and the result again.
+/// Sends a result in its envelope through the SDK model and returns the result.
 fn result_kept(model: &str, result: &[u8]) -> Result<String, TestCaseError> {
     let mut body = Vec::new();
     jsonrpc::begin_result(&mut body, &JsonRpcId::from(7));
@@ -74,7 +74,7 @@ fn result_kept(model: &str, result: &[u8]) -> Result<String, TestCaseError> {
     jsonrpc::end_result(&mut body);
     let kept = ask(&V03, model, "json", &body)?.json;
     if result == b"null" {
-        // It leaves out whatever is null, even what JSON-RPC wants to see.
+        // The SDK omits `null`, even where JSON-RPC requires it.
         return Ok("null".to_owned());
     }
     let read = or_fail(jsonrpc::read_response(kept.as_bytes()))?;
@@ -82,14 +82,14 @@ fn result_kept(model: &str, result: &[u8]) -> Result<String, TestCaseError> {
 }
 
 #[test]
-fn the_official_models_of_0_3_understand_every_answer() {
-    if quick() {
+fn official_v03_models_accept_responses() {
+    if is_quick_run() {
         return;
     }
     strategies::check(6 * CASES, strategies::response(Fit::Official), |response| {
         let mut result = Vec::new();
         match wire::write_result(&mut result, &response, &Dialect::V03) {
-            // 03 §7: an older card only of an agent that speaks an older version.
+            // 03 §7: only agents with an interface before 1.0 have a legacy card.
             Err(error) if error.kind() == ErrorKind::UnsupportedOperation => return Ok(()),
             written => or_fail(written)?,
         }
@@ -98,7 +98,7 @@ fn the_official_models_of_0_3_understand_every_answer() {
                 continue;
             };
             let kept = result_kept(&format!("{model}Response"), &result)?;
-            means(
+            assert_means(
                 &kept,
                 wire::read_response(*operation, &kept, &Dialect::V03),
                 &response.after_round_trip(Form::V03),
@@ -109,8 +109,8 @@ fn the_official_models_of_0_3_understand_every_answer() {
 }
 
 #[test]
-fn the_official_models_of_0_3_understand_every_event_in_a_stream_and_in_a_webhook() {
-    if quick() {
+fn official_v03_models_accept_events() {
+    if is_quick_run() {
         return;
     }
     let events = (strategies::stream_response(Fit::Official), any::<bool>());
@@ -126,7 +126,7 @@ fn the_official_models_of_0_3_understand_every_event_in_a_stream_and_in_a_webhoo
         let streamed = result_kept("SendStreamingMessageResponse", &bare)?;
         let pushed = ask(&V03, model, "json", &bare)?.json;
         for kept in [streamed, pushed] {
-            means(
+            assert_means(
                 &kept,
                 wire::read_event(&kept, &Dialect::V03),
                 &event.after_round_trip(Form::V03),
@@ -137,14 +137,14 @@ fn the_official_models_of_0_3_understand_every_event_in_a_stream_and_in_a_webhoo
 }
 
 #[test]
-fn the_official_models_of_0_3_understand_every_error() {
-    if quick() {
+fn official_v03_models_accept_errors() {
+    if is_quick_run() {
         return;
     }
     strategies::check(3 * CASES, strategies::error(), |error| {
         let mut body = Vec::new();
         jsonrpc::write_error(&mut body, &JsonRpcId::from(7), &error, Version::V03);
-        // The answer to any call may be an error, and so may an event.
+        // Every response and event may be an error.
         for model in [
             "JSONRPCErrorResponse",
             "SendMessageResponse",
@@ -166,15 +166,15 @@ fn the_official_models_of_0_3_understand_every_error() {
 }
 
 #[test]
-fn the_official_models_of_0_3_understand_every_card() {
-    if quick() {
+fn official_v03_models_accept_cards() {
+    if is_quick_run() {
         return;
     }
     strategies::check(2 * CASES, strategies::card(Fit::Official), |card| {
         let Some(meant) = card_after(&card, CardForm::V03) else {
             return Ok(());
         };
-        // Strictly by the model, and as its resolver reads what has more in it.
+        // Strictly by the model, and by the SDK's resolver for forms with additional members.
         let forms = [
             ("AgentCard", CardForm::V03),
             ("UnionCard", CardForm::V03),
@@ -189,13 +189,14 @@ fn the_official_models_of_0_3_understand_every_card() {
             if form == CardForm::Union {
                 meant.security_schemes.extend(without_flow(&card));
             }
-            means(&kept, read_card(kept.as_bytes()), &meant)?;
+            assert_means(&kept, read_card(kept.as_bytes()), &meant)?;
         }
         Ok(())
     });
 }
 
-/// A union has the schemes of 1.0 as well; of a device code, 0.3 sees a scheme without a flow that nothing requires.
+/// Returns the schemes of a union that 0.3 sees without a flow: those with a device code. No
+/// requirement names them.
 fn without_flow(card: &AgentCard) -> impl Iterator<Item = (String, SecurityScheme)> {
     card.security_schemes
         .iter()
@@ -215,7 +216,7 @@ fn without_flow(card: &AgentCard) -> impl Iterator<Item = (String, SecuritySchem
         })
 }
 
-/// The name of the protobuf message that is the body of a REST request.
+/// Returns the protobuf message type of a REST request body.
 fn body_name(request: &Request) -> Option<&'static str> {
     match request {
         Request::SendMessage(_) | Request::SendStreamingMessage(_) => Some("SendMessageRequest"),
@@ -232,8 +233,8 @@ fn body_name(request: &Request) -> Option<&'static str> {
 }
 
 #[test]
-fn the_official_protobuf_of_0_3_understands_the_body_of_every_rest_request() {
-    if quick() {
+fn official_v03_protobuf_accepts_rest_bodies() {
+    if is_quick_run() {
         return;
     }
     strategies::check(5 * CASES, strategies::request(Fit::Official), |request| {
@@ -248,7 +249,7 @@ fn the_official_protobuf_of_0_3_understands_the_body_of_every_rest_request() {
             query,
             kept.as_bytes(),
         );
-        means(
+        assert_means(
             &kept,
             read.map(|(request, _)| request),
             &request.after_round_trip(Form::V03Rest),
@@ -257,8 +258,8 @@ fn the_official_protobuf_of_0_3_understands_the_body_of_every_rest_request() {
 }
 
 #[test]
-fn the_official_protobuf_of_0_3_understands_the_bytes_of_every_request() {
-    if quick() {
+fn official_v03_protobuf_accepts_requests() {
+    if is_quick_run() {
         return;
     }
     strategies::check(8 * CASES, strategies::request(Fit::Official), |request| {
@@ -267,11 +268,11 @@ fn the_official_protobuf_of_0_3_understands_the_bytes_of_every_request() {
         };
         let kept = ask_bytes(&V03, kind, &bytes)?;
         let read = protobuf::read_request(&request, Version::V03, &kept.bytes.unwrap());
-        means(&kept.json, read, &request.after_round_trip(Form::V03Grpc))
+        assert_means(&kept.json, read, &request.after_round_trip(Form::V03Grpc))
     });
 }
 
-/// The name of the protobuf message that answers a REST request; a card is in 0.3's own JSON there (08 §2).
+/// Returns the protobuf message type of a REST response; cards are in 0.3 JSON (08 §2).
 fn answer_name(response: &Response) -> Option<&'static str> {
     match response {
         Response::SendMessage(SendMessageResponse::Task(_) | SendMessageResponse::Message(_)) => {
@@ -285,18 +286,27 @@ fn answer_name(response: &Response) -> Option<&'static str> {
 }
 
 #[test]
-fn the_official_protobuf_of_0_3_understands_every_answer_in_rest_and_in_bytes() {
-    if quick() {
+fn official_v03_protobuf_accepts_responses() {
+    if is_quick_run() {
         return;
     }
     strategies::check(6 * CASES, strategies::response(Fit::Official), |response| {
-        let reads =
-            |text: &str| wire::read_response(operations_with_response(&response)[0], text, &Dialect::V03Rest);
+        let reads = |text: &str| {
+            wire::read_response(
+                operations_with_response(&response)[0],
+                text,
+                &Dialect::V03Rest,
+            )
+        };
         if let Some(kind) = answer_name(&response) {
             let mut body = Vec::new();
             or_fail(wire::write_body(&mut body, &response, &Dialect::V03Rest))?;
             let kept = ask(&V03, kind, "restjson", &body)?.json;
-            means(&kept, reads(&kept), &response.after_round_trip(Form::V03Rest))?;
+            assert_means(
+                &kept,
+                reads(&kept),
+                &response.after_round_trip(Form::V03Rest),
+            )?;
         }
         let Some((kind, bytes)) = protobuf::write_response(&response, Version::V03) else {
             return Ok(());
@@ -304,18 +314,18 @@ fn the_official_protobuf_of_0_3_understands_every_answer_in_rest_and_in_bytes() 
         let meant = response.after_round_trip(Form::V03Grpc);
         let kept = ask_bytes(&V03, kind, &bytes)?;
         let read = protobuf::read_response(&response, Version::V03, &kept.bytes.unwrap());
-        means(&kept.json, read, &meant)?;
+        assert_means(&kept.json, read, &meant)?;
         match answer_name(&response) {
-            // What another server of 0.3 would print of it in REST.
-            Some(_) => means(&kept.json, reads(&kept.json), &meant),
+            // The REST form that another 0.3 server would write.
+            Some(_) => assert_means(&kept.json, reads(&kept.json), &meant),
             None => Ok(()),
         }
     });
 }
 
 #[test]
-fn the_official_protobuf_of_0_3_understands_every_event_in_rest_and_in_bytes() {
-    if quick() {
+fn official_v03_protobuf_accepts_events() {
+    if is_quick_run() {
         return;
     }
     let events = (strategies::stream_response(Fit::Official), any::<bool>());
@@ -331,17 +341,18 @@ fn both_events(event: &StreamResponse, closes: bool) -> CaseResult {
     let read_bytes = |bytes: &[u8]| -> Result<StreamResponse, Error> {
         protobuf::read_event(Version::V03, bytes)
     };
-    let (in_rest, in_bytes) = (event.after_round_trip(Form::V03Rest), event.after_round_trip(Form::V03Grpc));
+    let in_rest = event.after_round_trip(Form::V03Rest);
+    let in_bytes = event.after_round_trip(Form::V03Grpc);
     for (kept, meant) in [
         (ask(&V03, kind, "restjson", &text)?, in_rest),
         (ask_bytes(&V03, kind, &bytes)?, in_bytes),
     ] {
-        means(
+        assert_means(
             &kept.json,
             wire::read_event(&kept.json, &Dialect::V03Rest),
             &meant,
         )?;
-        means(&kept.json, read_bytes(&kept.bytes.unwrap()), &meant)?;
+        assert_means(&kept.json, read_bytes(&kept.bytes.unwrap()), &meant)?;
     }
     Ok(())
 }

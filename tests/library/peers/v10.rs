@@ -1,4 +1,4 @@
-//! 1.0: every document in JSON and in bytes, and every error as the official client raises it.
+//! 1.0: every document as JSON and protobuf, and every error as the official client raises it.
 
 use attache::model::{
     Artifact, Message, Operation, Part, Response, Task, TaskArtifactUpdateEvent, TaskStatus,
@@ -15,15 +15,16 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{CASES, CaseResult, V10, ask, ask_bytes, hex, means, quick};
+use super::{CASES, CaseResult, V10, ask, ask_bytes, assert_means, hex, is_quick_run};
 use crate::strategies::{self, Fit};
 use crate::wire::lossy_conversion::{Form, Lossy, card_after};
 use crate::wire::protobuf;
 use crate::wire::roundtrip::{operation, operations_with_response, or_fail};
 
-/// A document in both forms comes back in both forms of both.
-fn comes_back<T: PartialEq + std::fmt::Debug>(
-    (kind, bytes): (&str, &[u8]),
+/// Asserts that a document round-trips through the SDK from both encodings to both.
+fn assert_round_trips<T: PartialEq + std::fmt::Debug>(
+    kind: &str,
+    bytes: &[u8],
     text: &[u8],
     meant: &T,
     read_text: impl Fn(&str) -> Result<T, Error>,
@@ -33,15 +34,15 @@ fn comes_back<T: PartialEq + std::fmt::Debug>(
         ask(&V10, kind, "json", text)?,
         ask_bytes(&V10, kind, bytes)?,
     ] {
-        means(&kept.json, read_text(&kept.json), meant)?;
-        means(&kept.json, read_bytes(&kept.bytes.unwrap()), meant)?;
+        assert_means(&kept.json, read_text(&kept.json), meant)?;
+        assert_means(&kept.json, read_bytes(&kept.bytes.unwrap()), meant)?;
     }
     Ok(())
 }
 
 #[test]
-fn the_official_sdk_of_1_0_understands_every_request() {
-    if quick() {
+fn official_v1_sdk_accepts_requests() {
+    if is_quick_run() {
         return;
     }
     strategies::check(8 * CASES, strategies::request(Fit::Official), |request| {
@@ -49,8 +50,9 @@ fn the_official_sdk_of_1_0_understands_every_request() {
         let mut params = Vec::new();
         or_fail(wire::write_params(&mut params, &request, Version::V1))?;
         let method = find_method(method_name(operation(&request), Version::V1).unwrap()).unwrap();
-        comes_back(
-            (kind, &bytes),
+        assert_round_trips(
+            kind,
+            &bytes,
             &params,
             &request.after_round_trip(Form::V1),
             |text| wire::read_params(method, text).map(|(request, _)| request),
@@ -60,8 +62,8 @@ fn the_official_sdk_of_1_0_understands_every_request() {
 }
 
 #[test]
-fn the_official_sdk_of_1_0_understands_every_answer() {
-    if quick() {
+fn official_v1_sdk_accepts_responses() {
+    if is_quick_run() {
         return;
     }
     strategies::check(6 * CASES, strategies::response(Fit::Official), |response| {
@@ -71,8 +73,9 @@ fn the_official_sdk_of_1_0_understands_every_answer() {
         };
         let mut result = Vec::new();
         or_fail(wire::write_result(&mut result, &response, &Dialect::V1))?;
-        comes_back(
-            (kind, &bytes),
+        assert_round_trips(
+            kind,
+            &bytes,
             &result,
             &response.after_round_trip(Form::V1),
             |text| wire::read_response(operations_with_response(&response)[0], text, &Dialect::V1),
@@ -82,8 +85,8 @@ fn the_official_sdk_of_1_0_understands_every_answer() {
 }
 
 #[test]
-fn the_official_sdk_of_1_0_understands_every_event() {
-    if quick() {
+fn official_v1_sdk_accepts_events() {
+    if is_quick_run() {
         return;
     }
     strategies::check(
@@ -93,8 +96,9 @@ fn the_official_sdk_of_1_0_understands_every_event() {
             let (kind, bytes) = protobuf::write_event(&event, false, Version::V1);
             let mut text = Vec::new();
             wire::write_event(&mut text, &event, false, &Dialect::V1);
-            comes_back(
-                (kind, &bytes),
+            assert_round_trips(
+                kind,
+                &bytes,
                 &text,
                 &event,
                 |text| wire::read_event(text, &Dialect::V1),
@@ -104,8 +108,8 @@ fn the_official_sdk_of_1_0_understands_every_event() {
     );
 }
 
-/// What stands inside the others, on its own.
-fn bare<P, M>(kind: &str, values: BoxedStrategy<M>)
+/// Checks objects that occur only inside others.
+fn check_nested_type<P, M>(kind: &str, values: BoxedStrategy<M>)
 where
     P: prost::Message + Default + for<'a> From<&'a M>,
     M: TryFrom<P, Error = Error> + Serialize + DeserializeOwned + PartialEq + std::fmt::Debug,
@@ -114,8 +118,9 @@ where
         let mut text = Vec::new();
         wire::write_json(&mut text, &value);
         let bytes = P::from(&value).encode_to_vec();
-        comes_back(
-            (kind, &bytes),
+        assert_round_trips(
+            kind,
+            &bytes,
             &text,
             &value,
             |text| json::read(text),
@@ -125,29 +130,29 @@ where
 }
 
 #[test]
-fn the_official_sdk_of_1_0_understands_the_pieces() {
-    if quick() {
+fn official_v1_sdk_accepts_nested_types() {
+    if is_quick_run() {
         return;
     }
     let fit = Fit::Official;
-    bare::<v1::Task, Task>("Task", strategies::task(fit));
-    bare::<v1::Message, Message>("Message", strategies::message(fit));
-    bare::<v1::Part, Part>("Part", strategies::part(fit));
-    bare::<v1::Artifact, Artifact>("Artifact", strategies::artifact(fit));
-    bare::<v1::TaskStatus, TaskStatus>("TaskStatus", strategies::status(fit));
-    bare::<v1::TaskStatusUpdateEvent, TaskStatusUpdateEvent>(
+    check_nested_type::<v1::Task, Task>("Task", strategies::task(fit));
+    check_nested_type::<v1::Message, Message>("Message", strategies::message(fit));
+    check_nested_type::<v1::Part, Part>("Part", strategies::part(fit));
+    check_nested_type::<v1::Artifact, Artifact>("Artifact", strategies::artifact(fit));
+    check_nested_type::<v1::TaskStatus, TaskStatus>("TaskStatus", strategies::status(fit));
+    check_nested_type::<v1::TaskStatusUpdateEvent, TaskStatusUpdateEvent>(
         "TaskStatusUpdateEvent",
         strategies::status_event(fit),
     );
-    bare::<v1::TaskArtifactUpdateEvent, TaskArtifactUpdateEvent>(
+    check_nested_type::<v1::TaskArtifactUpdateEvent, TaskArtifactUpdateEvent>(
         "TaskArtifactUpdateEvent",
         strategies::artifact_event(fit),
     );
 }
 
 #[test]
-fn the_card_resolver_of_1_0_reads_cards_of_every_form() {
-    if quick() {
+fn official_v1_resolver_reads_cards_of_every_form() {
+    if is_quick_run() {
         return;
     }
     strategies::check(2 * CASES, strategies::card(Fit::Official), |card| {
@@ -155,10 +160,10 @@ fn the_card_resolver_of_1_0_reads_cards_of_every_form() {
             let mut text = Vec::new();
             or_fail(write_card(&mut text, &card, form))?;
             let kept = ask(&V10, "UnionCard", "json", &text)?;
-            // The members of 0.3 beside those of 1.0 change nothing.
+            // The members of 0.3 in a union have no effect.
             let meant = card_after(&card, CardForm::V1).unwrap();
-            means(&kept.json, read_card(kept.json.as_bytes()), &meant)?;
-            means(
+            assert_means(&kept.json, read_card(kept.json.as_bytes()), &meant)?;
+            assert_means(
                 &kept.json,
                 protobuf::read::<v1::AgentCard, _>(&kept.bytes.unwrap()),
                 &meant,
@@ -168,13 +173,13 @@ fn the_card_resolver_of_1_0_reads_cards_of_every_form() {
     });
 }
 
-/// What the client calls an error that it does not know: all that A2A has no code or reason for.
+/// Class for errors without an A2A code or reason.
 const UNKNOWN: &str = "A2AClientError";
 
-/// The class that the official client raises: over JSON-RPC, over REST, over gRPC.
+/// Returns the class that the official client raises on JSON-RPC, REST and gRPC.
 fn classes(kind: ErrorKind) -> [&'static str; 3] {
     match kind {
-        // Its table of reasons has none for this: 06 §1, what no JSON client can send is no A2A error elsewhere.
+        // 06 §1: the SDK has no reason for it, because JSON clients cannot cause it.
         ErrorKind::Parse => ["JSONParseError", UNKNOWN, UNKNOWN],
         ErrorKind::InvalidRequest | ErrorKind::PayloadTooLarge => ["InvalidRequestError"; 3],
         ErrorKind::MethodNotFound | ErrorKind::MethodNotAllowed => ["MethodNotFoundError"; 3],
@@ -191,7 +196,7 @@ fn classes(kind: ErrorKind) -> [&'static str; 3] {
         ErrorKind::ExtendedAgentCardNotConfigured => ["ExtendedAgentCardNotConfiguredError"; 3],
         ErrorKind::ExtensionSupportRequired => ["ExtensionSupportRequiredError"; 3],
         ErrorKind::VersionNotSupported => ["VersionNotSupportedError"; 3],
-        // By the code of gRPC, before it looks at anything else.
+        // Determined by the gRPC code before the details.
         ErrorKind::RequestTimeout => [
             "InvalidRequestError",
             "InvalidRequestError",
@@ -208,12 +213,13 @@ fn classes(kind: ErrorKind) -> [&'static str; 3] {
 }
 
 #[test]
-fn the_official_client_of_1_0_raises_the_class_of_every_error() {
-    if quick() {
+fn official_v1_client_raises_the_expected_class() {
+    if is_quick_run() {
         return;
     }
     strategies::check(4 * CASES, strategies::error(), |error| {
-        let (kind, version) = (error.kind(), Version::V1);
+        let kind = error.kind();
+        let version = Version::V1;
         let mut rpc = Vec::new();
         wire::write_json(&mut rpc, &JsonRpcError(&error, version));
         let mut body = Vec::new();
@@ -224,7 +230,8 @@ fn the_official_client_of_1_0_raises_the_class_of_every_error() {
             http_status(kind, version)
         );
         let status = grpc::to_status(&error, version);
-        let (code, details) = (i32::from(status.code()), hex(status.details()));
+        let code = i32::from(status.code());
+        let details = hex(status.details());
         let status =
             json!({"code": code, "message": status.message(), "details": details}).to_string();
         let sent = [
@@ -252,7 +259,7 @@ fn the_official_client_of_1_0_raises_the_class_of_every_error() {
                 .map(|(key, value)| (key.to_owned(), Value::from(value)))
                 .collect();
             match carrier {
-                // There it has the fields at fault and no metadata.
+                // Contains the invalid fields, but no metadata.
                 "GRPCError" => {
                     let fields = raised["data"]["errors"].as_array().map_or(0, Vec::len);
                     prop_assert_eq!(fields, error.violations().len());
@@ -265,9 +272,9 @@ fn the_official_client_of_1_0_raises_the_class_of_every_error() {
     });
 }
 
-/// Every operation has been tried, whatever the generator does.
+/// Checks that the generator covers every operation.
 #[test]
-fn the_requests_that_are_tried_are_of_every_operation() {
+fn generated_requests_cover_every_operation() {
     let seen = std::cell::RefCell::new(std::collections::BTreeSet::new());
     strategies::check(8 * CASES, strategies::request(Fit::Official), |request| {
         seen.borrow_mut()

@@ -1,4 +1,5 @@
-//! Requests that try to be two things at once, or something new: each is read in one way, on every binding.
+//! Ambiguous and unknown input: every binding interprets it in the same, single way (S66, S81, S83,
+//! S84, R33).
 
 use serde_json::{Value, json};
 
@@ -6,11 +7,11 @@ use crate::harness::{Echo, WIRE_FORMATS, WireFormat, WireRequest, start};
 use crate::security::hostile_clients::{Holds, send};
 
 #[tokio::test]
-async fn s83_a_path_is_read_in_one_way() {
+async fn s83_paths_have_a_single_interpretation() {
     let server = start(Echo).await;
     let get = |path: &str| format!("GET {path}");
     for (form, base) in [(WireFormat::Rest1, ""), (WireFormat::Rest03, "/v1")] {
-        // These name a task, and which.
+        // Paths that name a task, and its id.
         for (line, id) in [
             (get("/tasks/a:b"), "a:b"),
             (get("/tasks/a%2Fb"), "a/b"),
@@ -65,7 +66,7 @@ async fn s83_a_path_is_read_in_one_way() {
                 "{path}"
             );
         }
-        // A verb that is part of the id takes the methods of the id.
+        // If the verb is part of the id, the methods of the id apply.
         for line in [
             "POST /tasks/a%3Acancel",
             "GET /tasks/a:cancel",
@@ -90,7 +91,7 @@ async fn s83_a_path_is_read_in_one_way() {
             assert!(!answer.head.contains("evil"), "{answer:?}");
         }
     }
-    // The whole address in the first line is the same path.
+    // The absolute form of the request target is the same path.
     let answer = server
         .send("GET http://localhost/tasks/a:b HTTP/1.1", b"")
         .await;
@@ -98,7 +99,7 @@ async fn s83_a_path_is_read_in_one_way() {
 }
 
 #[tokio::test]
-async fn s66_numbers_are_read_alike_on_every_binding() {
+async fn s66_numbers_are_parsed_alike_on_every_binding() {
     let server = start(Echo).await;
     let id = server.say("hi", json!({})).await["id"].clone();
     let bad = [
@@ -121,7 +122,7 @@ async fn s66_numbers_are_read_alike_on_every_binding() {
     ];
     for (operation, name, also_good, also_bad) in rows {
         for form in WIRE_FORMATS {
-            // No client of 0.3 lists by REST.
+            // 0.3 REST cannot list tasks.
             if operation == "ListTasks" && form == WireFormat::Rest03 {
                 continue;
             }
@@ -132,10 +133,11 @@ async fn s66_numbers_are_read_alike_on_every_binding() {
                 }
                 let ask = form.ask(operation, params);
                 let quoted = format!("{name}={}", number.trim_matches('"'));
-                let (head, body) = (ask.head.replace(&format!("{name}=7"), &quoted), ask.body);
                 WireRequest {
-                    head,
-                    body: body.replace(&format!("\"{name}\":7"), &format!("\"{name}\":{number}")),
+                    head: ask.head.replace(&format!("{name}=7"), &quoted),
+                    body: ask
+                        .body
+                        .replace(&format!("\"{name}\":7"), &format!("\"{name}\":{number}")),
                 }
             };
             for number in bad.iter().chain(also_bad) {
@@ -156,7 +158,7 @@ async fn s66_numbers_are_read_alike_on_every_binding() {
 }
 
 #[tokio::test]
-async fn s81_no_error_shows_what_is_inside() {
+async fn s81_errors_reveal_no_internals() {
     let server = start(Holds).await;
     let mut told = Vec::new();
     for form in WIRE_FORMATS {
@@ -225,7 +227,7 @@ async fn s81_no_error_shows_what_is_inside() {
 }
 
 #[tokio::test]
-async fn r33_what_is_not_known_is_let_pass_and_what_is_said_is_kept() {
+async fn r33_unknown_members_are_ignored_and_metadata_is_kept() {
     let server = start(Echo).await;
     for form in [WireFormat::Rpc1, WireFormat::Rest1, WireFormat::Rpc03] {
         let odd = r#"{"big":123456789012345678901234567890,"float":1.0,"exp":1E+2,"null":null,"é":"\u00e9","nested":[{"a":[]}]}"#;
@@ -275,7 +277,7 @@ async fn r33_what_is_not_known_is_let_pass_and_what_is_said_is_kept() {
 }
 
 #[tokio::test]
-async fn s84_of_two_headers_that_disagree_none_is_chosen() {
+async fn s84_conflicting_headers_are_rejected() {
     let server = start(Echo).await;
     for form in WIRE_FORMATS {
         for ask in [send(form, "hi"), form.stream("hi", json!({}))] {

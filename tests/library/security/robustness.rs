@@ -1,4 +1,5 @@
-//! No input makes a reader panic, hang, blame us, or repeat what it was sent.
+//! Robustness of all readers (S62, S81): no input makes one panic, hang, report an internal error,
+//! or repeat the input in its error.
 
 mod corpus;
 mod families;
@@ -10,10 +11,10 @@ use attache::{Error, ErrorKind};
 use serde_json::{Value, json};
 
 use corpus::corpus;
-use readers::{SseReader, readers};
+use readers::{InputReader, readers};
 
-/// What a reader may say of what it cannot read: the sender is at fault, and learns which rule it broke.
-fn blames_the_sender(error: &Error) -> Result<(), String> {
+/// Checks that an error blames the sender and names the violated rule.
+fn check_blames_sender(error: &Error) -> Result<(), String> {
     let sensible = matches!(
         error.kind(),
         ErrorKind::Parse
@@ -24,15 +25,15 @@ fn blames_the_sender(error: &Error) -> Result<(), String> {
             | ErrorKind::UnsupportedOperation
             | ErrorKind::VersionNotSupported
     );
-    let mut words = said(error);
+    let mut words = error_texts(error);
     if sensible && words.all(|text| text.len() < 1000 && !text.chars().any(char::is_control)) {
         return Ok(());
     }
     Err(format!("{error:?}"))
 }
 
-/// All that the caller reads of an error.
-fn said(error: &Error) -> impl Iterator<Item = &str> {
+/// Returns all texts of an error that a caller can see.
+fn error_texts(error: &Error) -> impl Iterator<Item = &str> {
     let violations = error
         .violations()
         .iter()
@@ -42,11 +43,11 @@ fn said(error: &Error) -> impl Iterator<Item = &str> {
         .chain(error.metadata().map(|(_, value)| value))
 }
 
-fn feed(reader: &SseReader, input: &[u8], what: &str) {
+fn feed(reader: &InputReader, input: &[u8], what: &str) {
     let read = std::panic::catch_unwind(|| reader.read(input));
     let fault = match read {
         Ok(None) => return,
-        Ok(Some(error)) => blames_the_sender(&error).err(),
+        Ok(Some(error)) => check_blames_sender(&error).err(),
         Err(_) => Some("panicked".to_owned()),
     };
     if let Some(fault) = fault {
@@ -55,11 +56,11 @@ fn feed(reader: &SseReader, input: &[u8], what: &str) {
     }
 }
 
-/// A source of numbers that is the same every time.
-struct Dice(u64);
+/// Deterministic random number generator.
+struct Rng(u64);
 
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
+impl Rng {
+    fn below(&mut self, sides: usize) -> usize {
         // SplitMix64.
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -68,13 +69,13 @@ impl Dice {
         usize::try_from((z ^ (z >> 31)) % sides as u64).unwrap()
     }
 
-    fn of<'a, T>(&mut self, items: &'a [T]) -> &'a T {
-        &items[self.roll(items.len())]
+    fn choose<'a, T>(&mut self, items: &'a [T]) -> &'a T {
+        &items[self.below(items.len())]
     }
 }
 
-/// Each input with the readers that take it as it is.
-fn natural(readers: &[SseReader]) -> Vec<(String, Vec<&SseReader>)> {
+/// Returns each input of the corpus with the readers that accept it.
+fn accepted_corpus(readers: &[InputReader]) -> Vec<(String, Vec<&InputReader>)> {
     let takes = |input: &String| {
         readers
             .iter()
@@ -115,50 +116,48 @@ const TOKENS: [&str; 24] = [
     "data: ",
 ];
 
-/// One to four small changes: flip, delete, repeat, insert.
-fn mutate(dice: &mut Dice, input: &[u8]) -> Vec<u8> {
+/// Applies one to four small mutations: flip, delete, repeat, insert.
+fn mutate(rng: &mut Rng, input: &[u8]) -> Vec<u8> {
     let mut bytes = input.to_vec();
-    for _ in 0..=dice.roll(4) {
-        let at = dice.roll(bytes.len() + 1);
-        let to = (at + 1 + dice.roll(40)).min(bytes.len());
-        match dice.roll(5) {
-            0 if at < bytes.len() => bytes[at] ^= 1 << dice.roll(8),
+    for _ in 0..=rng.below(4) {
+        let at = rng.below(bytes.len() + 1);
+        let to = (at + 1 + rng.below(40)).min(bytes.len());
+        match rng.below(5) {
+            0 if at < bytes.len() => bytes[at] ^= 1 << rng.below(8),
             1 if at < to => drop(bytes.drain(at..to)),
             2 if at < to => {
                 let piece = bytes[at..to].to_vec();
-                let into = dice.roll(bytes.len() + 1);
+                let into = rng.below(bytes.len() + 1);
                 drop(bytes.splice(into..into, piece));
             }
             3 => bytes.truncate(at),
-            _ => drop(bytes.splice(at..at, dice.of(&TOKENS).bytes())),
+            _ => drop(bytes.splice(at..at, rng.choose(&TOKENS).bytes())),
         }
     }
     bytes
 }
 
-/// `ATTACHE_SEED` and `ATTACHE_ROUNDS` look elsewhere and longer.
+/// `ATTACHE_SEED` and `ATTACHE_ROUNDS` select other inputs and longer runs.
 #[test]
-fn s62_no_mutation_of_a_real_body_breaks_a_reader() {
+fn s62_readers_survive_mutated_bodies() {
     let setting =
         |name: &str, default| std::env::var(name).map_or(default, |value| value.parse().unwrap());
-    let (seed, rounds) = (
-        setting("ATTACHE_SEED", 0xA2A),
-        setting("ATTACHE_ROUNDS", 20_000),
-    );
+    let seed = setting("ATTACHE_SEED", 0xA2A);
+    let rounds = setting("ATTACHE_ROUNDS", 20_000);
     let readers = readers();
-    let corpus = natural(&readers);
-    let mut dice = Dice(seed);
+    let corpus = accepted_corpus(&readers);
+    let mut rng = Rng(seed);
     for round in 0..rounds {
-        let (input, takers) = dice.of(&corpus);
-        let input = mutate(&mut dice, input.as_bytes());
+        let (input, takers) = rng.choose(&corpus);
+        let input = mutate(&mut rng, input.as_bytes());
         let what = format!("round {round} of seed {seed}");
         for reader in [
             if takers.is_empty() {
                 &readers[0]
             } else {
-                dice.of(takers)
+                rng.choose(takers)
             },
-            dice.of(&readers),
+            rng.choose(&readers),
         ] {
             feed(reader, &input, &what);
         }
@@ -167,12 +166,12 @@ fn s62_no_mutation_of_a_real_body_breaks_a_reader() {
 
 const CANARY: &str = "CANARY-hunter2";
 
-/// Every place of a real body in turn holds a secret of the wrong type.
+/// Replaces each value of a real body in turn by a secret of the wrong type.
 #[test]
-fn s81_no_error_repeats_a_value_that_was_sent() {
+fn s81_errors_never_repeat_input_values() {
     let readers = readers();
     let mut refused = BTreeMap::new();
-    for (input, takers) in natural(&readers)
+    for (input, takers) in accepted_corpus(&readers)
         .iter()
         .filter(|(_, takers)| !takers.is_empty())
     {
@@ -180,7 +179,7 @@ fn s81_no_error_repeats_a_value_that_was_sent() {
             continue;
         };
         let mut places = Vec::new();
-        list_places(&body, String::new(), &mut places);
+        list_pointers(&body, String::new(), &mut places);
         for (at, place) in places.iter().enumerate() {
             for (turn, secret) in [json!(CANARY), json!([CANARY]), json!({"x": CANARY})]
                 .iter()
@@ -195,7 +194,7 @@ fn s81_no_error_repeats_a_value_that_was_sent() {
                     continue;
                 };
                 assert!(
-                    !said(&error).any(|text| text.contains(CANARY)),
+                    !error_texts(&error).any(|text| text.contains(CANARY)),
                     "{} at {place}: {error:?}",
                     reader.name
                 );
@@ -207,23 +206,24 @@ fn s81_no_error_repeats_a_value_that_was_sent() {
     assert!(faults > 1000, "too few were refused: {refused:?}");
 }
 
-fn list_places(value: &Value, here: String, places: &mut Vec<String>) {
+fn list_pointers(value: &Value, here: String, places: &mut Vec<String>) {
     match value {
         Value::Object(members) => members.iter().for_each(|(name, value)| {
             let name = name.replace('~', "~0").replace('/', "~1");
-            list_places(value, format!("{here}/{name}"), places);
+            list_pointers(value, format!("{here}/{name}"), places);
         }),
         Value::Array(items) => items
             .iter()
             .enumerate()
-            .for_each(|(at, value)| list_places(value, format!("{here}/{at}"), places)),
+            .for_each(|(at, value)| list_pointers(value, format!("{here}/{at}"), places)),
         _ => {}
     }
     places.push(here);
 }
 
-/// Each of 64 KiB, through every reader. Whoever makes one of them slow sees it here.
-fn survive(families: families::Families) {
+/// Feeds inputs of up to 64 KiB to every reader. A reader with superlinear cost makes this test
+/// slow.
+fn assert_survives(families: families::Families) {
     let readers = readers();
     for (name, body) in families {
         assert!(body.len() <= 64 * 1024, "{name} has {} bytes", body.len());
@@ -235,19 +235,19 @@ fn survive(families: families::Families) {
 }
 
 #[test]
-fn s62_deep_and_wide_objects_are_read_or_refused() {
-    survive(families::nested());
-    survive(families::members());
+fn s62_readers_survive_deep_and_wide_objects() {
+    assert_survives(families::nested());
+    assert_survives(families::members());
 }
 
 #[test]
-fn s62_messages_of_many_or_odd_parts_are_read_or_refused() {
-    survive(families::parts());
+fn s62_readers_survive_many_or_odd_parts() {
+    assert_survives(families::parts());
 }
 
 #[test]
-fn s62_long_numbers_large_cards_and_long_streams_are_read_or_refused() {
-    survive(families::numbers());
-    survive(families::cards());
-    survive(families::lines());
+fn s62_readers_survive_long_numbers_cards_and_streams() {
+    assert_survives(families::numbers());
+    assert_survives(families::cards());
+    assert_survives(families::lines());
 }

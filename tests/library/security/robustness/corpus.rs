@@ -1,11 +1,11 @@
-//! Real bodies: those of the golden files, whole and in the pieces that readers take.
+//! Corpus of real bodies: the golden files, whole and in the pieces that readers accept.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::Value;
 
-/// Every body, params, result and event in the golden files; each once.
+/// Returns every distinct body, params, result and event of the golden files.
 pub(super) fn corpus() -> Vec<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let mut found = BTreeSet::new();

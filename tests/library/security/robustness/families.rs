@@ -1,8 +1,8 @@
-//! Hostile inputs, each just under 64 KiB.
+//! Families of hostile inputs, each just under 64 KiB.
 
 const SIZE: usize = 64 * 1024;
 
-/// As many items as fit between two texts.
+/// Fills the space between two texts with as many items as fit.
 fn fill(before: &str, item: impl Fn(usize) -> String, between: &str, after: &str) -> Vec<u8> {
     let mut out = before.to_owned();
     for number in 0.. {
@@ -23,7 +23,7 @@ fn same(item: &str) -> impl Fn(usize) -> String {
     move |_| item.to_owned()
 }
 
-/// What surrounds the parts of a message in each way of sending one.
+/// Text around the parts of a message in each request form.
 const MESSAGES: [(&str, &str); 2] = [
     (
         r#"{"message":{"messageId":"m","role":"user","parts":["#,

@@ -1,4 +1,4 @@
-//! Every way into the library for bytes that somebody else made.
+//! All readers of the library that accept bytes from peers.
 
 use attache::Error;
 use attache::model::{Operation, PushConfigId, TaskId, Version};
@@ -8,17 +8,17 @@ use attache::wire::negotiation::{RequestedVersion, RouteVersion, negotiate};
 use attache::wire::path::{self, RestRoute};
 use attache::wire::{self, Dialect, card, errors, json, jsonrpc, sse};
 
-/// A reader: what it makes of an input does not matter, what it says against it does.
-pub(super) struct SseReader {
+/// Reader under test. Its result is ignored; only its error is checked.
+pub(super) struct InputReader {
     pub(super) name: String,
-    /// Whether another reads by the same code, or all but the names of a few members.
+    /// Whether another reader uses the same code, apart from the names of a few members.
     pub(super) twin: bool,
     read: Box<Read>,
 }
 
 type Read = dyn Fn(&[u8]) -> Option<Error> + std::panic::RefUnwindSafe;
 
-impl SseReader {
+impl InputReader {
     pub(super) fn read(&self, input: &[u8]) -> Option<Error> {
         (self.read)(input)
     }
@@ -34,7 +34,7 @@ impl SseReader {
         }
     }
 
-    /// One that takes text; what is none never reaches it.
+    /// Creates a reader of text; input that is not UTF-8 does not reach it.
     fn of_text(
         name: impl Into<String>,
         read: impl Fn(&str) -> Option<Error> + std::panic::RefUnwindSafe + 'static,
@@ -43,8 +43,8 @@ impl SseReader {
     }
 }
 
-/// All of them.
-pub(super) fn readers() -> Vec<SseReader> {
+/// Returns all readers.
+pub(super) fn readers() -> Vec<InputReader> {
     let mut all = envelopes();
     all.extend(params());
     all.extend(replies());
@@ -53,14 +53,14 @@ pub(super) fn readers() -> Vec<SseReader> {
     all
 }
 
-fn envelopes() -> Vec<SseReader> {
+fn envelopes() -> Vec<InputReader> {
     vec![
-        SseReader::new("read_request", |input| match jsonrpc::read_request(input) {
+        InputReader::new("read_request", |input| match jsonrpc::read_request(input) {
             Err(refused) => Some(refused.error),
             Ok(call) => wire::read_params(find_method(&call.method).ok()?, call.params).err(),
         }),
-        // What is read in one go is what is read with care.
-        SseReader::new("read_quickly", |input| {
+        // The fast path must produce the same result as the general path.
+        InputReader::new("fast_decode", |input| {
             let quick = fast_decode(input)?;
             let call = jsonrpc::read_request(input).unwrap();
             let (request, _) = wire::read_params(quick.method, call.params).unwrap();
@@ -70,7 +70,7 @@ fn envelopes() -> Vec<SseReader> {
             );
             None
         }),
-        SseReader::new("read_response", |input| {
+        InputReader::new("read_response", |input| {
             match jsonrpc::read_response(input) {
                 Err(error) => Some(error),
                 Ok(answer) => wire::read_event(answer.result.ok()?, &Dialect::V1).err(),
@@ -79,7 +79,7 @@ fn envelopes() -> Vec<SseReader> {
     ]
 }
 
-fn params() -> Vec<SseReader> {
+fn params() -> Vec<InputReader> {
     let current = Operation::ALL
         .into_iter()
         .flat_map(|operation| Version::ALL.map(|version| method_name(operation, version)));
@@ -90,8 +90,8 @@ fn params() -> Vec<SseReader> {
         "tasks/list",
     ];
     let names = current.flatten().chain(old);
-    let reader = |name: &'static str| SseReader {
-        // Besides the streaming ones, those that take an id or two, as others do.
+    let reader = |name: &'static str| InputReader {
+        // Streaming operations, and operations that differ only in their ids.
         twin: [
             "Stream",
             "stream",
@@ -104,7 +104,7 @@ fn params() -> Vec<SseReader> {
         ]
         .iter()
         .any(|word| name.contains(word)),
-        ..SseReader::of_text(name, move |text| {
+        ..InputReader::of_text(name, move |text| {
             wire::read_params(find_method(name).unwrap(), text).err()
         })
     };
@@ -122,35 +122,32 @@ fn dialects() -> [Dialect; 4] {
     ]
 }
 
-fn replies() -> Vec<SseReader> {
+fn replies() -> Vec<InputReader> {
     let mut all = Vec::new();
     for dialect in dialects() {
         for operation in Operation::ALL {
-            let (name, twin) = (
-                format!("reply to {operation:?} in {dialect:?}"),
-                is_twin(operation, &dialect),
-            );
+            let name = format!("response to {operation:?} in {dialect:?}");
+            let twin = is_twin(operation, &dialect);
             let dialect = dialect.clone();
             let read = move |text: &str| wire::read_response(operation, text, &dialect).err();
-            all.push(SseReader {
+            all.push(InputReader {
                 twin,
-                ..SseReader::of_text(name, read)
+                ..InputReader::of_text(name, read)
             });
         }
-        let (name, twin) = (
-            format!("event in {dialect:?}"),
-            matches!(dialect, Dialect::V01 { .. }),
-        );
+        let name = format!("event in {dialect:?}");
+        let twin = matches!(dialect, Dialect::V01 { .. });
         let read = move |text: &str| wire::read_event(text, &dialect).err();
-        all.push(SseReader {
+        all.push(InputReader {
             twin,
-            ..SseReader::of_text(name, read)
+            ..InputReader::of_text(name, read)
         });
     }
     all
 }
 
-/// A task is a task whoever asked for it, registrations and cards are read alike in all dialects, and 0.1 as 0.3.
+/// Whether the reader has a twin: responses with a task, push configurations and cards are read
+/// alike in all dialects, and 0.1 as 0.3.
 fn is_twin(operation: Operation, dialect: &Dialect) -> bool {
     match operation {
         Operation::SendMessage | Operation::GetTask | Operation::ListTasks => {
@@ -167,7 +164,7 @@ fn is_twin(operation: Operation, dialect: &Dialect) -> bool {
     }
 }
 
-fn rest() -> Vec<SseReader> {
+fn rest() -> Vec<InputReader> {
     let mut all = Vec::new();
     for (operation, key) in Operation::ALL
         .into_iter()
@@ -189,45 +186,45 @@ fn rest() -> Vec<SseReader> {
                 | Operation::CreatePushConfig
         );
         let read = move |body: &[u8]| wire::read_rest(&in_body, "", body).err();
-        all.push(SseReader {
+        all.push(InputReader {
             twin,
-            ..SseReader::new(format!("body of {operation:?} {key:?}"), read)
+            ..InputReader::new(format!("body of {operation:?} {key:?}"), read)
         });
         let twin = !matches!(
             operation,
             Operation::GetTask | Operation::ListTasks | Operation::ListPushConfigs
         );
         let read = move |query: &str| wire::read_rest(&route, query, b"").err();
-        all.push(SseReader {
+        all.push(InputReader {
             twin,
-            ..SseReader::of_text(format!("query of {operation:?} {key:?}"), read)
+            ..InputReader::of_text(format!("query of {operation:?} {key:?}"), read)
         });
     }
     all
 }
 
-fn others() -> Vec<SseReader> {
+fn others() -> Vec<InputReader> {
     vec![
-        SseReader::new("card", |body| card::read_card(body).err()),
-        SseReader::new("json", |body| json::check(body).err()),
-        // What a peer says of its own fault is told as it is.
-        SseReader::of_text("JSON-RPC error", |text| {
+        InputReader::new("card", |body| card::read_card(body).err()),
+        InputReader::new("json", |body| json::check(body).err()),
+        // Error texts of peers are passed on unchanged.
+        InputReader::of_text("JSON-RPC error", |text| {
             drop(errors::read_jsonrpc_error(text));
             None
         }),
-        SseReader::of_text("REST error", |text| {
+        InputReader::of_text("REST error", |text| {
             [400, 404, 500]
                 .into_iter()
                 .for_each(|status| drop(errors::read_rest_error(status, text)));
             None
         }),
-        SseReader::of_text("path", |text| {
+        InputReader::of_text("path", |text| {
             ["GET", "POST", "DELETE", "BREW"]
                 .into_iter()
                 .for_each(|verb| drop(path::route(verb, text)));
             None
         }),
-        SseReader::of_text("version", |text| {
+        InputReader::of_text("version", |text| {
             negotiate(
                 RouteVersion::MethodV1,
                 &RequestedVersion::parse(text.split(',')),
@@ -236,9 +233,9 @@ fn others() -> Vec<SseReader> {
             .err()
             .map(|refusal| refusal.error)
         }),
-        SseReader::new("sse", |stream| {
+        InputReader::new("sse", |stream| {
             stream_in(stream, stream.len().max(1));
-            // Pieces of a length that the stream itself decides.
+            // Chunk lengths derived from the input.
             stream_in(
                 stream,
                 stream.iter().map(|byte| usize::from(*byte)).sum::<usize>() % 97 + 1,
