@@ -1,4 +1,4 @@
-//! A store that fails for a while: streams say so in the way of their version, and go on when it is back.
+//! A store that fails temporarily: errors of streams and calls, readiness, and resumption when it is back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ use crate::harness::{
 };
 use crate::server::streaming::{next, opening, rest};
 
-/// Keeps logs in memory, unless it is broken.
+/// Memory store that fails while `broken` is set.
 #[derive(Clone, Default)]
 struct Faulty {
     memory: Arc<Memory>,
@@ -29,12 +29,12 @@ struct Faulty {
 
 impl Faulty {
     fn ready(&self) -> Result<&Memory> {
-        match self.broken.load(Ordering::Relaxed) {
-            true => Err(Error::Failed(
+        if self.broken.load(Ordering::Relaxed) {
+            return Err(Error::Failed(
                 "hunter2: no space left on /var/lib/tasks.db".into(),
-            )),
-            false => Ok(&self.memory),
+            ));
         }
+        Ok(&self.memory)
     }
 }
 
@@ -88,8 +88,8 @@ impl Store for Faulty {
         self.ready()?.find_by_key(scope, key).await
     }
 
-    async fn save_snapshot(&self, task: &Head, at: Seq, folded: &Snapshot) -> Result<()> {
-        self.ready()?.save_snapshot(task, at, folded).await
+    async fn save_snapshot(&self, task: &Head, at: Seq, snapshot: &Snapshot) -> Result<()> {
+        self.ready()?.save_snapshot(task, at, snapshot).await
     }
 
     async fn load_snapshot(&self, task: &Head) -> Result<Option<(Seq, Snapshot)>> {
@@ -114,32 +114,34 @@ impl Store for Faulty {
 
     async fn list_webhooks(
         &self,
-        which: WebhookFilter,
+        filter: WebhookFilter,
         after: Option<u64>,
         limit: usize,
     ) -> Result<Vec<Webhook>> {
-        self.ready()?.list_webhooks(which, after, limit).await
+        self.ready()?.list_webhooks(filter, after, limit).await
     }
 
     async fn find_webhook(&self, task: &Head, id: &PushConfigId) -> Result<Option<Webhook>> {
         self.ready()?.find_webhook(task, id).await
     }
 
-    async fn record_delivery(&self, push: &Webhook) -> Result<bool> {
-        self.ready()?.record_delivery(push).await
+    async fn record_delivery(&self, webhook: &Webhook) -> Result<bool> {
+        self.ready()?.record_delivery(webhook).await
     }
 }
 
-/// A stream in whose middle the store fails.
-async fn broken(form: WireFormat) -> (Faulty, Running, StepController, SseReader, String) {
+/// Opens a stream and breaks the store in the middle of the turn.
+async fn start_broken_stream(
+    form: WireFormat,
+) -> (Faulty, Running, StepController, SseReader, String) {
     let store = Faulty::default();
     let (agent, mut strings) = SteppedAgent::new();
     let server = start_with(agent, |server| server.store(store.clone())).await;
     let mut reader = server.read(&form.stream("go", json!({}))).await;
     let id = strings.next_task().await;
     strings.say("on it").await;
-    for told in opening(form) {
-        assert_eq!(next(form, &mut reader).await, told);
+    for expected in opening(form) {
+        assert_eq!(next(form, &mut reader).await, expected);
     }
     store.broken.store(true, Ordering::Relaxed);
     strings.say("lost").await;
@@ -147,13 +149,13 @@ async fn broken(form: WireFormat) -> (Faulty, Running, StepController, SseReader
 }
 
 #[tokio::test]
-async fn s81_a_stream_that_fails_says_so_without_a_position_and_ends() {
+async fn s81_a_failing_stream_ends_with_an_error_without_a_position() {
     for form in WIRE_FORMATS {
-        let (_store, _server, _strings, mut reader, _) = broken(form).await;
+        let (_store, _server, _strings, mut reader, _) = start_broken_stream(form).await;
         let before = reader.text.len();
         let event = reader.one().await;
         assert_eq!(reader.next().await, None);
-        // Readers of 0.3 may know no other kind of event.
+        // Clients of 0.3 may not know other event types.
         let begin = if form.is_v1() {
             "event: error\ndata: {"
         } else {
@@ -177,9 +179,9 @@ async fn s81_a_stream_that_fails_says_so_without_a_position_and_ends() {
 }
 
 #[tokio::test]
-async fn s81_calls_are_refused_for_now_without_a_word_of_why() {
+async fn s81_calls_fail_as_unavailable_without_internal_details() {
     for form in WIRE_FORMATS {
-        let (_store, server, _strings, _reader, id) = broken(form).await;
+        let (_store, server, _strings, _reader, id) = start_broken_stream(form).await;
         let send = json!({"message": form.message("hi", json!({}))});
         for ask in [
             form.ask("SendMessage", send),
@@ -203,38 +205,40 @@ async fn s81_calls_are_refused_for_now_without_a_word_of_why() {
 }
 
 #[tokio::test]
-async fn s81_what_is_our_fault_has_an_id_to_ask_us_by() {
+async fn s81_server_errors_have_an_error_id() {
     for form in WIRE_FORMATS {
-        let (_store, server, _strings, _reader, id) = broken(form).await;
+        let (_store, server, _strings, _reader, id) = start_broken_stream(form).await;
         let answer = server.ask(&form.ask("GetTask", json!({"id": id}))).await;
         let error = serde_json::from_str::<Value>(&answer.body).unwrap()["error"].clone();
-        let place = match form {
+        let metadata = match form {
             WireFormat::Rpc1 => &error["data"][0]["metadata"],
             WireFormat::Rpc03 => &error["data"],
             WireFormat::Rest1 | WireFormat::Rest03 => &error["details"][0]["metadata"],
         };
         assert!(
-            place["errorId"].as_str().is_some_and(|id| id.len() == 36),
+            metadata["errorId"]
+                .as_str()
+                .is_some_and(|id| id.len() == 36),
             "{answer:?}"
         );
     }
 }
 
 #[tokio::test]
-async fn r26_health_says_that_the_store_is_down_or_full_and_that_it_is_well_again() {
+async fn r26_readiness_reports_store_failures_and_recovery() {
     let store = Faulty::default();
     let server = start_with(Echo, |server| server.store(store.clone())).await;
     let ready = async || {
         let answer = server.get("/readyz").await;
         (answer.status, answer.body)
     };
-    let well = (200, "ok\n".to_owned());
-    assert_eq!(ready().await, well);
+    let ok = (200, "ok\n".to_owned());
+    assert_eq!(ready().await, ok);
     store.full.store(true, Ordering::Relaxed);
-    let full = "not ready: the store cannot be written: no room is left\n";
+    let full = "not ready: the store cannot be written: the disk is full\n";
     assert_eq!(ready().await, (503, full.to_owned()));
     store.full.store(false, Ordering::Relaxed);
-    assert_eq!(ready().await, well);
+    assert_eq!(ready().await, ok);
     store.broken.store(true, Ordering::Relaxed);
     assert_eq!(
         ready().await,
@@ -244,9 +248,9 @@ async fn r26_health_says_that_the_store_is_down_or_full_and_that_it_is_well_agai
 }
 
 #[tokio::test]
-async fn a_reader_goes_on_where_it_was_when_the_store_is_back() {
+async fn a_subscriber_resumes_when_the_store_is_back() {
     for form in WIRE_FORMATS {
-        let (store, server, mut strings, mut reader, id) = broken(form).await;
+        let (store, server, mut strings, mut reader, id) = start_broken_stream(form).await;
         reader.rest().await;
         store.broken.store(false, Ordering::Relaxed);
         let mut again = with_deadline(async {
@@ -258,9 +262,9 @@ async fn a_reader_goes_on_where_it_was_when_the_store_is_back() {
             }
         })
         .await;
-        // The turn could not go on without a record: the task has failed, and its readers hear of it.
+        // The turn could not be recorded: the task has failed, and subscribers receive that status.
         let events = again.rest().await;
-        let last = events.last().expect("an end");
+        let last = events.last().expect("a final status");
         assert!(
             last.data.contains("Agent execution failed (interrupted)"),
             "{last:?}"
@@ -269,7 +273,7 @@ async fn a_reader_goes_on_where_it_was_when_the_store_is_back() {
             form.decode_event(&last.data),
             form.status("failed", "Agent execution failed (interrupted)", true)
         );
-        // And the next one is served as if nothing had been.
+        // The next task runs normally.
         let mut next_one = server.read(&form.stream("again", json!({}))).await;
         strings.next_task().await;
         strings.end(Outcome::Completed).await;
