@@ -1,15 +1,19 @@
-//! Messages, artifacts and the parts they are made of.
+//! Messages, artifacts, parts and metadata objects.
 
-use super::bytes::{CodecError, DecodeResult, LogDecoder, LogEncoder};
+use super::decoder::LogDecoder;
+use super::encoder::LogEncoder;
+use super::{CodecError, DecodeResult};
 use crate::model::{Artifact, Base64, Content, Json, Message, Object, Part, Role};
 
+// Numbers of the part kinds. They are on disk: never change or reuse one.
 const TEXT: u8 = 0;
 const RAW: u8 = 1;
 const URL: u8 = 2;
 const DATA: u8 = 3;
-/// Beside the kind of a part: metadata, a file name or a media type follow.
+/// Flag beside the kind of a part: metadata, file name and media type follow.
 const HAS_ATTRIBUTES: u8 = 0x80;
 
+/// Encodes a message.
 pub(super) fn encode_message(out: &mut LogEncoder, message: &Message) {
     out.text(message.message_id.as_str());
     out.byte(match message.role {
@@ -25,6 +29,7 @@ pub(super) fn encode_message(out: &mut LogEncoder, message: &Message) {
     encode_optional_object(out, message.metadata.as_ref());
 }
 
+/// Decodes a message.
 pub(super) fn decode_message(from: &mut LogDecoder<'_>) -> DecodeResult<Message> {
     Ok(Message {
         message_id: from.text()?.into(),
@@ -32,7 +37,7 @@ pub(super) fn decode_message(from: &mut LogDecoder<'_>) -> DecodeResult<Message>
             0 => Role::Unspecified,
             1 => Role::User,
             2 => Role::Agent,
-            _ => return Err(CodecError("an unknown role")),
+            _ => return Err(CodecError("unknown role")),
         },
         parts: from.list(decode_part)?,
         context_id: from.optional_context_id()?,
@@ -43,6 +48,7 @@ pub(super) fn decode_message(from: &mut LogDecoder<'_>) -> DecodeResult<Message>
     })
 }
 
+/// Encodes an artifact.
 pub(super) fn encode_artifact(out: &mut LogEncoder, artifact: &Artifact) {
     out.artifact_id(&artifact.artifact_id);
     out.optional_text(artifact.name.as_deref());
@@ -52,6 +58,7 @@ pub(super) fn encode_artifact(out: &mut LogEncoder, artifact: &Artifact) {
     encode_optional_object(out, artifact.metadata.as_ref());
 }
 
+/// Decodes an artifact.
 pub(super) fn decode_artifact(from: &mut LogDecoder<'_>) -> DecodeResult<Artifact> {
     Ok(Artifact {
         artifact_id: from.artifact_id()?,
@@ -63,17 +70,19 @@ pub(super) fn decode_artifact(from: &mut LogDecoder<'_>) -> DecodeResult<Artifac
     })
 }
 
+/// Encodes metadata as its JSON text.
 pub(super) fn encode_optional_object(out: &mut LogEncoder, object: Option<&Object>) {
     out.optional_text(object.map(Object::as_str));
 }
 
+/// Decodes metadata.
 pub(super) fn decode_optional_object(from: &mut LogDecoder<'_>) -> DecodeResult<Option<Object>> {
     let Some(text) = from.optional_text()? else {
         return Ok(None);
     };
     Object::try_from(json(text)?)
         .map(Some)
-        .map_err(|_| CodecError("JSON that is no object"))
+        .map_err(|_| CodecError("JSON that is not an object"))
 }
 
 fn encode_part(out: &mut LogEncoder, part: &Part) {
@@ -106,7 +115,7 @@ fn decode_part(from: &mut LogDecoder<'_>) -> DecodeResult<Part> {
         }
         URL => Content::Url(text.into()),
         DATA => Content::Data(json(text)?),
-        _ => return Err(CodecError("an unknown kind of part")),
+        _ => return Err(CodecError("unknown part kind")),
     });
     if kind & HAS_ATTRIBUTES != 0 {
         if let Some(metadata) = decode_optional_object(from)? {

@@ -1,11 +1,12 @@
-//! Webhooks.
+//! Webhook registrations. They contain credentials, which the store encrypts after encoding.
 
-use super::PLAIN_FORMAT;
-use super::bytes::{CodecError, DecodeResult, LogDecoder, LogEncoder};
+use super::decoder::LogDecoder;
+use super::encoder::LogEncoder;
+use super::{CodecError, DecodeResult, PLAIN_FORMAT};
 use crate::model::{AuthenticationInfo, PushConfig, Secret, Version};
 use crate::store::PushRegistration;
 
-/// A webhook.
+/// Encodes a webhook registration.
 pub(in crate::store) fn encode_registration(registration: &PushRegistration) -> Vec<u8> {
     let PushRegistration { config, version } = registration;
     let mut out = LogEncoder::with_prefix(&[], PLAIN_FORMAT, 0);
@@ -27,14 +28,14 @@ pub(in crate::store) fn encode_registration(registration: &PushRegistration) -> 
     out.into_bytes()
 }
 
-/// The reverse of [`encode_registration`].
+/// Decodes a webhook registration.
 pub(in crate::store) fn decode_registration(bytes: &[u8]) -> DecodeResult<PushRegistration> {
     let mut from = LogDecoder::new(bytes, PLAIN_FORMAT)?;
     let name = from.text()?;
     let version = Version::ALL
         .into_iter()
         .find(|version| version.as_str() == name);
-    let version = version.ok_or(CodecError("an unknown version of the protocol"))?;
+    let version = version.ok_or(CodecError("unknown protocol version"))?;
     let config = PushConfig {
         tenant: from.optional_text()?.map(str::to_owned),
         id: from.optional_text()?.map(Into::into),

@@ -1,20 +1,22 @@
-//! Logs, folded.
+//! Snapshots of folded logs.
 
 use std::sync::Arc;
 
-use super::bytes::{CodecError, DecodeResult, LogDecoder, LogEncoder};
+use super::decoder::LogDecoder;
+use super::encoder::LogEncoder;
+use super::event::{decode_status, decode_trace, encode_status, encode_trace};
 use super::message::{
     decode_artifact, decode_message, decode_optional_object, encode_artifact, encode_message,
     encode_optional_object,
 };
-use super::{decode_status, decode_trace, encode_status, encode_trace};
+use super::{CodecError, DecodeResult};
 use crate::model::{Message, Task};
 use crate::store::Snapshot;
 
-/// Folds have a format of their own; of those before, which had less, nothing is read any more.
+/// Format of snapshots. Earlier formats are not decoded: a snapshot is a cache, and the engine folds the log instead.
 pub(super) const SNAPSHOT_FORMAT: u8 = 3;
 
-/// A log, folded. A cache: what is of another format is folded anew, so there is no need to read it.
+/// Encodes a snapshot.
 pub(in crate::store) fn encode_snapshot(snapshot: &Snapshot) -> Vec<u8> {
     let mut out = LogEncoder::with_prefix(&[], SNAPSHOT_FORMAT, 0);
     encode_task(&mut out, &snapshot.task);
@@ -30,7 +32,7 @@ pub(in crate::store) fn encode_snapshot(snapshot: &Snapshot) -> Vec<u8> {
     out.into_bytes()
 }
 
-/// The reverse of [`encode_snapshot`].
+/// Decodes a snapshot of the current format.
 pub(in crate::store) fn decode_snapshot(bytes: &[u8]) -> DecodeResult<Snapshot> {
     let mut from = LogDecoder::new(bytes, SNAPSHOT_FORMAT)?;
     let snapshot = Snapshot {
@@ -38,8 +40,7 @@ pub(in crate::store) fn decode_snapshot(bytes: &[u8]) -> DecodeResult<Snapshot> 
         unanswered: decode_messages(&mut from)?,
         traces: from.list(|from| Ok((from.number()?, decode_trace(from)?)))?,
         turns_ended: from.number()?,
-        attempts: u32::try_from(from.number()?)
-            .map_err(|_| CodecError("a number beyond 32 bits"))?,
+        attempts: u32::try_from(from.number()?).map_err(|_| CodecError("integer over 32 bits"))?,
     };
     from.finish(snapshot)
 }

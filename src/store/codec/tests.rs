@@ -1,20 +1,24 @@
+//! Golden files and property tests of the codec.
+
 use std::path::Path;
+use std::sync::Arc;
 
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::event::{ARTIFACT, MESSAGE};
 use super::snapshot::{SNAPSHOT_FORMAT, decode_task};
 use super::*;
 use crate::model::{
     Artifact, AuthenticationInfo, Base64, Content, Json, Message, Object, Part, PushConfig, Role,
-    Secret, Task, Version,
+    Secret, Task, TaskStatus, TraceContext, Version,
 };
 use crate::store::{PushRegistration, Snapshot};
 
 #[test]
-fn every_golden_file_reads_as_it_says_and_is_written_the_same() {
+fn golden_files_decode_and_encode_unchanged() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/log");
     let mut files: Vec<_> = std::fs::read_dir(folder)
         .unwrap()
@@ -26,7 +30,7 @@ fn every_golden_file_reads_as_it_says_and_is_written_the_same() {
         let golden: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
         let (reads, again) = golden_read(&golden);
         assert_eq!(reads, golden["reads"], "{}", path.display());
-        // A file of a format that is no longer written is read only.
+        // Old formats are decoded but no longer encoded.
         if bytes_of(&golden).first() == again.first() {
             assert_eq!(
                 hex(&again),
@@ -43,27 +47,21 @@ fn golden_read(golden: &Value) -> (Value, Vec<u8>) {
     match golden["kind"].as_str().unwrap() {
         "events" => {
             let (time, events) = decode_events(&bytes).unwrap();
-            let told: Vec<_> = events.iter().map(event_json).collect();
+            let json: Vec<_> = events.iter().map(event_json).collect();
             (
-                json!({ "time": time, "events": told }),
+                json!({ "time": time, "events": json }),
                 encode_events(time, &events),
             )
         }
         "task" => {
-            // Kept by the first version, without what waits: to us a cache that is empty.
-            assert_eq!(
-                decode_snapshot(&bytes),
-                Err(CodecError("an unknown format"))
-            );
+            // A snapshot of format 1 has no unanswered messages: it is not decoded.
+            assert_eq!(decode_snapshot(&bytes), Err(CodecError("unknown format")));
             let task = decode_task(&mut LogDecoder::new(&bytes, PLAIN_FORMAT).unwrap()).unwrap();
             (json!(task), encode_snapshot(&Snapshot::default()))
         }
-        // Kept before traces were: to us a cache that is empty.
+        // A snapshot without traces: it is not decoded.
         "folded" if bytes[0] < SNAPSHOT_FORMAT => {
-            assert_eq!(
-                decode_snapshot(&bytes),
-                Err(CodecError("an unknown format"))
-            );
+            assert_eq!(decode_snapshot(&bytes), Err(CodecError("unknown format")));
             (
                 golden["reads"].clone(),
                 encode_snapshot(&Snapshot::default()),
@@ -80,11 +78,11 @@ fn golden_read(golden: &Value) -> (Value, Vec<u8>) {
                 encode_registration(&registration),
             )
         }
-        kind => panic!("a kind this test does not know: {kind}"),
+        kind => panic!("unknown golden kind: {kind}"),
     }
 }
 
-/// Events in the words of 1.0's JSON, for golden files that people can read.
+/// Converts an event to the JSON of protocol version 1.0, for readable golden files.
 fn event_json(event: &Event) -> Value {
     match event {
         Event::Created {
@@ -171,7 +169,7 @@ fn unhex(text: &str) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(time in times(), events in vec(events(), 0..6)) {
+    fn encoded_events_decode_to_the_same(time in times(), events in vec(events(), 0..6)) {
         let bytes = encode_events(time, &events);
         let read = decode_events(&bytes).unwrap();
         prop_assert_eq!(&read, &(time, events));
@@ -182,16 +180,18 @@ proptest! {
     }
 
     #[test]
-    fn ids_that_a_message_repeats_are_a_byte_each(
-        (id, context_id) in ("[a-c]{0,2}", "[a-c]{0,2}"),
-        (task_id, of) in (option::of("[a-c]{0,2}"), option::of("[a-c]{0,2}")),
+    fn compact_format_abbreviates_repeated_ids(
+        id in "[a-c]{0,2}",
+        context_id in "[a-c]{0,2}",
+        task_id in option::of("[a-c]{0,2}"),
+        message_context_id in option::of("[a-c]{0,2}"),
     ) {
         let created = |id: &str, context_id: &str| {
             Event::Created { id: id.into(), context_id: context_id.into(), metadata: None }
         };
         let message = Message {
             task_id: task_id.as_deref().map(Into::into),
-            context_id: of.as_deref().map(Into::into),
+            context_id: message_context_id.as_deref().map(Into::into),
             ..Message::user("hi")
         };
         let message = Event::Message(Arc::new(message));
@@ -199,87 +199,92 @@ proptest! {
         let bytes = encode_compact_events(&[], Timestamp::default(), &events);
         prop_assert_eq!(decode_events(&bytes).unwrap().1, events.clone());
         prop_assert_eq!(decode_created_ids(&bytes), None);
-        let (plain, short) = (encode_events(Timestamp::default(), &events[1..]), encode_compact_events(&[], Timestamp::default(), &events[1..]));
-        prop_assert_eq!(decode_created_ids(&short), Some((&*id, &*context_id)));
-        let saved = [(&id, &task_id), (&context_id, &of)].iter().filter(|(own, said)| said.as_ref() == Some(own))
+        let plain = encode_events(Timestamp::default(), &events[1..]);
+        let compact = encode_compact_events(&[], Timestamp::default(), &events[1..]);
+        prop_assert_eq!(decode_created_ids(&compact), Some((&*id, &*context_id)));
+        let saved = [(&id, &task_id), (&context_id, &message_context_id)].iter().filter(|(own, named)| named.as_ref() == Some(own))
             .map(|(own, _)| own.len()).sum::<usize>();
-        prop_assert_eq!(short.len() + saved, plain.len());
+        prop_assert_eq!(compact.len() + saved, plain.len());
     }
 
     #[test]
-    fn a_fold_is_read_as_it_was(
+    fn encoded_snapshots_decode_to_the_same(
         task in tasks(),
         unanswered in vec(messages(), 0..3),
         traces in vec((any::<u64>(), traces()), 0..3),
-        (turns_ended, attempts) in any::<(u64, u32)>(),
+        turns_ended in any::<u64>(),
+        attempts in any::<u32>(),
     ) {
         let snapshot = Snapshot { task: Arc::new(task), unanswered, traces, turns_ended, attempts };
         prop_assert_eq!(decode_snapshot(&encode_snapshot(&snapshot)).unwrap(), snapshot);
     }
 
     #[test]
-    fn a_webhook_is_read_as_it_was(registration in configs()) {
+    fn encoded_registrations_decode_to_the_same(registration in configs()) {
         prop_assert_eq!(decode_registration(&encode_registration(&registration)).unwrap(), registration);
     }
 
     #[test]
-    fn any_bytes_are_read_or_refused(bytes in vec(any::<u8>(), 0..200)) {
+    fn decoding_arbitrary_bytes_does_not_panic(bytes in vec(any::<u8>(), 0..200)) {
         for first in [bytes.first().copied().unwrap_or(0), PLAIN_FORMAT, COMPACT_FORMAT, SNAPSHOT_FORMAT] {
             let bytes: Vec<u8> = std::iter::once(first).chain(bytes.iter().copied()).collect();
-            let (_, _, _) = (decode_events(&bytes), decode_snapshot(&bytes), decode_registration(&bytes));
-            let (_, _) = (count_events(&bytes), decode_created_ids(&bytes));
+            let _ = decode_events(&bytes);
+            let _ = decode_snapshot(&bytes);
+            let _ = decode_registration(&bytes);
+            let _ = count_events(&bytes);
+            let _ = decode_created_ids(&bytes);
         }
     }
 
     #[test]
-    fn damage_is_read_as_something_else_or_refused(
+    fn decoding_damaged_bytes_does_not_panic(
         events in vec(events(), 1..4),
         at in any::<prop::sample::Index>(),
         byte in any::<u8>(),
     ) {
         let mut bytes = encode_events(Timestamp::default(), &events);
         let at = at.index(bytes.len());
-        prop_assert!(decode_events(&bytes[..at]).is_err(), "cut off at {}", at);
+        prop_assert!(decode_events(&bytes[..at]).is_err(), "truncated at {}", at);
         bytes[at] = byte;
         let _ = decode_events(&bytes);
     }
 }
 
 #[test]
-fn a_lie_about_a_length_reserves_nothing() {
-    for lie in [
+fn forged_lengths_are_refused() {
+    for forged in [
         &[PLAIN_FORMAT, 0, 0xff, 0xff, 0xff, 0xff, 0x7f][..],
         &[PLAIN_FORMAT, 0, 1, MESSAGE, 0xff, 0xff, 0x7f],
     ] {
-        assert_eq!(decode_events(lie), Err(CodecError("cut off")));
+        assert_eq!(decode_events(forged), Err(CodecError("truncated")));
     }
     let endless = [&[PLAIN_FORMAT, 0][..], &[0xff; 20]].concat();
     assert_eq!(
         decode_events(&endless),
-        Err(CodecError("a number beyond 64 bits"))
+        Err(CodecError("integer over 64 bits"))
     );
 }
 
 #[test]
 fn other_formats_and_trailing_bytes_are_refused() {
-    assert_eq!(decode_events(&[]), Err(CodecError("nothing there")));
+    assert_eq!(decode_events(&[]), Err(CodecError("empty")));
     assert_eq!(
         decode_events(&[COMPACT_FORMAT + 1, 0, 0]),
-        Err(CodecError("an unknown format"))
+        Err(CodecError("unknown format"))
     );
     assert_eq!(
         decode_events(&[PLAIN_FORMAT, 0, 0, 0]),
-        Err(CodecError("bytes behind the end"))
+        Err(CodecError("trailing bytes"))
     );
     let nameless = [COMPACT_FORMAT, 0, 1, MESSAGE, 0, 1, 0, 1];
     assert_eq!(
         decode_events(&nameless),
-        Err(CodecError("an id that stands for none"))
+        Err(CodecError("abbreviated id before the full id"))
     );
 }
 
 #[test]
-fn the_chunks_of_an_artifact_share_its_id() {
+fn chunks_of_an_artifact_share_its_id() {
     let chunk = |id: &str| {
         let artifact = Artifact {
             artifact_id: id.into(),
@@ -299,7 +304,8 @@ fn the_chunks_of_an_artifact_share_its_id() {
         assert_eq!(decode_events(&bytes).unwrap().1, events);
         bytes.len()
     };
-    let (one, id) = (length(&["one"]), "one".len());
+    let one = length(&["one"]);
+    let id = "one".len();
     assert_eq!(
         length(&["one", "one"]) - one,
         length(&["one", "two"]) - one - id
@@ -311,7 +317,7 @@ fn the_chunks_of_an_artifact_share_its_id() {
     let nameless = [COMPACT_FORMAT, 0, 1, ARTIFACT, 0, 0];
     assert_eq!(
         decode_events(&nameless),
-        Err(CodecError("an artifact without an id"))
+        Err(CodecError("abbreviated artifact id before the full id"))
     );
 }
 
@@ -514,14 +520,12 @@ fn configs() -> impl Strategy<Value = PushRegistration> {
                     .into_iter()
                     .map(|(name, value)| (name, value.into()))
                     .collect();
-                let (id, task_id) = (id.map(Into::into), task_id.map(Into::into));
-                let token = token.map(Secret::from);
                 let config = PushConfig {
                     tenant,
-                    id,
-                    task_id,
+                    id: id.map(Into::into),
+                    task_id: task_id.map(Into::into),
                     url,
-                    token,
+                    token: token.map(Secret::from),
                     authentication,
                     other_schemes,
                     headers,
