@@ -1,4 +1,4 @@
-//! Many tasks at once, and large ones.
+//! Concurrent writes, and large batches.
 
 use std::sync::Arc;
 
@@ -12,32 +12,32 @@ const TASKS: usize = 40;
 const BATCHES: u64 = 25;
 
 pub(super) async fn check<S: Store>(make: &impl AsyncFn() -> S) {
-    tasks_grow_side_by_side(make().await).await;
-    writers_of_one_log_take_turns(make().await).await;
-    a_large_batch_is_kept_whole(&make().await).await;
-    a_large_text_is_kept_whole(&make().await).await;
+    appends_to_different_tasks_concurrently(make().await).await;
+    appends_to_one_task_concurrently(make().await).await;
+    accepts_a_large_batch(&make().await).await;
+    accepts_a_large_text(&make().await).await;
 }
 
-async fn tasks_grow_side_by_side<S: Store>(store: S) {
+async fn appends_to_different_tasks_concurrently<S: Store>(store: S) {
     let store = Arc::new(store);
     let mut writers = JoinSet::new();
     for number in 0..TASKS {
         let store = Arc::clone(&store);
-        writers.spawn(async move { grow(&*store, &format!("t{number}")).await });
+        writers.spawn(async move { append_batches(&*store, &format!("t{number}")).await });
     }
     for head in writers.join_all().await {
         let entries = log(&*store, &head).await;
         expect_eq(
             entries.len() as u64,
             1 + 2 * BATCHES,
-            "tasks that grow side by side lose nothing",
+            "concurrent appends to different tasks are not lost",
         );
         expect_true(
             entries
                 .iter()
                 .zip(1..)
                 .all(|(entry, seq)| entry.seq == Seq(seq)),
-            "every log is without a gap",
+            "positions have no gap",
         );
         let expected = (0..BATCHES).flat_map(|n| [note(format!("{} {n}", head.id)), note("and")]);
         expect_true(
@@ -45,12 +45,12 @@ async fn tasks_grow_side_by_side<S: Store>(store: S) {
                 .iter()
                 .map(|entry| &entry.event)
                 .eq(&expected.collect::<Vec<_>>()),
-            "no log gets another's",
+            "a log has only its own entries",
         );
     }
 }
 
-async fn grow(store: &dyn Store, id: &str) -> Head {
+async fn append_batches(store: &dyn Store, id: &str) -> Head {
     let head = create(store, new_task(id)).await;
     let mut position = head.position;
     for number in 0..BATCHES {
@@ -58,39 +58,41 @@ async fn grow(store: &dyn Store, id: &str) -> Head {
         let added = store
             .append(&head, position, &batch(events, TaskState::Working, 2_000))
             .await;
-        let next = expect_ok(
-            added,
-            "a batch of one task never conflicts with those of others",
+        let next = expect_ok(added, "batches of different tasks do not conflict");
+        expect_eq(
+            next,
+            Seq(position.0 + 2),
+            "`append` returns the position of the last entry",
         );
-        expect_eq(next, Seq(position.0 + 2), "adding returns the new position");
-        let read = expect_ok(store.read(&head, position, 10).await, "a log can be read");
-        expect_eq(read.len(), 2, "what was added is read at once");
+        let read = expect_ok(store.read(&head, position, 10).await, "`read` succeeds");
+        expect_eq(read.len(), 2, "`read` returns an appended batch at once");
         position = next;
     }
     head
 }
 
-async fn writers_of_one_log_take_turns<S: Store>(store: S) {
+async fn appends_to_one_task_concurrently<S: Store>(store: S) {
     let head = Arc::new(create(&store, new_task("t")).await);
     let store = Arc::new(store);
     let mut writers = JoinSet::new();
     for number in 0..8 {
-        let (store, head) = (Arc::clone(&store), Arc::clone(&head));
-        writers.spawn(async move { add_until_done(&*store, &head, number).await });
+        let store = Arc::clone(&store);
+        let head = Arc::clone(&head);
+        writers.spawn(async move { append_with_retries(&*store, &head, number).await });
     }
     writers.join_all().await;
     let entries = log(&*store, &head).await;
     expect_eq(
         entries.len(),
         1 + 8 * 10,
-        "every writer that tries again gets its turn, once",
+        "every writer that retries appends each batch once",
     );
     expect_true(
         entries
             .iter()
             .zip(1..)
             .all(|(entry, seq)| entry.seq == Seq(seq)),
-        "a contended log is without a gap",
+        "positions of a contended log have no gap",
     );
     for writer in 0..8 {
         let own: Vec<_> = (0..10).map(|n| note(format!("{writer}/{n}"))).collect();
@@ -98,14 +100,11 @@ async fn writers_of_one_log_take_turns<S: Store>(store: S) {
             .iter()
             .map(|entry| &entry.event)
             .filter(|event| own.contains(event));
-        expect_true(
-            found.eq(&own),
-            "a writer's batches stand in the order in which it added them",
-        );
+        expect_true(found.eq(&own), "batches of one writer keep their order");
     }
 }
 
-async fn add_until_done(store: &dyn Store, head: &Head, writer: usize) {
+async fn append_with_retries(store: &dyn Store, head: &Head, writer: usize) {
     let mut position = head.position;
     for number in 0..10 {
         let batch = batch(
@@ -117,23 +116,23 @@ async fn add_until_done(store: &dyn Store, head: &Head, writer: usize) {
             match store.append(head, position, &batch).await {
                 Ok(next) => break position = next,
                 Err(Error::Conflict) => {
-                    let now = expect_ok(store.find(&head.scope, &head.id).await, "a task is found");
+                    let now = expect_ok(store.find(&head.scope, &head.id).await, "`find` succeeds");
                     let now = now.map_or(position, |head| head.position);
                     expect_true(
                         now > position,
-                        "whoever meets a conflict finds what it was with",
+                        "after `Conflict`, `find` returns a later position",
                     );
                     position = now;
                 }
                 Err(error) => {
-                    panic!("rule broken: writers of one log meet nothing but conflicts: {error:?}")
+                    panic!("rule broken: concurrent `append` fails with `Conflict` only: {error:?}")
                 }
             }
         }
     }
 }
 
-async fn a_large_batch_is_kept_whole(store: &dyn Store) {
+async fn accepts_a_large_batch(store: &dyn Store) {
     let mut task = new_task("t");
     task.batch
         .events
@@ -141,7 +140,7 @@ async fn a_large_batch_is_kept_whole(store: &dyn Store) {
     let expected: Vec<_> = task.batch.entries(Seq(0)).collect();
     let head = match expect_ok(
         store.create(&task).await,
-        "a batch of 10,000 events is kept",
+        "`create` accepts a batch of 10,000 events",
     ) {
         CreateResult::Created(head) => head,
         CreateResult::Replayed(record) => record.head,
@@ -149,23 +148,23 @@ async fn a_large_batch_is_kept_whole(store: &dyn Store) {
     expect_eq(
         head.position,
         Seq(10_000),
-        "a large batch counts every event",
+        "the position counts every event of a large batch",
     );
     expect_true(
         log(store, &head).await == expected,
-        "a large batch is read whole",
+        "`read` returns a large batch completely",
     );
     let middle = expect_ok(
         store.read(&head, Seq(5_000), 100).await,
-        "a large batch can be read in parts",
+        "`read` returns a part of a large batch",
     );
     expect_true(
         middle == expected[5_000..5_100],
-        "a large batch can be read in parts",
+        "`read` returns a part of a large batch",
     );
 }
 
-async fn a_large_text_is_kept_whole(store: &dyn Store) {
+async fn accepts_a_large_text(store: &dyn Store) {
     let head = create(store, new_task("t")).await;
     let text = "0123456789abcdeß".repeat(1 << 16);
     let added = store
@@ -175,12 +174,12 @@ async fn a_large_text_is_kept_whole(store: &dyn Store) {
             &batch(vec![note(&text)], TaskState::Working, 2_000),
         )
         .await;
-    expect_ok(added, "a text of a mebibyte is kept");
+    expect_ok(added, "`append` accepts a text of 1 MiB");
     let entries = log(store, &head).await;
     expect_true(
         entries
             .last()
             .is_some_and(|entry| entry.event == note(&text)),
-        "a large text is read whole",
+        "`read` returns a text of 1 MiB unchanged",
     );
 }

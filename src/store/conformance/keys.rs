@@ -12,29 +12,30 @@ use crate::model::{Seq, TaskState};
 use crate::store::{Batch, CreateResult, Error, Head, IdempotencyRecord, NewTask, Store};
 
 pub(super) async fn check<S: Store>(make: &impl AsyncFn() -> S) {
-    the_same_key_finds_the_first_task(&make().await).await;
-    another_body_is_refused(&make().await).await;
-    a_message_is_added_once(&make().await).await;
-    a_key_belongs_to_its_scope(&make().await).await;
-    a_key_can_be_looked_up(&make().await).await;
-    racing_creates_make_one_task(make().await).await;
-    racing_appends_add_one_batch(make().await).await;
-    an_alias_leads_to_its_task(&make().await).await;
+    create_replays_a_used_key(&make().await).await;
+    refuses_a_key_with_another_body(&make().await).await;
+    appends_a_keyed_message_once(&make().await).await;
+    keys_belong_to_a_scope(&make().await).await;
+    finds_tasks_by_key(&make().await).await;
+    concurrent_creates_with_one_key_create_one_task(make().await).await;
+    concurrent_appends_at_one_position_append_one_batch(make().await).await;
+    finds_tasks_by_alias(&make().await).await;
 }
 
-/// A task whose message is said to be that of turn 7: nothing that a store understands.
+/// Returns a task whose message has an idempotency key and turn 7. The store does not interpret the turn.
 fn task_with_key(id: &str, text: &str, body: u8) -> NewTask {
     let mut task = new_task(id);
-    (task.batch.key, task.batch.turn) = (key(text, body), 7);
+    task.batch.key = key(text, body);
+    task.batch.turn = 7;
     task
 }
 
-/// What is known of a key whose task stands there now.
+/// Returns the expected record of a key.
 fn record(head: Option<Head>, turn: u64) -> Option<IdempotencyRecord> {
     head.map(|head| IdempotencyRecord { head, turn })
 }
 
-async fn the_same_key_finds_the_first_task(store: &dyn Store) {
+async fn create_replays_a_used_key(store: &dyn Store) {
     let first = create(store, task_with_key("first", "k", 1)).await;
     let position = store
         .append(&first, Seq(1), &status_batch(TaskState::Completed, 2_000))
@@ -43,7 +44,7 @@ async fn the_same_key_finds_the_first_task(store: &dyn Store) {
     expect_eq(
         now.as_ref().map(|head| head.position),
         position.ok(),
-        "a batch is added",
+        "`append` at the end of the log succeeds",
     );
     let second = NewTask {
         alias: Some("alias".into()),
@@ -52,37 +53,41 @@ async fn the_same_key_finds_the_first_task(store: &dyn Store) {
     };
     let again = expect_ok(
         store.create(&second).await,
-        "a key seen with the same body is no error",
+        "`create` with a used key and the same body succeeds",
     );
     expect_eq(
         Some(again),
         record(now, 7).map(CreateResult::Replayed),
-        "the same key finds the first task, as it stands now",
+        "a replayed `create` returns the current head of the first task",
     );
     expect_eq(
         find(store, "ann", "second").await,
         None,
-        "a task found again leaves no second one",
+        "a replayed `create` creates no second task",
     );
     expect_eq(
         find(store, "ann", "alias").await,
         None,
-        "a task found again takes no alias",
+        "a replayed `create` records no alias",
     );
-    let configs = expect_ok(store.list_configs(&first).await, "webhooks can be read");
-    expect_eq(configs, Vec::new(), "a task found again takes no webhook");
-    // The id is that of the first task: the key answers, not the conflict.
+    let configs = expect_ok(store.list_configs(&first).await, "`list_configs` succeeds");
+    expect_eq(
+        configs,
+        Vec::new(),
+        "a replayed `create` registers no webhook",
+    );
+    // The id is taken too: the key takes precedence over the conflict.
     let same_id = expect_ok(
         store.create(&task_with_key("first", "k", 1)).await,
-        "a key that was seen goes before the id",
+        "`create` checks the key before the id",
     );
     expect_true(
         matches!(same_id, CreateResult::Replayed(_)),
-        "a key that was seen goes before the id",
+        "`create` checks the key before the id",
     );
 }
 
-async fn another_body_is_refused(store: &dyn Store) {
+async fn refuses_a_key_with_another_body(store: &dyn Store) {
     let first = create(store, task_with_key("first", "k", 1)).await;
     let before = (find(store, "ann", "first").await, log(store, &first).await);
     let refused = store
@@ -93,7 +98,7 @@ async fn another_body_is_refused(store: &dyn Store) {
         .await;
     expect_true(
         matches!(refused, Err(Error::KeyReused)),
-        "creating under a used key with another body is `KeyReused`",
+        "`create` with a used key and another body is `KeyReused`",
     );
     let other = Batch {
         key: key("k", 2),
@@ -102,23 +107,23 @@ async fn another_body_is_refused(store: &dyn Store) {
     let refused = store.append(&first, Seq(1), &other).await;
     expect_true(
         matches!(refused, Err(Error::KeyReused)),
-        "adding under a used key with another body is `KeyReused`",
+        "`append` with a used key and another body is `KeyReused`",
     );
     expect_eq(
         find(store, "ann", "second").await,
         None,
-        "a reused key makes no task",
+        "`KeyReused` creates no task",
     );
     expect_eq(
         find(store, "ann", "alias").await,
         None,
-        "a reused key makes no alias",
+        "`KeyReused` creates no alias",
     );
     let after = (find(store, "ann", "first").await, log(store, &first).await);
-    expect_eq(after, before, "a reused key adds nothing");
+    expect_eq(after, before, "`KeyReused` changes nothing");
 }
 
-async fn a_message_is_added_once(store: &dyn Store) {
+async fn appends_a_keyed_message_once(store: &dyn Store) {
     let head = create(store, new_task("t")).await;
     let message = Batch {
         key: key("k", 1),
@@ -127,33 +132,33 @@ async fn a_message_is_added_once(store: &dyn Store) {
     };
     expect_ok(
         store.append(&head, Seq(1), &message).await,
-        "a batch with a fresh key is added",
+        "`append` with an unused key succeeds",
     );
     for position in [Seq(1), Seq(2)] {
         let again = store.append(&head, position, &message).await;
         expect_true(
             matches!(again, Err(Error::AlreadyApplied)),
-            "a key that was seen is `Repeated`, wherever the log stands",
+            "`append` with a used key and the same body is `AlreadyApplied`, at any position",
         );
     }
     expect_eq(
         log(store, &head).await.len(),
         2,
-        "a message sent again adds nothing",
+        "a repeated message appends nothing",
     );
-    let made = expect_ok(
+    let replayed = expect_ok(
         store.create(&task_with_key("second", "k", 1)).await,
-        "a key seen with the same body is no error",
+        "`create` with a used key and the same body succeeds",
     );
     let now = find(store, "ann", "t").await;
     expect_eq(
-        Some(made),
+        Some(replayed),
         record(now, 2).map(CreateResult::Replayed),
-        "the key of a continuing message finds the task it continued",
+        "the key of a later message finds the task it continued",
     );
 }
 
-async fn a_key_belongs_to_its_scope(store: &dyn Store) {
+async fn keys_belong_to_a_scope(store: &dyn Store) {
     create(store, task_with_key("ann's", "k", 1)).await;
     let bobs = NewTask {
         scope: scope("bob"),
@@ -163,7 +168,7 @@ async fn a_key_belongs_to_its_scope(store: &dyn Store) {
     expect_eq(
         bobs.id.as_str(),
         "bob's",
-        "a key of another scope says nothing",
+        "a key of another scope is not found",
     );
     let head = create(
         store,
@@ -179,18 +184,18 @@ async fn a_key_belongs_to_its_scope(store: &dyn Store) {
     };
     expect_ok(
         store.append(&head, Seq(1), &message).await,
-        "a key of another scope does not stop a message",
+        "a key of another scope does not affect `append`",
     );
 }
 
-async fn a_key_can_be_looked_up(store: &dyn Store) {
-    let fresh = store
+async fn finds_tasks_by_key(store: &dyn Store) {
+    let unused = store
         .find_by_key(&scope("ann"), &key("k", 1).expect("a key"))
         .await;
     expect_eq(
-        expect_ok(fresh, "a key that was not seen is no error"),
+        expect_ok(unused, "`find_by_key` of an unused key succeeds"),
         None,
-        "a key that was not seen finds nothing",
+        "`find_by_key` of an unused key returns nothing",
     );
     let made = create(store, task_with_key("made", "k", 1)).await;
     let message = Batch {
@@ -200,85 +205,91 @@ async fn a_key_can_be_looked_up(store: &dyn Store) {
     };
     expect_ok(
         store.append(&made, Seq(1), &message).await,
-        "a batch with a fresh key is added",
+        "`append` with an unused key succeeds",
     );
     let now = find(store, "ann", "made").await;
     for (text, turn) in [("k", 7), ("l", 1 << 40)] {
-        let known = |body| key(text, body).expect("a key");
+        let with_body = |body| key(text, body).expect("a key");
         let found = expect_ok(
-            store.find_by_key(&scope("ann"), &known(1)).await,
-            "a key that was seen is no error",
+            store.find_by_key(&scope("ann"), &with_body(1)).await,
+            "`find_by_key` of a used key succeeds",
         );
         let expected = record(now.clone(), turn);
         expect_eq(
             found,
             expected,
-            "a key finds the task it made or continued, as it stands now, and its turn",
+            "`find_by_key` returns the current head of the task, and the recorded turn",
         );
-        let other = store.find_by_key(&scope("ann"), &known(2)).await;
+        let other = store.find_by_key(&scope("ann"), &with_body(2)).await;
         expect_true(
             matches!(other, Err(Error::KeyReused)),
-            "a key seen with another body is `KeyReused`",
+            "`find_by_key` of a used key with another body is `KeyReused`",
         );
         let bobs = expect_ok(
-            store.find_by_key(&scope("bob"), &known(2)).await,
-            "a key that was not seen is no error",
+            store.find_by_key(&scope("bob"), &with_body(2)).await,
+            "`find_by_key` of an unused key succeeds",
         );
-        expect_eq(bobs, None, "a key of another scope says nothing");
+        expect_eq(bobs, None, "a key of another scope is not found");
     }
-    expect_ok(store.remove(&[made]).await, "a task is removed");
-    let gone = store
+    expect_ok(store.remove(&[made]).await, "`remove` succeeds");
+    let removed = store
         .find_by_key(&scope("ann"), &key("k", 1).expect("a key"))
         .await;
     expect_eq(
-        expect_ok(gone, "a key that went with its task is no error"),
+        expect_ok(removed, "`find_by_key` of a removed key succeeds"),
         None,
-        "a key goes with its task",
+        "`remove` removes the idempotency keys of the task",
     );
 }
 
-async fn racing_creates_make_one_task<S: Store>(store: S) {
+async fn concurrent_creates_with_one_key_create_one_task<S: Store>(store: S) {
     let store = Arc::new(store);
-    let mut racers = JoinSet::new();
+    let mut tasks = JoinSet::new();
     for number in 0..32 {
         let store = Arc::clone(&store);
-        racers.spawn(async move {
+        tasks.spawn(async move {
             store
                 .create(&task_with_key(&format!("t{number}"), "k", 1))
                 .await
         });
     }
-    let (mut new, mut all) = (Vec::new(), Vec::new());
-    for opened in racers.join_all().await {
-        match expect_ok(opened, "creates with one key and one body never fail") {
+    let mut created = Vec::new();
+    let mut all = Vec::new();
+    for result in tasks.join_all().await {
+        match expect_ok(
+            result,
+            "concurrent creates with one key and one body succeed",
+        ) {
             CreateResult::Created(head) => {
-                new.push(head.id.clone());
+                created.push(head.id.clone());
                 all.push(head.id);
             }
             CreateResult::Replayed(record) => all.push(record.head.id),
         }
     }
     expect_eq(
-        new.len(),
+        created.len(),
         1,
-        "of creates that race with one key, one makes a task",
+        "of concurrent creates with one key, one creates a task",
     );
     expect_true(
-        all.iter().all(|id| *id == new[0]),
-        "creates that race with one key all get the same task",
+        all.iter().all(|id| *id == created[0]),
+        "concurrent creates with one key return the same task",
     );
 }
 
-async fn racing_appends_add_one_batch<S: Store>(store: S) {
+async fn concurrent_appends_at_one_position_append_one_batch<S: Store>(store: S) {
     let head = create(&store, new_task("t")).await;
-    let (store, head) = (Arc::new(store), Arc::new(head));
-    let mut racers = JoinSet::new();
+    let store = Arc::new(store);
+    let head = Arc::new(head);
+    let mut tasks = JoinSet::new();
     for number in 0..32 {
-        let (store, head) = (Arc::clone(&store), Arc::clone(&head));
+        let store = Arc::clone(&store);
+        let head = Arc::clone(&head);
         let batch = batch(vec![note(format!("{number}"))], TaskState::Working, 2_000);
-        racers.spawn(async move { store.append(&head, Seq(1), &batch).await });
+        tasks.spawn(async move { store.append(&head, Seq(1), &batch).await });
     }
-    let results = racers.join_all().await;
+    let results = tasks.join_all().await;
     let added = results
         .iter()
         .filter(|result| matches!(result, Ok(Seq(2))))
@@ -290,16 +301,16 @@ async fn racing_appends_add_one_batch<S: Store>(store: S) {
     expect_eq(
         (added, refused),
         (1, 31),
-        "of batches that race for one position, one is added, the rest conflict",
+        "of concurrent batches for one position, one is appended and the others are `Conflict`",
     );
     expect_eq(
         log(&*store, &head).await.len(),
         2,
-        "batches that conflict leave nothing",
+        "batches that conflict append nothing",
     );
 }
 
-async fn an_alias_leads_to_its_task(store: &dyn Store) {
+async fn finds_tasks_by_alias(store: &dyn Store) {
     let head = create(
         store,
         NewTask {
@@ -311,12 +322,12 @@ async fn an_alias_leads_to_its_task(store: &dyn Store) {
     expect_eq(
         find(store, "ann", "mine").await,
         Some(head.clone()),
-        "a task is found by its alias",
+        "`find` returns a task by its alias",
     );
     expect_eq(
         find(store, "bob", "mine").await,
         None,
-        "an alias of another scope is as good as none",
+        "an alias of another scope is not found",
     );
     let taken = store
         .create(&NewTask {
@@ -326,12 +337,12 @@ async fn an_alias_leads_to_its_task(store: &dyn Store) {
         .await;
     expect_true(
         matches!(taken, Err(Error::Conflict)),
-        "an alias that the scope has is a conflict",
+        "`create` with an alias that the scope has is `Conflict`",
     );
     expect_eq(
         find(store, "ann", "t2").await,
         None,
-        "an alias that conflicts makes no task",
+        "a `create` with a conflicting alias creates no task",
     );
     create(
         store,
@@ -342,7 +353,7 @@ async fn an_alias_leads_to_its_task(store: &dyn Store) {
         },
     )
     .await;
-    // An id goes before an alias of the same text.
+    // An id takes precedence over an alias of the same text.
     let id_first = create(
         store,
         NewTask {
@@ -354,18 +365,18 @@ async fn an_alias_leads_to_its_task(store: &dyn Store) {
     expect_eq(
         find(store, "ann", "t").await,
         Some(head.clone()),
-        "an id goes before an alias",
+        "`find` prefers an id to an alias",
     );
-    expect_ok(store.remove(&[head]).await, "a task is removed");
+    expect_ok(store.remove(&[head]).await, "`remove` succeeds");
     expect_eq(
         find(store, "ann", "mine").await,
         None,
-        "an alias goes with its task",
+        "`remove` removes the alias",
     );
     expect_eq(
         find(store, "ann", "t").await,
         Some(id_first),
-        "an alias is found when no task has it as its id",
+        "`find` returns a task by its alias if no task has that id",
     );
     create(
         store,

@@ -1,4 +1,4 @@
-//! Opening a log, adding to it, reading it.
+//! Creating, appending and reading logs; scopes and ids.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -8,26 +8,27 @@ use std::task::Poll;
 use futures::future::maybe_done;
 
 use super::{
-    batch, create, expect_eq, expect_ok, expect_true, find, key, log, new_task, note, registration,
-    status_batch, timestamp,
+    append, batch, create, expect_eq, expect_ok, expect_true, find, key, log, new_task, note,
+    registration, status_batch, timestamp,
 };
 use crate::model::{Artifact, Event, Message, Part, Scope, Seq, TaskId, TaskState};
 use crate::store::{Batch, CreateResult, Error, Head, NewTask, Store};
 
 pub(super) async fn check<S: Store>(make: &impl AsyncFn() -> S) {
-    a_new_log_has_its_first_batch(&make().await).await;
-    a_taken_id_is_a_conflict_that_leaves_nothing(&make().await).await;
-    batches_are_added_in_order(&make().await).await;
-    batches_may_follow_one_that_is_on_its_way(&make().await).await;
-    a_log_that_moved_on_is_a_conflict_that_leaves_nothing(&make().await).await;
-    an_empty_batch_moves_only_the_state(&make().await).await;
-    a_log_is_read_from_anywhere(&make().await).await;
-    every_kind_of_event_is_kept(&make().await).await;
-    a_task_is_found_within_its_scope_alone(&make().await).await;
-    odd_names_are_just_names(&make().await).await;
+    create_writes_the_first_batch(&make().await).await;
+    create_refuses_a_taken_id(&make().await).await;
+    appends_in_order(&make().await).await;
+    appends_pipelined_batches(&make().await).await;
+    append_refuses_other_positions(&make().await).await;
+    appends_an_empty_batch(&make().await).await;
+    reads_from_any_position(&make().await).await;
+    keeps_every_kind_of_event(&make().await).await;
+    separates_scopes(&make().await).await;
+    refuses_heads_of_another_scope(&make().await).await;
+    accepts_any_text_as_id(&make().await).await;
 }
 
-async fn a_new_log_has_its_first_batch(store: &dyn Store) {
+async fn create_writes_the_first_batch(store: &dyn Store) {
     let mut task = new_task("t");
     task.batch = Batch {
         time: timestamp(999),
@@ -42,25 +43,25 @@ async fn a_new_log_has_its_first_batch(store: &dyn Store) {
         status_time: timestamp(1_234),
     };
     let entries: Vec<_> = task.batch.entries(Seq(0)).collect();
-    let opened = expect_ok(store.create(&task).await, "a task is opened");
+    let opened = expect_ok(store.create(&task).await, "`create` succeeds");
     expect_eq(
         &opened,
         &CreateResult::Created(expected.clone()),
-        "a new log's head tells its position, state and time",
+        "`create` returns the head with position, state and status time",
     );
     expect_eq(
         find(store, "ann", "t").await,
         Some(expected.clone()),
-        "a new log is found at once, by its id",
+        "`find` returns a new task by its id",
     );
     expect_eq(
         log(store, &expected).await,
         entries,
-        "a new log has its first batch, numbered from 1",
+        "a new log has the entries of its first batch, numbered from 1",
     );
 }
 
-async fn a_taken_id_is_a_conflict_that_leaves_nothing(store: &dyn Store) {
+async fn create_refuses_a_taken_id(store: &dyn Store) {
     let head = create(store, new_task("t")).await;
     let before = log(store, &head).await;
     for owner in ["ann", "bob"] {
@@ -75,40 +76,41 @@ async fn a_taken_id_is_a_conflict_that_leaves_nothing(store: &dyn Store) {
         let refused = store.create(&second).await;
         expect_true(
             matches!(refused, Err(Error::Conflict)),
-            "an id that anybody has is a conflict",
+            "`create` with the id of a task of any scope is `Conflict`",
         );
         expect_eq(
             find(store, owner, "alias").await,
             None,
-            "a task that was refused leaves no alias",
+            "a refused `create` records no alias",
         );
         let mut third = new_task(&format!("of {owner}"));
-        (third.scope, third.batch.key) = (super::scope(owner), key("k", 2));
+        third.scope = super::scope(owner);
+        third.batch.key = key("k", 2);
         create(store, third).await;
     }
     expect_eq(
         find(store, "ann", "t").await,
         Some(head.clone()),
-        "a task keeps its head when its id is refused",
+        "a refused `create` does not change the head of the existing task",
     );
     expect_eq(
         log(store, &head).await,
         before,
-        "a task keeps its log when its id is refused",
+        "a refused `create` does not change the log of the existing task",
     );
-    let configs = expect_ok(store.list_configs(&head).await, "webhooks can be read");
+    let configs = expect_ok(store.list_configs(&head).await, "`list_configs` succeeds");
     expect_eq(
         configs,
         Vec::new(),
-        "a task that was refused leaves no webhook",
+        "a refused `create` registers no webhook",
     );
 }
 
-async fn batches_are_added_in_order(store: &dyn Store) {
+async fn appends_in_order(store: &dyn Store) {
     let head = create(store, new_task("t")).await;
     let mut expected = log(store, &head).await;
     let first = batch(vec![note("a"), note("b")], TaskState::Working, 2_000);
-    // A clock that went back changes no order.
+    // A clock that jumps back does not change the order.
     let second = Batch {
         time: timestamp(5),
         ..batch(vec![note("c")], TaskState::Completed, 1_500)
@@ -116,20 +118,17 @@ async fn batches_are_added_in_order(store: &dyn Store) {
     let mut position = head.position;
     for batch in [&first, &second] {
         expected.extend(batch.entries(position));
-        position = expect_ok(
-            store.append(&head, position, batch).await,
-            "a batch is added behind the last entry",
-        );
+        position = append(store, &head, position, batch).await;
         expect_eq(
             position.0,
             expected.len() as u64,
-            "adding a batch returns the position of its last entry",
+            "`append` returns the position of the last entry",
         );
     }
     expect_eq(
         log(store, &head).await,
         expected,
-        "a log is its batches in order, numbered without a gap",
+        "a log has its batches in order, numbered without a gap",
     );
     let now = Head {
         position,
@@ -140,18 +139,19 @@ async fn batches_are_added_in_order(store: &dyn Store) {
     expect_eq(
         find(store, "ann", "t").await,
         Some(now),
-        "a head tells the position, state and time of the last batch",
+        "a head has position, state and status time of the last batch",
     );
 }
 
-async fn a_log_that_moved_on_is_a_conflict_that_leaves_nothing(store: &dyn Store) {
+async fn append_refuses_other_positions(store: &dyn Store) {
     let head = create(store, new_task("t")).await;
-    expect_ok(
-        store
-            .append(&head, Seq(1), &status_batch(TaskState::Working, 2_000))
-            .await,
-        "a batch is added",
-    );
+    append(
+        store,
+        &head,
+        Seq(1),
+        &status_batch(TaskState::Working, 2_000),
+    )
+    .await;
     let before = (find(store, "ann", "t").await, log(store, &head).await);
     for wrong in [Seq(0), Seq(1), Seq(3), Seq(u64::MAX)] {
         let late = Batch {
@@ -161,14 +161,14 @@ async fn a_log_that_moved_on_is_a_conflict_that_leaves_nothing(store: &dyn Store
         let refused = store.append(&head, wrong, &late).await;
         expect_true(
             matches!(refused, Err(Error::Conflict)),
-            "a batch for any but the last position is a conflict",
+            "`append` at any position but the end of the log is `Conflict`",
         );
     }
     let after = (find(store, "ann", "t").await, log(store, &head).await);
     expect_eq(
         after,
         before,
-        "a batch that conflicts leaves log and head as they were",
+        "a batch that conflicts changes neither log nor head",
     );
     let other = Batch {
         key: key("late", 2),
@@ -176,12 +176,12 @@ async fn a_log_that_moved_on_is_a_conflict_that_leaves_nothing(store: &dyn Store
     };
     expect_ok(
         store.append(&head, Seq(2), &other).await,
-        "a batch that conflicts does not use up its key",
+        "a batch that conflicts does not record its key",
     );
 }
 
-/// As the engine asks: both are begun, in order, and the second is not looked at again before the first is there.
-async fn batches_may_follow_one_that_is_on_its_way(store: &dyn Store) {
+/// Pipelines two appends as the engine does: polls both once, then completes the first before it polls the second again.
+async fn appends_pipelined_batches(store: &dyn Store) {
     if store.has_external_writers() {
         return;
     }
@@ -191,7 +191,8 @@ async fn batches_may_follow_one_that_is_on_its_way(store: &dyn Store) {
     let mut first = pin!(maybe_done(store.append(&head, Seq(1), &batches[0])));
     let mut second = pin!(maybe_done(store.append(&head, Seq(2), &batches[1])));
     poll_fn(|context| {
-        let _ = (first.as_mut().poll(context), second.as_mut().poll(context));
+        let _ = first.as_mut().poll(context);
+        let _ = second.as_mut().poll(context);
         Poll::Ready(())
     })
     .await;
@@ -199,11 +200,11 @@ async fn batches_may_follow_one_that_is_on_its_way(store: &dyn Store) {
         appended.as_mut().await;
         let position = appended
             .take_output()
-            .map(|appended| expect_ok(appended, "a batch is added"));
+            .map(|appended| expect_ok(appended, "`append` at the end of the log succeeds"));
         expect_eq(
             position,
             Some(end),
-            "batches are added in the order in which they were begun",
+            "pipelined batches are applied in the order of their first poll",
         );
     }
     let events: Vec<_> = log(store, &head)
@@ -216,23 +217,23 @@ async fn batches_may_follow_one_that_is_on_its_way(store: &dyn Store) {
         .iter()
         .flat_map(|batch| batch.events.clone())
         .collect();
-    expect_eq(events, expected, "none of them is lost");
+    expect_eq(events, expected, "pipelined batches are not lost");
 }
 
-async fn an_empty_batch_moves_only_the_state(store: &dyn Store) {
+async fn appends_an_empty_batch(store: &dyn Store) {
     let head = create(store, new_task("t")).await;
     let moved = store
         .append(&head, Seq(1), &batch(Vec::new(), TaskState::Working, 2_000))
         .await;
     expect_eq(
-        expect_ok(moved, "an empty batch is added"),
+        expect_ok(moved, "`append` of an empty batch succeeds"),
         Seq(1),
         "an empty batch does not move the position",
     );
     expect_eq(
         log(store, &head).await.len(),
         1,
-        "an empty batch adds no entry",
+        "an empty batch appends no entry",
     );
     let now = Head {
         state: TaskState::Working,
@@ -242,25 +243,20 @@ async fn an_empty_batch_moves_only_the_state(store: &dyn Store) {
     expect_eq(
         find(store, "ann", "t").await,
         Some(now),
-        "an empty batch still sets state and time",
+        "an empty batch sets state and status time",
     );
 }
 
-async fn a_log_is_read_from_anywhere(store: &dyn Store) {
+async fn reads_from_any_position(store: &dyn Store) {
     let head = create(store, new_task("t")).await;
     for size in [3, 1, 700, 2] {
-        let position = expect_ok(store.find(&head.scope, &head.id).await, "a task is found")
+        let position = expect_ok(store.find(&head.scope, &head.id).await, "`find` succeeds")
             .map(|head| head.position);
         let notes = (0..size)
             .map(|number| note(format!("{size}/{number}")))
             .collect();
         let more = batch(notes, TaskState::Working, 2_000);
-        expect_ok(
-            store
-                .append(&head, position.unwrap_or_default(), &more)
-                .await,
-            "a batch is added",
-        );
+        append(store, &head, position.unwrap_or_default(), &more).await;
     }
     let all = log(store, &head).await;
     expect_eq(all.len(), 707, "a log has every entry of every batch");
@@ -268,31 +264,31 @@ async fn a_log_is_read_from_anywhere(store: &dyn Store) {
         all.iter()
             .zip(1..)
             .all(|(entry, seq)| entry.seq == Seq(seq)),
-        "entries are numbered from 1, without a gap",
+        "entries are numbered from 1 without a gap",
     );
     for after in [0, 1, 2, 4, 5, 6, 300, 704, 705, 706, 707, 708] {
         for limit in [0, 1, 2, 3, 256, 257, 1_000] {
             let read = expect_ok(
                 store.read(&head, Seq(after), limit).await,
-                "a log can be read from anywhere",
+                "`read` succeeds at any position",
             );
             let from = usize::try_from(after).unwrap_or_default();
             let expected: Vec<_> = all.iter().skip(from).take(limit).cloned().collect();
             expect_eq(
                 read,
                 expected,
-                "reading gives the entries after a position, oldest first, at most the limit",
+                "`read` returns the entries after a position, oldest first, at most `limit`",
             );
         }
     }
     let beyond = expect_ok(
         store.read(&head, Seq(u64::MAX), 10).await,
-        "reading behind the end is no error",
+        "`read` after the end succeeds",
     );
-    expect_eq(beyond, Vec::new(), "there is nothing behind the end");
+    expect_eq(beyond, Vec::new(), "`read` after the end returns nothing");
 }
 
-async fn every_kind_of_event_is_kept(store: &dyn Store) {
+async fn keeps_every_kind_of_event(store: &dyn Store) {
     let metadata = Some(
         [("k", serde_json::json!({ "n": [1.5, null, "ü"] }))]
             .into_iter()
@@ -338,12 +334,12 @@ async fn every_kind_of_event_is_kept(store: &dyn Store) {
     expect_eq(
         log(store, &head).await,
         expected,
-        "every event is read as it was written",
+        "`read` returns every event unchanged",
     );
 }
 
-async fn a_task_is_found_within_its_scope_alone(store: &dyn Store) {
-    // Scopes that look alike when their names are joined.
+async fn separates_scopes(store: &dyn Store) {
+    // Scopes whose concatenated names are equal.
     let names = [
         ("a", "b", "c"),
         ("ab", "", "c"),
@@ -351,14 +347,14 @@ async fn a_task_is_found_within_its_scope_alone(store: &dyn Store) {
         ("", "a", "bc"),
         ("a", "b", "C"),
     ];
-    let scope_of = |(agent, tenant, owner): (&str, &str, &str)| Scope {
+    let scopes = names.map(|(agent, tenant, owner)| Scope {
         agent: Arc::from(agent),
         tenant: Arc::from(tenant),
         owner: crate::model::Caller::new(owner),
-    };
-    for (number, name) in names.into_iter().enumerate() {
+    });
+    for (number, scope) in scopes.iter().enumerate() {
         let task = NewTask {
-            scope: scope_of(name),
+            scope: scope.clone(),
             ..new_task(&format!("t{number}"))
         };
         create(
@@ -370,31 +366,25 @@ async fn a_task_is_found_within_its_scope_alone(store: &dyn Store) {
         )
         .await;
     }
-    for (number, name) in names.into_iter().enumerate() {
-        for other in 0..names.len() {
+    for (number, scope) in scopes.iter().enumerate() {
+        for other in 0..scopes.len() {
             let id = TaskId::from(format!("t{other}"));
-            let found = expect_ok(
-                store.find(&scope_of(name), &id).await,
-                "looking for a task never fails",
-            );
+            let found = expect_ok(store.find(scope, &id).await, "`find` succeeds");
             expect_true(
                 found.is_some() == (number == other),
-                "a task of another scope is as good as none",
+                "`find` returns nothing for a task of another scope",
             );
         }
-        let mine = expect_ok(
-            store.find(&scope_of(name), &"mine".into()).await,
-            "looking for an alias never fails",
-        );
+        let mine = expect_ok(store.find(scope, &"mine".into()).await, "`find` succeeds");
         let mine = mine.map(|head| head.id.to_string());
         expect_eq(
             mine,
             Some(format!("t{number}")),
-            "an alias leads to the task of its own scope",
+            "an alias belongs to one scope",
         );
         let page = store
             .list(
-                &scope_of(name),
+                scope,
                 &crate::store::TaskQuery {
                     limit: 10,
                     ..Default::default()
@@ -402,48 +392,47 @@ async fn a_task_is_found_within_its_scope_alone(store: &dyn Store) {
             )
             .await;
         expect_eq(
-            expect_ok(page, "tasks can be listed").total,
+            expect_ok(page, "`list` succeeds").total,
             1,
-            "a list stays within its scope",
+            "`list` returns tasks of its scope only",
         );
     }
-    let head = find_in(store, &scope_of(names[0]), "t0").await;
+}
+
+async fn refuses_heads_of_another_scope(store: &dyn Store) {
+    let head = create(store, new_task("t")).await;
+    let bobs = NewTask {
+        scope: super::scope("bob"),
+        ..new_task("u")
+    };
     let stolen = Head {
-        scope: scope_of(names[1]),
+        scope: create(store, bobs).await.scope,
         ..head.clone()
     };
     expect_eq(
         log(store, &stolen).await,
         Vec::new(),
-        "a head with another scope reads nothing",
+        "`read` with another scope returns nothing",
     );
     let refused = store
         .append(&stolen, Seq(1), &status_batch(TaskState::Failed, 5_000))
         .await;
     expect_true(
         matches!(refused, Err(Error::Conflict)),
-        "a head with another scope adds nothing",
+        "`append` with another scope is `Conflict`",
     );
     expect_ok(
         store.remove(std::slice::from_ref(&stolen)).await,
-        "removing what is not there is no error",
+        "`remove` of an absent task succeeds",
     );
     expect_eq(
-        find_in(store, &head.scope, "t0").await,
-        head,
-        "a head with another scope removes nothing",
+        find(store, "ann", "t").await,
+        Some(head),
+        "`remove` with another scope removes nothing",
     );
 }
 
-async fn find_in(store: &dyn Store, scope: &Scope, id: &str) -> Head {
-    let found = expect_ok(
-        store.find(scope, &id.into()).await,
-        "looking for a task never fails",
-    );
-    found.unwrap_or_else(|| panic!("rule broken: a task is found until it is removed: {id}"))
-}
-
-async fn odd_names_are_just_names(store: &dyn Store) {
+async fn accepts_any_text_as_id(store: &dyn Store) {
     let odd = ["", "A", "a", "it's \"%_'; --", "日本語🎉", &"x".repeat(256)];
     for (number, id) in odd.iter().enumerate() {
         let mut task = new_task(id);
@@ -457,7 +446,7 @@ async fn odd_names_are_just_names(store: &dyn Store) {
         expect_eq(
             names,
             Some((id.to_owned(), id.to_owned())),
-            "ids are any text, told apart by every byte",
+            "ids are arbitrary text, compared by every byte",
         );
     }
 }

@@ -1,10 +1,13 @@
-//! One suite that every store must pass: the contract of [`Store`], sentence by sentence.
+//! Conformance suite: checks every rule of the [`Store`] contract that is visible from outside.
 
-mod attachments;
 mod concurrency;
 mod keys;
 mod lists;
 mod logs;
+mod removal;
+mod snapshots;
+mod sweeps;
+mod webhooks;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -14,10 +17,10 @@ use crate::model::{
     Caller, Entry, Event, PushConfig, Scope, Seq, TaskId, TaskState, TaskStatus, Timestamp, Version,
 };
 
-/// Checks a store against the whole contract of [`Store`]; returns when it holds.
+/// Checks a store against the contract of [`Store`] and returns if it holds.
 ///
-/// `make` gives an empty store each time it is called. A runtime with more than one thread makes the checks for races
-/// worth more:
+/// `make` returns an empty store each time it is called. Run the suite on a multi-threaded runtime: the checks of
+/// concurrent writes find more there.
 ///
 /// ```
 /// use attache::store::{Memory, conformance};
@@ -28,25 +31,27 @@ use crate::model::{
 /// }
 /// ```
 ///
-/// What no suite can check from outside is left to the store's own tests: that a commit is durable on return, and that a
-/// store which was cut off in the middle of one has all of it or none.
+/// Durability and atomicity across a crash are not visible from outside. A store needs tests of its own for them.
 ///
 /// # Panics
-/// A rule does not hold; the message names it.
+/// A rule does not hold. The message names the rule.
 pub async fn conformance<S: Store>(make: impl AsyncFn() -> S) {
     logs::check(&make).await;
     keys::check(&make).await;
     lists::check(&make).await;
-    attachments::check(&make).await;
+    sweeps::check(&make).await;
+    snapshots::check(&make).await;
+    webhooks::check(&make).await;
+    removal::check(&make).await;
     concurrency::check(&make).await;
 }
 
-/// Refuses a store that broke a rule.
+/// Panics with the rule unless it holds.
 fn expect_true(holds: bool, rule: &str) {
     assert!(holds, "rule broken: {rule}");
 }
 
-/// Refuses a store that gave something else than the rule says.
+/// Panics with the rule unless both values are equal.
 fn expect_eq<T: PartialEq + Debug>(found: T, expected: T, rule: &str) {
     assert!(
         found == expected,
@@ -54,7 +59,7 @@ fn expect_eq<T: PartialEq + Debug>(found: T, expected: T, rule: &str) {
     );
 }
 
-/// What a store gave where the rule says that it gives something.
+/// Returns the value, or panics with the rule.
 fn expect_ok<T>(result: Result<T>, rule: &str) -> T {
     result.unwrap_or_else(|error| panic!("rule broken: {rule}: {error:?}"))
 }
@@ -85,12 +90,12 @@ fn key(text: &str, body: u8) -> Option<IdempotencyKey> {
 }
 
 fn batch(events: Vec<Event>, state: TaskState, status_time: i64) -> Batch {
-    let (time, status_time) = (timestamp(status_time), timestamp(status_time));
+    let time = timestamp(status_time);
     Batch {
         time,
         events,
         state,
-        status_time,
+        status_time: time,
         parked: false,
         key: None,
         turn: 0,
@@ -108,13 +113,13 @@ fn status_batch(state: TaskState, status_time: i64) -> Batch {
     )
 }
 
-/// A task of `ann`, submitted at 1,000, with one entry.
+/// Returns a task of `ann` with status time 1,000 and one entry.
 fn new_task(id: &str) -> NewTask {
     new_task_at(id, 1_000)
 }
 
 fn new_task_at(id: &str, status_time: i64) -> NewTask {
-    let (id, context_id) = (TaskId::from(id), "context".into());
+    let id = TaskId::from(id);
     let created = Event::Created {
         id: id.clone(),
         context_id: "context".into(),
@@ -124,7 +129,7 @@ fn new_task_at(id: &str, status_time: i64) -> NewTask {
     NewTask {
         id,
         scope: scope("ann"),
-        context_id,
+        context_id: "context".into(),
         alias: None,
         config: None,
         batch,
@@ -145,11 +150,11 @@ fn registration(id: &str, url: &str) -> PushRegistration {
 async fn create(store: &dyn Store, task: NewTask) -> Head {
     match expect_ok(
         store.create(&task).await,
-        "a task with a fresh id and no key is opened",
+        "`create` with a fresh id and no key succeeds",
     ) {
         CreateResult::Created(head) => head,
         CreateResult::Replayed(record) => {
-            panic!("rule broken: a task without a key is new, not found again: {record:?}")
+            panic!("rule broken: `create` without a key does not replay: {record:?}")
         }
     }
 }
@@ -162,23 +167,26 @@ async fn create_all(store: &dyn Store, tasks: impl IntoIterator<Item = NewTask>)
     heads
 }
 
-/// Looks twice: what a store remembers must be what it has.
+/// Appends a batch at the end of a log and returns the new position.
+async fn append(store: &dyn Store, head: &Head, at: Seq, batch: &Batch) -> Seq {
+    expect_ok(
+        store.append(head, at, batch).await,
+        "`append` at the end of the log succeeds",
+    )
+}
+
+/// Finds a task twice, and compares with `position`: cached values must equal stored ones.
 async fn find(store: &dyn Store, owner: &str, id: &str) -> Option<Head> {
-    let (scope, id) = (scope(owner), TaskId::from(id));
+    let scope = scope(owner);
+    let id = TaskId::from(id);
     let mut positions = vec![store.position(&scope, &id)];
-    let found = expect_ok(
-        store.find(&scope, &id).await,
-        "looking for a task never fails",
-    );
+    let found = expect_ok(store.find(&scope, &id).await, "`find` succeeds");
     positions.push(store.position(&scope, &id));
-    let again = expect_ok(
-        store.find(&scope, &id).await,
-        "looking for a task never fails",
-    );
+    let again = expect_ok(store.find(&scope, &id).await, "`find` succeeds");
     expect_eq(
         &again,
         &found,
-        "a task is found as it was when nothing has happened",
+        "two reads without a write in between return the same head",
     );
     let by_id = found
         .as_ref()
@@ -188,7 +196,7 @@ async fn find(store: &dyn Store, owner: &str, id: &str) -> Option<Head> {
         expect_eq(
             Some(position),
             by_id,
-            "a position that is told without waiting is that of the task of this id",
+            "`position` is the position of the task with this id",
         );
     }
     found
@@ -197,7 +205,7 @@ async fn find(store: &dyn Store, owner: &str, id: &str) -> Option<Head> {
 async fn log(store: &dyn Store, head: &Head) -> Vec<Entry> {
     expect_ok(
         store.read(head, Seq(0), usize::MAX).await,
-        "a log can be read",
+        "`read` succeeds",
     )
 }
 
