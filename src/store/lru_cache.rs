@@ -1,24 +1,25 @@
-//! A bounded memory by task: what nobody has asked for again goes first.
+//! Bounded cache by task with approximate LRU eviction.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::model::TaskId;
 
-/// Remembers something of as many tasks as fit.
+/// Cache of one value per task, bounded by total weight.
 ///
-/// What was asked for since its turn to go last came stays for another round. That is nearly the order of use, and to ask
-/// costs no more than a look and a mark.
+/// Evicts by second chance (the CLOCK algorithm): an entry that was read since it last reached the head of the queue is
+/// requeued instead. That approximates LRU, and a read only sets a flag.
 #[derive(Debug)]
 pub(crate) struct LruCache<T> {
-    /// The most that all of it may weigh.
+    /// Maximum total weight.
     capacity: usize,
     weight: usize,
     entries: HashMap<TaskId, LruEntry<T>>,
-    /// Who goes next, by the number of the place: a task that was forgotten and came again has another.
+    /// Eviction order by task and entry number. A task that was removed and inserted again has a new number.
     queue: VecDeque<(TaskId, u64)>,
     last_number: u64,
 }
 
+/// Cached value with its weight.
 #[derive(Debug)]
 struct LruEntry<T> {
     value: T,
@@ -38,19 +39,19 @@ impl<T> LruCache<T> {
         }
     }
 
-    /// What is remembered of a task, for one who asks for it.
+    /// Returns the value of a task and marks it as read.
     pub(crate) fn get(&mut self, id: &TaskId) -> Option<&T> {
         let entry = self.entries.get_mut(id)?;
         entry.is_referenced = true;
         Some(&entry.value)
     }
 
-    /// The same, for one who keeps it up to date.
+    /// Returns the value of a task for an update. Does not mark it as read.
     pub(crate) fn get_mut(&mut self, id: &TaskId) -> Option<&mut T> {
         self.entries.get_mut(id).map(|entry| &mut entry.value)
     }
 
-    /// Remembers something, in the place of what was remembered of the same task, if it fits at all.
+    /// Inserts or replaces the value of a task. A value heavier than the capacity is not cached.
     pub(crate) fn put(&mut self, id: &TaskId, weight: usize, value: T) {
         self.remove(id);
         if weight > self.capacity {
@@ -69,7 +70,7 @@ impl<T> LruCache<T> {
         self.entries.insert(id.clone(), entry);
     }
 
-    /// Takes note that what is remembered of a task has become heavier.
+    /// Adds to the weight of a cached value.
     pub(crate) fn grow(&mut self, id: &TaskId, by: usize) {
         let Some(entry) = self.entries.get_mut(id) else {
             return;
@@ -82,13 +83,13 @@ impl<T> LruCache<T> {
         self.evict(0);
     }
 
-    /// Forgets a task.
+    /// Removes the value of a task.
     pub(crate) fn remove(&mut self, id: &TaskId) {
         let Some(entry) = self.entries.remove(id) else {
             return;
         };
         self.weight -= entry.weight;
-        // Those who were forgotten before their turn still stand in the queue: not for ever.
+        // The queue keeps numbers of removed entries. Compact it when they outnumber the entries.
         if self.queue.len() > 2 * self.entries.len() + 16 {
             let entries = &self.entries;
             self.queue.retain(|(id, number)| {
@@ -97,6 +98,7 @@ impl<T> LruCache<T> {
         }
     }
 
+    /// Evicts entries until `weight` more fits.
     fn evict(&mut self, weight: usize) {
         while self.weight + weight > self.capacity {
             let Some((id, number)) = self.queue.pop_front() else {
@@ -129,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asked_for_again_goes_first() {
+    fn unread_entries_are_evicted_first() {
         let mut cache = LruCache::new(35);
         for (id, value) in [("a", 1), ("b", 2), ("c", 3)] {
             cache.put(&id.into(), 10, value);
@@ -141,12 +143,12 @@ mod tests {
         assert_eq!(present(&mut cache, &["e"]), [5]);
         assert!(
             cache.weight <= 35 && cache.entries.len() == 2,
-            "as many go as must"
+            "evicts no more than needed"
         );
     }
 
     #[test]
-    fn what_is_too_large_is_not_remembered_and_moves_nobody() {
+    fn a_too_heavy_value_is_not_cached_and_evicts_nothing() {
         let mut cache = LruCache::new(35);
         cache.put(&"a".into(), 10, 1);
         cache.put(&"b".into(), 40, 2);
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_heavier_makes_others_go_and_at_last_goes_itself() {
+    fn a_growing_entry_evicts_others_and_finally_itself() {
         let mut cache = LruCache::new(35);
         cache.put(&"a".into(), 10, 1);
         cache.put(&"b".into(), 10, 2);
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_comes_and_goes_leaves_nothing_behind() {
+    fn repeated_insert_and_remove_does_not_grow_the_queue() {
         let mut cache = LruCache::new(35);
         for value in 1..1_000 {
             cache.put(&"a".into(), 30, value);

@@ -1,32 +1,32 @@
-//! Finds numbers by a hash. The table keeps no keys: whoever asks compares with what the number stands for.
+//! Hash table of task numbers without keys: the caller compares the task that a number stands for.
 
-/// Stands in a place that is free.
+/// Number that marks an empty slot.
 const EMPTY_SLOT: u32 = u32::MAX;
 
-/// The places before anything is there.
+/// Number of slots after the first insertion.
 const INITIAL_SLOTS: usize = 16;
 
-/// A hash table of numbers, eight bytes a place: what does not fit in its own place is in the next one that was free.
+/// Hash table with linear probing, eight bytes per slot.
 #[derive(Debug, Default)]
 pub(super) struct HashIndex {
-    /// As many as a power of two: a hash, and the number.
+    /// Hash and number of each slot. The length is a power of two.
     slots: Vec<(u32, u32)>,
     used: usize,
 }
 
 impl HashIndex {
-    /// Every number is smaller.
+    /// Exclusive upper bound of the numbers.
     pub(super) const MAX_NUMBERS: u32 = EMPTY_SLOT;
 
-    /// The number of this hash that is the one that is sought.
+    /// Returns the number with this hash that `is` accepts.
     pub(super) fn find(&self, hash: u32, is: impl Fn(u32) -> bool) -> Option<u32> {
         self.slot(hash, is).map(|at| self.slots[at].1)
     }
 
-    /// Takes in a number that is not there.
+    /// Inserts a number that is not in the table.
     pub(super) fn insert(&mut self, hash: u32, number: u32) {
         self.used += 1;
-        // Fuller than four fifths, a search would take long.
+        // Grow at a load factor of 4/5: probe sequences get long beyond it.
         if self.used * 5 > self.slots.len() * 4 {
             let wider = vec![(0, EMPTY_SLOT); (self.slots.len() * 2).max(INITIAL_SLOTS)];
             let old = std::mem::replace(&mut self.slots, wider);
@@ -37,7 +37,7 @@ impl HashIndex {
         self.put((hash, number));
     }
 
-    /// Lets go of a number; those who had to stand behind it move up, so that a search may stop at a free place.
+    /// Removes a number and shifts later ones of its probe sequence back, so that a search can stop at an empty slot.
     pub(super) fn remove(&mut self, hash: u32, number: u32) {
         let Some(mut hole) = self.slot(hash, |other| other == number) else {
             return;
@@ -80,7 +80,7 @@ impl HashIndex {
         self.slots[at] = slot;
     }
 
-    /// Where a hash belongs.
+    /// Returns the first slot of the probe sequence of a hash.
     fn home(&self, hash: u32) -> usize {
         hash as usize & (self.slots.len() - 1)
     }
@@ -104,26 +104,25 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Hashes that crowd together, so that most are not at home.
+        /// Colliding hashes, so that most numbers are not in their first slot.
         #[test]
-        fn what_was_put_in_and_not_taken_out_is_found(steps in vec((0..200_u32, any::<bool>()), 0..600)) {
-            let (mut index, mut there) = (HashIndex::default(), BTreeMap::new());
+        fn inserted_numbers_are_found_until_removed(steps in vec((0..200_u32, any::<bool>()), 0..600)) {
+            let mut index = HashIndex::default();
+            let mut expected = BTreeMap::new();
             let hash = |number: u32| number / 7 * 13;
-            for (number, comes) in steps {
-                match comes {
-                    true if there.insert(number, ()).is_none() => index.insert(hash(number), number),
-                    true => {}
-                    false => {
-                        there.remove(&number);
-                        index.remove(hash(number), number);
-                    }
+            for (number, is_insert) in steps {
+                if !is_insert {
+                    expected.remove(&number);
+                    index.remove(hash(number), number);
+                } else if expected.insert(number, ()).is_none() {
+                    index.insert(hash(number), number);
                 }
             }
             for number in 0..200 {
                 let found = index.find(hash(number), |other| other == number);
-                prop_assert_eq!(found, there.get(&number).map(|()| number));
+                prop_assert_eq!(found, expected.get(&number).map(|()| number));
             }
-            prop_assert_eq!(index.used, there.len());
+            prop_assert_eq!(index.used, expected.len());
         }
     }
 }

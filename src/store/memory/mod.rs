@@ -1,7 +1,7 @@
-//! Logs in memory: gone with the process.
+//! Store in memory. Tasks are lost when the process ends.
 //!
-//! Most tasks that are here have ended, and nobody asks for most of these: they are kept in the form in which they would be
-//! written down, which takes a quarter of the room and is read when somebody does. A message that is heavy alone stays as it is.
+//! Most stored tasks have ended and are rarely read. Logs are therefore kept in the binary form of [`codec`](super::codec),
+//! which takes a quarter of the memory, and decoded on read. A message over 64 KiB is shared instead of copied.
 
 mod hash_index;
 mod packed_log;
@@ -10,7 +10,7 @@ mod stored_webhook;
 mod tables;
 mod time_index;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use async_trait::async_trait;
 
@@ -22,8 +22,9 @@ use super::{
     Result, Snapshot, Store, TaskCounts, TaskPage, TaskQuery, Webhook, WebhookFilter,
 };
 use crate::model::{Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
+use crate::rt::lock;
 
-/// Keeps logs in memory. They are gone when the process ends.
+/// Store in memory. Tasks are lost when the process ends.
 #[derive(Debug, Default)]
 pub struct Memory {
     tables: Mutex<Tables>,
@@ -31,13 +32,13 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// A store without a task.
+    /// Creates an empty store.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A store that keeps a task only while its turn runs: the answer is a message, and no task can be asked for.
+    /// Creates a store that keeps a task only while its turn runs. Replies are messages, and tasks cannot be read.
     #[must_use]
     pub fn ephemeral() -> Self {
         Self {
@@ -47,8 +48,7 @@ impl Memory {
     }
 
     fn tables(&self) -> MutexGuard<'_, Tables> {
-        // Nothing under the lock leaves a log half changed, so a panic elsewhere spoils nothing.
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.tables)
     }
 }
 
@@ -165,8 +165,13 @@ impl Store for Memory {
 
     async fn list_configs(&self, task: &Head) -> Result<Vec<PushRegistration>> {
         let tables = self.tables();
-        let hooks = tables.find_log(task).into_iter().flat_map(PackedLog::hooks);
-        Ok(hooks.map(|hook| hook.registration.clone()).collect())
+        let webhooks = tables
+            .find_log(task)
+            .into_iter()
+            .flat_map(PackedLog::webhooks);
+        Ok(webhooks
+            .map(|webhook| webhook.registration.clone())
+            .collect())
     }
 
     async fn delete_config(&self, task: &Head, id: &PushConfigId) -> Result<()> {
@@ -188,8 +193,8 @@ impl Store for Memory {
         let Some(log) = tables.find_log(task) else {
             return Ok(None);
         };
-        let hook = log.hooks().iter().find(|hook| hook.id() == Some(id));
-        Ok(hook.map(|hook| hook.to_webhook(log.head(task.scope.clone()))))
+        let stored = log.webhooks().iter().find(|stored| stored.id() == Some(id));
+        Ok(stored.map(|stored| stored.to_webhook(log.head(task.scope.clone()))))
     }
 
     async fn record_delivery(&self, webhook: &Webhook) -> Result<bool> {
@@ -197,10 +202,10 @@ impl Store for Memory {
         let rare = tables
             .find_log_mut(&webhook.task)
             .and_then(PackedLog::existing_rare_mut);
-        let same = |hook: &&mut StoredWebhook| hook.number == webhook.number;
+        let is_same = |stored: &&mut StoredWebhook| stored.number == webhook.number;
         Ok(rare
-            .and_then(|rare| rare.hooks.iter_mut().find(same))
-            .is_some_and(|hook| hook.record(webhook)))
+            .and_then(|rare| rare.webhooks.iter_mut().find(is_same))
+            .is_some_and(|stored| stored.record(webhook)))
     }
 }
 
@@ -213,12 +218,12 @@ mod tests {
     use crate::store::conformance;
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn memory_keeps_the_contract() {
+    async fn memory_passes_the_conformance_suite() {
         conformance(async || Memory::new()).await;
     }
 
     fn batch(number: u64) -> Batch {
-        // Every now and then one that is larger than a page, and one with a message that is kept as it is.
+        // Some batches are larger than a page, and some have a message that is shared instead of packed.
         let text = "x".repeat(if number % 90 == 50 { 20_000 } else { 150 });
         let mut events = vec![
             Event::Ignored {
@@ -229,12 +234,11 @@ mod tests {
         if number % 90 == 70 {
             events[1] = Event::Message(Arc::new(Message::user("y".repeat(100_000))));
         }
-        let (time, state) = (Timestamp::default(), TaskState::Working);
         Batch {
-            time,
+            time: Timestamp::default(),
             events,
-            state,
-            status_time: time,
+            state: TaskState::Working,
+            status_time: Timestamp::default(),
             parked: false,
             key: None,
             turn: 0,
@@ -242,13 +246,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_log_of_many_pages_is_read_from_anywhere() {
+    async fn a_log_of_many_pages_is_read_from_any_position() {
         let scope = Scope {
             agent: "a".into(),
             tenant: "".into(),
             owner: Caller::anonymous(),
         };
-        let (id, context_id) = (TaskId::from("t"), ContextId::from("c"));
+        let id = TaskId::from("t");
+        let context_id = ContextId::from("c");
         let created = Event::Created {
             id: id.clone(),
             context_id: context_id.clone(),
@@ -269,10 +274,11 @@ mod tests {
             batch: first,
         };
         let CreateResult::Created(head) = store.create(&task).await.unwrap() else {
-            panic!("it is new")
+            panic!("the id is unused")
         };
         for number in 0..400 {
-            let (at, batch) = (Seq(all.len() as u64), batch(number));
+            let at = Seq(all.len() as u64);
+            let batch = batch(number);
             store.append(&head, at, &batch).await.unwrap();
             all.extend(batch.entries(at));
         }
@@ -294,14 +300,15 @@ mod tests {
         );
     }
 
-    /// A task that this message opens.
+    /// Creates a task with this message.
     async fn opened_by(store: &Memory, message: &Arc<Message>) -> Head {
         let scope = Scope {
             agent: "a".into(),
             tenant: "".into(),
             owner: Caller::anonymous(),
         };
-        let (id, context_id) = (TaskId::random(), ContextId::from("c"));
+        let id = TaskId::random();
+        let context_id = ContextId::from("c");
         let created = Event::Created {
             id: id.clone(),
             context_id: context_id.clone(),
@@ -320,7 +327,7 @@ mod tests {
             batch,
         };
         let CreateResult::Created(head) = store.create(&task).await.unwrap() else {
-            panic!("it is new")
+            panic!("the id is unused")
         };
         head
     }
@@ -336,19 +343,19 @@ mod tests {
         assert_eq!(
             Arc::strong_count(&message),
             1,
-            "what is kept is a copy, and smaller"
+            "the store keeps a packed copy"
         );
     }
 
     #[tokio::test]
-    async fn a_heavy_message_is_shared_and_its_task_is_found_by_its_names() {
+    async fn a_large_message_is_shared_and_its_task_is_found() {
         let message = Arc::new(Message::user("y".repeat(100_000)));
         let store = Memory::new();
         let head = opened_by(&store, &message).await;
         assert_eq!(
             Arc::strong_count(&message),
             2,
-            "one is here and one is kept"
+            "the store shares the message"
         );
         assert_eq!(
             store.find(&head.scope, &head.id).await.unwrap(),

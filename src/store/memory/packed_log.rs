@@ -1,5 +1,4 @@
-//! The log of one task, packed: an ended task is one piece of memory, and a few words that say where it stands. Only a heavy
-//! message is left as it came.
+//! Log of one task in binary form. An ended task is one allocation and a few fields; only large messages stay decoded.
 
 use std::sync::Arc;
 
@@ -8,72 +7,71 @@ use crate::model::{ContextId, Entry, Event, Scope, Seq, TaskId, TaskState, Times
 use crate::store::codec::{self, CodecError};
 use crate::store::{Batch, Error, Head, NewTask, Result, Snapshot, TaskQuery};
 
-/// A long log is cut into pages of about so many bytes, so that adding to it moves little and reading from its middle
-/// skips little.
+/// Approximate size of a page in bytes. A long log is split into pages, so that appending moves little memory and reading
+/// from the middle skips little.
 const PAGE_BYTES: usize = 16 << 10;
 
-/// Bytes that say how long a batch is.
+/// Size of the length prefix of a batch.
 const LENGTH_BYTES: usize = size_of::<u32>();
 
-/// A message that is heavier is not copied into a page, where it is of few pieces and few events are with it: many are smaller
-/// packed.
+/// Size in bytes above which a message is shared instead of packed, if it has few pieces: many pieces are smaller packed.
 const SHARED_MESSAGE_BYTES: usize = 64 << 10;
 const MAX_SHARED_PIECES: usize = 16;
 
-/// A task.
+/// Log and head of a task.
 #[derive(Debug)]
 pub(super) struct PackedLog {
-    /// Whose it is.
+    /// Number of the scope.
     pub(super) scope: u32,
     state: TaskState,
     parked: bool,
     status_time: Timestamp,
     pub(super) position: Seq,
-    /// Its batches, each behind its length; those on older pages are before them.
+    /// Batches of the last page, each after its length.
     batches: Vec<u8>,
-    /// What most tasks do not have.
+    /// Fields that most tasks do not use.
     rare: Option<Box<RareFields>>,
 }
 
-/// What most tasks do not have.
+/// Fields that most tasks do not use.
 #[derive(Debug, Default)]
 pub(super) struct RareFields {
     pages: Vec<LogPage>,
-    /// What the task is called, where the first entry does not say so.
+    /// Ids of the task and its context, if the first batch does not begin with them.
     ids: Option<(TaskId, ContextId)>,
-    pub(super) hooks: Vec<StoredWebhook>,
+    pub(super) webhooks: Vec<StoredWebhook>,
     pub(super) snapshot: Option<(Seq, Snapshot)>,
     pub(super) keys: Vec<String>,
     pub(super) alias: Option<TaskId>,
 }
 
-/// A part of a long log that is full.
+/// Full page of a long log.
 #[derive(Debug)]
 struct LogPage {
-    /// The last entry on it.
+    /// Position of its last entry.
     end: Seq,
     form: BatchForm,
 }
 
-/// The form in which a part of a log is kept.
+/// Form in which a part of a log is kept.
 #[derive(Debug, Clone)]
 pub(super) enum BatchForm {
-    /// Batches, each behind its length.
+    /// Encoded batches, each after its length.
     Packed(Vec<u8>),
-    /// A batch as it came, with a heavy message that is shared with whoever else has it.
+    /// Decoded batch with a large message, whose memory is shared with other holders.
     Whole(Timestamp, Arc<[Event]>),
 }
 
-/// Where a task is listed.
+/// Properties that decide in which lists and sweeps a task is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ListingKey {
     pub(super) time: Timestamp,
     pub(super) has_ended: bool,
-    pub(super) has_work: bool,
+    pub(super) is_runnable: bool,
 }
 
 impl BatchForm {
-    /// One batch.
+    /// Encodes a batch, or shares it if it has a large message.
     pub(super) fn new(batch: &Batch) -> Result<Self> {
         if batch.events.len() <= MAX_SHARED_PIECES && batch.events.iter().any(is_kept_shared) {
             return Ok(Self::Whole(batch.time, batch.events.as_slice().into()));
@@ -95,7 +93,7 @@ fn is_kept_shared(event: &Event) -> bool {
 }
 
 impl PackedLog {
-    /// A task with its first batch.
+    /// Creates the log of a task with its first batch.
     pub(super) fn new(scope: u32, task: &NewTask, first: BatchForm) -> Self {
         let NewTask {
             id,
@@ -122,7 +120,7 @@ impl PackedLog {
         log
     }
 
-    /// Takes in a batch behind the last.
+    /// Appends a batch.
     pub(super) fn add(&mut self, batch: &Batch, form: BatchForm) {
         let end = Seq(self.position.0 + batch.events.len() as u64);
         match form {
@@ -138,8 +136,9 @@ impl PackedLog {
             }
         }
         self.position = end;
-        (self.state, self.status_time, self.parked) =
-            (batch.state, batch.status_time, batch.parked);
+        self.state = batch.state;
+        self.status_time = batch.status_time;
+        self.parked = batch.parked;
     }
 
     fn seal_page(&mut self) {
@@ -156,7 +155,7 @@ impl PackedLog {
 
     fn put(&mut self, bytes: Vec<u8>, last: bool) {
         if self.batches.is_empty() && bytes.len() >= PAGE_BYTES {
-            // A large one is not there twice, not even for a moment.
+            // Take the buffer over: a large batch is not copied.
             self.batches = bytes;
             return self.batches.shrink_to_fit();
         }
@@ -174,7 +173,7 @@ impl PackedLog {
         ListingKey {
             time: self.status_time,
             has_ended,
-            has_work: !has_ended && !self.parked,
+            is_runnable: !has_ended && !self.parked,
         }
     }
 
@@ -198,8 +197,8 @@ impl PackedLog {
         self.rare
     }
 
-    pub(super) fn hooks(&self) -> &[StoredWebhook] {
-        self.rare().map_or(&[], |rare| &rare.hooks)
+    pub(super) fn webhooks(&self) -> &[StoredWebhook] {
+        self.rare().map_or(&[], |rare| &rare.webhooks)
     }
 
     pub(super) fn id(&self) -> &str {
@@ -212,7 +211,7 @@ impl PackedLog {
         }
     }
 
-    /// The ids of the task and of its conversation.
+    /// Returns the ids of the task and its context.
     fn ids(&self) -> (&str, &str) {
         match self.stored_ids() {
             Some((id, context_id)) => (id.as_str(), context_id.as_str()),
@@ -227,7 +226,7 @@ impl PackedLog {
         self.rare().and_then(|rare| rare.ids.as_ref())
     }
 
-    /// The first batch, where that is packed.
+    /// Returns the first batch, if it is encoded.
     fn first(&self) -> Option<&[u8]> {
         match self.rare().and_then(|rare| rare.pages.first()) {
             None => bodies(&self.batches).next(),
@@ -242,7 +241,7 @@ impl PackedLog {
         }
     }
 
-    /// Whether it passes the filters of a list.
+    /// Returns whether the task passes the filters of a list.
     pub(super) fn matches(&self, query: &TaskQuery) -> bool {
         query.state.is_none_or(|state| state == self.state)
             && query.since.is_none_or(|since| self.status_time >= since)
@@ -256,7 +255,7 @@ impl PackedLog {
         self.head_with_id(self.id().into(), scope)
     }
 
-    /// The head of a task whose id is at hand.
+    /// Returns the head without decoding the id.
     pub(super) fn head_with_id(&self, id: TaskId, scope: Scope) -> Head {
         let context_id = self.ids().1.into();
         Head {
@@ -269,7 +268,7 @@ impl PackedLog {
         }
     }
 
-    /// A copy of the pages that have the `limit` entries after `after`.
+    /// Copies the pages that have the `limit` entries after `after`.
     pub(super) fn copy(&self, after: Seq, limit: usize) -> CopiedPages {
         let full = self.rare().map_or(&[][..], |rare| &rare.pages);
         let from = full.partition_point(|page| page.end <= after);
@@ -297,16 +296,16 @@ impl PackedLog {
     }
 }
 
-/// Batches of a log, to be read without holding anybody up.
+/// Copied pages, decoded after the lock of the store is released.
 #[derive(Debug, Default)]
 pub(super) struct CopiedPages {
-    /// The entry before the first of them.
+    /// Position before the first entry.
     at: Seq,
     pages: Vec<BatchForm>,
 }
 
 impl CopiedPages {
-    /// The entries after `after`, oldest first, at most `limit` of them.
+    /// Decodes at most `limit` entries after `after`, oldest first.
     pub(super) fn entries(&self, after: Seq, limit: usize) -> Result<Vec<Entry>, CodecError> {
         let mut found = EntryCollector {
             at: self.at,
@@ -335,9 +334,9 @@ impl CopiedPages {
     }
 }
 
-/// Entries, as far as they were found.
+/// Collector of the entries in a range of positions.
 struct EntryCollector {
-    /// The entry before what comes next.
+    /// Position before the next entry.
     at: Seq,
     after: Seq,
     limit: usize,
@@ -345,7 +344,7 @@ struct EntryCollector {
 }
 
 impl EntryCollector {
-    /// Whether any of so many is wanted; else they are left out.
+    /// Returns whether one of the next `count` entries is in the range; if not, skips them.
     fn should_decode(&mut self, count: u64) -> bool {
         let end = Seq(self.at.0 + count);
         let wanted = end > self.after && self.entries.len() < self.limit;
@@ -356,7 +355,8 @@ impl EntryCollector {
     }
 
     fn take(&mut self, time: Timestamp, events: impl IntoIterator<Item = Event>) {
-        let (after, room) = (self.after, self.limit - self.entries.len());
+        let after = self.after;
+        let room = self.limit - self.entries.len();
         let mut at = self.at;
         let entries = events.into_iter().map(|event| {
             at = Seq(at.0 + 1);
@@ -372,7 +372,7 @@ impl EntryCollector {
     }
 }
 
-/// The batches on a page, one by one.
+/// Iterates over the batches of a page.
 fn bodies(mut batches: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let (length, rest) = batches.split_first_chunk::<LENGTH_BYTES>()?;

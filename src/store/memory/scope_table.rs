@@ -1,4 +1,4 @@
-//! Scopes, by numbers: a task keeps four bytes of its own.
+//! Table of scopes by number, so that a task stores four bytes for its scope.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -9,9 +9,9 @@ use super::time_index::TimeIndex;
 use crate::model::{Scope, Timestamp};
 use crate::store::TaskCounts;
 
-/// A task's place in an order: by time, and then by its number, which only tells tasks of one time apart.
+/// Sort key of a task: status time, then number to make it unique.
 ///
-/// Every task has two, so the time is in halves, which go together with the number in twelve bytes.
+/// Every task has two, so the time is stored as two halves: the key then takes 12 bytes instead of 16.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TimeKey {
     time: [u32; 2],
@@ -20,7 +20,7 @@ pub(super) struct TimeKey {
 
 impl TimeKey {
     pub(super) fn new(time: Timestamp, number: u32) -> Self {
-        // So that what is before 1970 comes first.
+        // Flip the sign bit, so that times before 1970 sort first.
         let time = (time.as_millis() ^ i64::MIN).cast_unsigned();
         Self {
             time: [(time >> 32) as u32, time as u32],
@@ -39,7 +39,7 @@ impl TimeKey {
 }
 
 impl Ord for TimeKey {
-    /// In two steps instead of three: every task is compared with many.
+    /// Compares the time as one integer: two comparisons instead of three.
     fn cmp(&self, other: &Self) -> Ordering {
         self.whole()
             .cmp(&other.whole())
@@ -53,17 +53,18 @@ impl PartialOrd for TimeKey {
     }
 }
 
-/// The scopes that have tasks, and their tasks by the time of their status.
+/// Scopes that have tasks, with their tasks by status time.
 #[derive(Debug, Default)]
 pub(super) struct ScopeTable {
     numbers: HashMap<Scope, u32>,
     entries: Vec<Option<ScopeEntry>>,
     free: Vec<u32>,
     tenants: Vec<TenantEntry>,
-    /// The one that was entered last: most often it is the next one too.
+    /// Scope of the last call of `ensure`, which is often the scope of the next.
     last: u32,
 }
 
+/// Scope with its tasks.
 #[derive(Debug)]
 struct ScopeEntry {
     scope: Scope,
@@ -71,7 +72,7 @@ struct ScopeEntry {
     time_keys: TimeIndex,
 }
 
-/// An agent within a tenant, whoever its callers are. There are as many as are configured, so they stay.
+/// Counts of one agent and tenant over all owners. Entries are never removed: configuration bounds their number.
 #[derive(Debug)]
 struct TenantEntry {
     agent: Arc<str>,
@@ -80,12 +81,12 @@ struct TenantEntry {
 }
 
 impl ScopeTable {
-    /// The number of a scope that has tasks.
+    /// Returns the number of a scope that has tasks.
     pub(super) fn number(&self, scope: &Scope) -> Option<u32> {
         self.numbers.get(scope).copied()
     }
 
-    /// The number of a scope, whether it has tasks or is about to.
+    /// Returns the number of a scope, and adds the scope if it is new.
     pub(super) fn ensure(&mut self, scope: &Scope) -> u32 {
         if self.scope(self.last) != Some(scope) {
             self.last = self.number(scope).unwrap_or_else(|| self.insert(scope));
@@ -97,10 +98,9 @@ impl ScopeTable {
         let tenant_index = self
             .find_tenant(&scope.agent, &scope.tenant)
             .unwrap_or_else(|| {
-                let (agent, tenant) = (scope.agent.clone(), scope.tenant.clone());
                 self.tenants.push(TenantEntry {
-                    agent,
-                    tenant,
+                    agent: scope.agent.clone(),
+                    tenant: scope.tenant.clone(),
                     counts: TaskCounts::default(),
                 });
                 self.tenants.len() - 1
@@ -117,7 +117,7 @@ impl ScopeTable {
             }
             None => {
                 self.entries.push(entry);
-                // There are no more scopes than tasks, which have such numbers too.
+                // Does not overflow: every scope has a task, and tasks have numbers of this type.
                 (self.entries.len() - 1) as u32
             }
         };
@@ -125,19 +125,19 @@ impl ScopeTable {
         number
     }
 
-    /// The scope of a number that was given.
+    /// Returns the scope with a number.
     pub(super) fn scope(&self, number: u32) -> Option<&Scope> {
         self.entry(number).map(|entry| &entry.scope)
     }
 
-    /// The tasks of a scope, oldest status first.
+    /// Returns the tasks of a scope, oldest status first.
     pub(super) fn time_keys(&self, number: u32) -> impl DoubleEndedIterator<Item = TimeKey> {
         self.entry(number)
             .into_iter()
             .flat_map(|entry| entry.time_keys.iter())
     }
 
-    /// How many tasks there are of an agent within a tenant, whoever owns them.
+    /// Returns the counts of an agent and tenant.
     pub(super) fn count_tasks(&self, agent: &str, tenant: &str) -> TaskCounts {
         self.find_tenant(agent, tenant)
             .map_or_else(TaskCounts::default, |at| self.tenants[at].counts)
@@ -149,7 +149,7 @@ impl ScopeTable {
             .position(|entry| *entry.agent == *agent && *entry.tenant == *tenant)
     }
 
-    /// Lists a task.
+    /// Adds a task to its scope.
     pub(super) fn put(&mut self, number: u32, task: u32, listed: ListingKey) {
         let Some(entry) = self
             .entries
@@ -164,7 +164,7 @@ impl ScopeTable {
         counts.open += u64::from(!listed.has_ended);
     }
 
-    /// Takes a task to another place in the list.
+    /// Moves a task within its scope.
     pub(super) fn move_to(&mut self, number: u32, task: u32, [old, new]: [ListingKey; 2]) {
         let Some(entry) = self
             .entries
@@ -179,7 +179,7 @@ impl ScopeTable {
         counts.open = counts.open + u64::from(!new.has_ended) - u64::from(!old.has_ended);
     }
 
-    /// Takes a task out of the list, and forgets the scope with its last one.
+    /// Removes a task, and its scope if it was the last task.
     pub(super) fn remove(&mut self, number: u32, task: u32, listed: ListingKey) {
         let Some(slot) = self.entries.get_mut(number as usize) else {
             return;
@@ -196,7 +196,7 @@ impl ScopeTable {
         }
     }
 
-    /// The newest time of all.
+    /// Returns the latest status time of all tasks.
     pub(super) fn latest_time(&self) -> Option<Timestamp> {
         let entries = self.entries.iter().flatten();
         entries

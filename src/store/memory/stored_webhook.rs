@@ -1,10 +1,11 @@
-//! A webhook of a task.
+//! Webhook of a task, as the memory store keeps it.
 
 use crate::model::PushConfigId;
 use crate::store::{
     DeliveryProgress, DeliveryState, Head, PushRegistration, Webhook, WebhookFilter,
 };
 
+/// Registration and delivery progress of a webhook.
 #[derive(Debug)]
 pub(super) struct StoredWebhook {
     pub(super) number: u64,
@@ -31,7 +32,7 @@ impl StoredWebhook {
         self.registration.config.id.as_ref()
     }
 
-    /// Takes the place of the one before, and goes on where that was.
+    /// Replaces the registration. Delivery continues at the same position.
     pub(super) fn replace(&mut self, registration: &PushRegistration) {
         self.generation += 1;
         self.registration.clone_from(registration);
@@ -41,7 +42,7 @@ impl StoredWebhook {
         };
     }
 
-    /// Notes how far the deliveries are, if it is still the one that was asked for.
+    /// Records delivery progress, unless the webhook was replaced since `webhook` was read.
     pub(super) fn record(&mut self, webhook: &Webhook) -> bool {
         let same = self.generation == webhook.generation;
         if same {

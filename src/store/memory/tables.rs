@@ -1,4 +1,4 @@
-//! All tasks, by number, and the tables that find them.
+//! Tables of the memory store: tasks by number, and indexes over them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -15,7 +15,7 @@ use crate::store::{
     PushRegistration, Result, TaskCounts, TaskPage, TaskQuery, Webhook, WebhookFilter,
 };
 
-/// A task has a number for as long as it is here; then another may have it.
+/// Tasks and indexes. The number of a removed task is reused.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     logs: Vec<Option<PackedLog>>,
@@ -24,16 +24,16 @@ pub(super) struct Tables {
     by_id: HashIndex,
     scopes: ScopeTable,
     unfinished: BTreeSet<TaskId>,
-    with_work: BTreeSet<TaskId>,
+    runnable: BTreeSet<TaskId>,
     ended: TimeIndex,
     keys: HashMap<(u32, String), KeyEntry>,
     aliases: HashMap<(u32, TaskId), u32>,
-    /// The tasks of the webhooks, by the numbers of these.
-    hooks: BTreeMap<u64, u32>,
+    /// Task numbers by webhook number.
+    webhooks: BTreeMap<u64, u32>,
     last_webhook: u64,
 }
 
-/// What a key was used for.
+/// Task and turn recorded with an idempotency key.
 #[derive(Debug)]
 struct KeyEntry {
     body: [u8; 32],
@@ -57,7 +57,8 @@ impl Tables {
         let number = self.next_number()?;
         let scope = self.scopes.ensure(&task.scope);
         let log = PackedLog::new(scope, task, first);
-        let (listed, position) = (log.listed(), log.position);
+        let listed = log.listed();
+        let position = log.position;
         self.logs[number as usize] = Some(log);
         self.by_id.insert(hash, number);
         self.scopes.put(scope, number, listed);
@@ -85,9 +86,11 @@ impl Tables {
             .as_mut()
             .filter(|log| log.position == at);
         let log = log.ok_or(Error::Conflict)?;
-        let (scope, old) = (log.scope, log.listed());
+        let scope = log.scope;
+        let old = log.listed();
         log.add(batch, form);
-        let (position, new) = (log.position, log.listed());
+        let position = log.position;
+        let new = log.listed();
         self.insert_key(number, scope, batch);
         if old != new {
             self.remove_from_sweeps(number, &task.id, old);
@@ -97,7 +100,7 @@ impl Tables {
         Ok(position)
     }
 
-    /// The task a key stands for, if it was seen.
+    /// Finds the record of an idempotency key.
     pub(super) fn find_key(
         &self,
         scope: &Scope,
@@ -117,7 +120,7 @@ impl Tables {
         }
     }
 
-    /// By id, else by alias; one of another scope is as good as none.
+    /// Finds a task of the scope by id, or else by alias.
     pub(super) fn find(&self, scope: &Scope, id: &TaskId) -> Option<Head> {
         let by_id = self.number(id).and_then(|number| self.log(number));
         match by_id.filter(|log| self.scopes.scope(log.scope) == Some(scope)) {
@@ -126,13 +129,13 @@ impl Tables {
         }
     }
 
-    /// Where the log of a task of the scope ends.
+    /// Returns the position of a task of the scope.
     pub(super) fn position(&self, scope: &Scope, id: &TaskId) -> Option<Seq> {
         let log = self.log(self.number(id)?)?;
         (self.scopes.scope(log.scope) == Some(scope)).then_some(log.position)
     }
 
-    /// A log by its head; one whose scope is not the log's own is as good as none.
+    /// Finds a log by its head, if the scopes are equal.
     pub(super) fn find_log(&self, head: &Head) -> Option<&PackedLog> {
         self.log(self.own_number(head)?)
     }
@@ -147,8 +150,9 @@ impl Tables {
             return TaskPage::default();
         };
         let mut time_keys = self.scopes.time_keys(number).rev().peekable();
-        let (mut page, mut same) = (TaskPage::default(), Vec::new());
-        // Those of one time together: among them the ids say who comes first.
+        let mut page = TaskPage::default();
+        let mut same = Vec::new();
+        // Tasks with the same status time are collected and then sorted by id.
         while let Some(time) = time_keys.peek().map(|time_key| time_key.time()) {
             let same_time =
                 std::iter::from_fn(|| time_keys.next_if(|time_key| time_key.time() == time));
@@ -184,7 +188,7 @@ impl Tables {
     }
 
     pub(super) fn list_runnable(&self, after: Option<&TaskId>, limit: usize) -> Vec<Head> {
-        self.heads(behind(&self.with_work, after), limit)
+        self.heads(behind(&self.runnable, after), limit)
     }
 
     pub(super) fn list_parked(&self, scope: &Scope, limit: usize) -> Vec<Head> {
@@ -231,7 +235,8 @@ impl Tables {
         let Some(log) = self.logs[number as usize].take() else {
             return;
         };
-        let (scope, listed) = (log.scope, log.listed());
+        let scope = log.scope;
+        let listed = log.listed();
         self.free.push(number);
         self.by_id.remove(self.hash(head.id.as_str()), number);
         self.remove_from_sweeps(number, &head.id, listed);
@@ -240,15 +245,15 @@ impl Tables {
         for key in rare.keys {
             self.keys.remove(&(scope, key));
         }
-        for hook in rare.hooks {
-            self.hooks.remove(&hook.number);
+        for webhook in rare.webhooks {
+            self.webhooks.remove(&webhook.number);
         }
         if let Some(alias) = rare.alias {
             self.aliases.remove(&(scope, alias));
         }
     }
 
-    /// Registers a webhook that begins behind what is there.
+    /// Registers a webhook that starts after the last entry.
     pub(super) fn put_config(&mut self, task: &Head, config: &PushRegistration) {
         let Some(number) = self.own_number(task) else {
             return;
@@ -265,9 +270,13 @@ impl Tables {
         else {
             return;
         };
-        if let Some(at) = rare.hooks.iter().position(|hook| hook.id() == Some(id)) {
-            let hook = rare.hooks.remove(at);
-            self.hooks.remove(&hook.number);
+        if let Some(at) = rare
+            .webhooks
+            .iter()
+            .position(|webhook| webhook.id() == Some(id))
+        {
+            let webhook = rare.webhooks.remove(at);
+            self.webhooks.remove(&webhook.number);
         }
     }
 
@@ -277,15 +286,15 @@ impl Tables {
         after: Option<u64>,
         limit: usize,
     ) -> Vec<Webhook> {
-        let numbers = self.hooks.range(after.map_or(0, |after| after + 1)..);
-        let wanted = numbers.filter_map(|(hook, task)| {
-            let hook = self
+        let numbers = self.webhooks.range(after.map_or(0, |after| after + 1)..);
+        let wanted = numbers.filter_map(|(number, task)| {
+            let stored = self
                 .log(*task)?
-                .hooks()
+                .webhooks()
                 .iter()
-                .find(|other| other.number == *hook)?;
-            if hook.matches(filter) {
-                Some(hook.to_webhook(self.head(*task)?))
+                .find(|stored| stored.number == *number)?;
+            if stored.matches(filter) {
+                Some(stored.to_webhook(self.head(*task)?))
             } else {
                 None
             }
@@ -298,24 +307,24 @@ impl Tables {
             return;
         };
         let rare = log.rare_mut();
-        if let Some(known) = rare
-            .hooks
+        if let Some(stored) = rare
+            .webhooks
             .iter_mut()
-            .find(|known| known.id() == config.config.id.as_ref())
+            .find(|stored| stored.id() == config.config.id.as_ref())
         {
-            return known.replace(config);
+            return stored.replace(config);
         }
         self.last_webhook += 1;
         let delivery = DeliveryProgress {
             position,
             ..DeliveryProgress::default()
         };
-        rare.hooks.push(StoredWebhook::new(
+        rare.webhooks.push(StoredWebhook::new(
             self.last_webhook,
             config.clone(),
             delivery,
         ));
-        self.hooks.insert(self.last_webhook, task);
+        self.webhooks.insert(self.last_webhook, task);
     }
 
     fn insert_key(&mut self, task: u32, scope: u32, batch: &Batch) {
@@ -324,12 +333,12 @@ impl Tables {
             return;
         };
         log.rare_mut().keys.push(key.text.clone());
-        let used = KeyEntry {
+        let entry = KeyEntry {
             body: key.body,
             task,
             turn: batch.turn,
         };
-        self.keys.insert((scope, key.text.clone()), used);
+        self.keys.insert((scope, key.text.clone()), entry);
     }
 
     fn insert_alias(&mut self, task: u32, scope: u32, alias: Option<&TaskId>) {
@@ -346,8 +355,8 @@ impl Tables {
             return;
         }
         self.unfinished.insert(id.clone());
-        if listed.has_work {
-            self.with_work.insert(id.clone());
+        if listed.is_runnable {
+            self.runnable.insert(id.clone());
         }
     }
 
@@ -357,12 +366,12 @@ impl Tables {
             return;
         }
         self.unfinished.remove(id);
-        if listed.has_work {
-            self.with_work.remove(id);
+        if listed.is_runnable {
+            self.runnable.remove(id);
         }
     }
 
-    /// A number that no task has, and its place.
+    /// Returns an unused task number and reserves its slot.
     fn next_number(&mut self) -> Result<u32> {
         if let Some(number) = self.free.pop() {
             return Ok(number);
@@ -371,13 +380,13 @@ impl Tables {
             .ok()
             .filter(|number| *number < HashIndex::MAX_NUMBERS);
         let number = number
-            .ok_or_else(|| Error::Failed("as many tasks are stored as there can be".into()))?;
+            .ok_or_else(|| Error::Failed("too many tasks in memory (limit: 4294967294)".into()))?;
         self.logs.push(None);
         Ok(number)
     }
 
     fn hash(&self, id: &str) -> u32 {
-        // Half of it is plenty, and the other half is not kept.
+        // 32 bits suffice: the index stores no more.
         self.hasher.hash_one(id) as u32
     }
 
@@ -400,7 +409,7 @@ impl Tables {
             .copied()
     }
 
-    /// The number of a task, if it is of the scope that its head says.
+    /// Returns the number of a task, if its scope equals the scope of the head.
     fn own_number(&self, head: &Head) -> Option<u32> {
         let number = self.number(&head.id)?;
         (self.scopes.scope(self.log(number)?.scope)? == &head.scope).then_some(number)
@@ -422,7 +431,7 @@ impl Tables {
     }
 }
 
-/// Those after one of them.
+/// Returns the ids after `after`.
 fn behind<'a>(
     ids: &'a BTreeSet<TaskId>,
     after: Option<&TaskId>,

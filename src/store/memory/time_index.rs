@@ -1,14 +1,14 @@
-//! Places in their order. Nearly every one that comes is the last, and those that go are the first.
+//! Sorted set of time keys, optimized for insertion at the end.
 
 use super::scope_table::TimeKey;
 
-/// So many places are together, at the most: what comes into the middle moves no more than these.
+/// Maximum number of keys in a block. An insertion in the middle moves at most one block.
 const MAX_BLOCK_KEYS: usize = 256;
 
-/// Places, each there once, in blocks that are in order too. What comes last is put behind the others, whatever their number.
+/// Sorted set of keys in sorted blocks. Appending the largest key takes constant time.
 #[derive(Debug, Default)]
 pub(super) struct TimeIndex {
-    /// None of them is empty.
+    /// No block is empty.
     blocks: Vec<Vec<TimeKey>>,
     length: usize,
 }
@@ -26,12 +26,12 @@ impl TimeIndex {
         self.blocks.last()?.last().copied()
     }
 
-    /// From the first to the last.
+    /// Iterates in ascending order.
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = TimeKey> {
         self.blocks.iter().flatten().copied()
     }
 
-    /// Takes in a place, unless it is there.
+    /// Inserts a key, unless it exists.
     pub(super) fn insert(&mut self, key: TimeKey) {
         if self.last().is_none_or(|last| last < key) {
             return self.push(key);
@@ -50,7 +50,7 @@ impl TimeIndex {
         }
     }
 
-    /// Lets go of a place.
+    /// Removes a key.
     pub(super) fn remove(&mut self, key: TimeKey) {
         let at = self.block(key);
         let Some(block) = self.blocks.get_mut(at) else {
@@ -66,7 +66,7 @@ impl TimeIndex {
         }
     }
 
-    /// Puts a place behind all others.
+    /// Appends a key that is larger than all others.
     fn push(&mut self, key: TimeKey) {
         self.length += 1;
         match self
@@ -79,7 +79,7 @@ impl TimeIndex {
         }
     }
 
-    /// The block that a place is in, or would be.
+    /// Returns the index of the block that has, or would have, the key.
     fn block(&self, key: TimeKey) -> usize {
         self.blocks
             .partition_point(|block| block.last().is_some_and(|last| *last < key))
@@ -105,28 +105,29 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_put_in_and_not_taken_out_is_there_in_order(
+        fn inserted_keys_are_iterated_in_order_until_removed(
             first in 0..1_500_i64,
             steps in vec((0..1_500_i64, any::<bool>()), 0..1_200),
         ) {
-            // Most come in order, as times do.
+            // Most insertions are in order, as status times are.
             let steps = (0..first).map(|time| (time, true)).chain(steps);
-            let (mut order, mut there) = (TimeIndex::default(), BTreeSet::new());
-            for (time, comes) in steps {
+            let mut index = TimeIndex::default();
+            let mut expected = BTreeSet::new();
+            for (time, is_insert) in steps {
                 let key = key(time);
-                if comes {
-                    order.insert(key);
-                    there.insert(key);
+                if is_insert {
+                    index.insert(key);
+                    expected.insert(key);
                 } else {
-                    order.remove(key);
-                    there.remove(&key);
+                    index.remove(key);
+                    expected.remove(&key);
                 }
-                prop_assert_eq!((order.len(), order.last()), (there.len(), there.last().copied()));
+                prop_assert_eq!((index.len(), index.last()), (expected.len(), expected.last().copied()));
             }
-            prop_assert!(order.iter().eq(there.iter().copied()));
-            prop_assert!(order.iter().rev().eq(there.iter().rev().copied()));
-            prop_assert_eq!(order.is_empty(), there.is_empty());
-            let (last, full) = order.blocks.split_last().map_or((0, &[][..]), |(last, full)| (last.len(), full));
+            prop_assert!(index.iter().eq(expected.iter().copied()));
+            prop_assert!(index.iter().rev().eq(expected.iter().rev().copied()));
+            prop_assert_eq!(index.is_empty(), expected.is_empty());
+            let (last, full) = index.blocks.split_last().map_or((0, &[][..]), |(last, full)| (last.len(), full));
             prop_assert!(last <= MAX_BLOCK_KEYS && full.iter().all(|block| (1..=MAX_BLOCK_KEYS).contains(&block.len())));
             prop_assert!(full.iter().all(|block| block.capacity() <= MAX_BLOCK_KEYS + 2));
         }
