@@ -1,4 +1,4 @@
--- Whose tasks, by number: every task names one of these.
+-- Scopes: agent, tenant and owner. Every task refers to one by number.
 CREATE TABLE scope (
     number INTEGER PRIMARY KEY,
     agent TEXT NOT NULL,
@@ -7,8 +7,8 @@ CREATE TABLE scope (
     UNIQUE (agent, tenant, owner)
 ) STRICT;
 
--- The head of every log. Tasks are numbered as they come, so that all that belongs to a new one lands at the end of its
--- table: ids are random, and rows in the order of random ids cost more with every task there is.
+-- Heads of the logs. Tasks are numbered in the order of creation, so that the rows of a new task are appended to the end of
+-- their tables. Ids are random: inserting in their order would get more expensive with every task.
 CREATE TABLE task (
     number INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
@@ -26,16 +26,16 @@ CREATE TABLE task (
     status_time INTEGER NOT NULL
 ) STRICT;
 
--- Read from its end: lists go from the newest status, and what is new is cheapest to add at the end.
+-- Read backwards: lists are ordered by status time descending, and appending to the end of an index is cheapest.
 CREATE INDEX task_listed ON task (scope, status_time, id, state);
--- Contexts are as random as ids, and a second index in random order would cost as much again. So this one is in slices of
--- 1,024 tasks: a new task touches the last slice alone, and whoever looks for a context looks into each of them.
+-- Context ids are random too. This index consists of slices of 1,024 tasks: a new task touches the last slice only, and a
+-- lookup searches every slice.
 CREATE INDEX task_context ON task (number >> 10, context_hash);
 CREATE UNIQUE INDEX task_alias ON task (scope, alias) WHERE alias IS NOT NULL;
 CREATE INDEX task_unfinished ON task (id) WHERE ended = 0;
 CREATE INDEX task_ended ON task (status_time) WHERE ended = 1;
 
--- The logs. A row is a batch, or a piece of a large one, under the position of its last entry.
+-- Logs. A row is a batch, or up to 256 events of a large one, with the position of its last entry.
 CREATE TABLE batch (
     task INTEGER NOT NULL REFERENCES task (number) ON DELETE CASCADE,
     last INTEGER NOT NULL,
@@ -43,7 +43,7 @@ CREATE TABLE batch (
     PRIMARY KEY (task, last)
 ) STRICT, WITHOUT ROWID;
 
--- Idempotency keys, and the digest of what was sent under them.
+-- Idempotency keys with the digest of the request body.
 CREATE TABLE key (
     number INTEGER PRIMARY KEY,
     scope INTEGER NOT NULL REFERENCES scope (number),
@@ -55,14 +55,14 @@ CREATE TABLE key (
 
 CREATE INDEX key_task ON key (task);
 
--- Folded tasks: a cache, that may be emptied at any time.
+-- Snapshots of folded tasks: a cache, which may be emptied at any time.
 CREATE TABLE snapshot (
     task INTEGER PRIMARY KEY REFERENCES task (number) ON DELETE CASCADE,
     position INTEGER NOT NULL,
     body BLOB NOT NULL
 ) STRICT;
 
--- Webhooks, oldest first by number.
+-- Webhooks, numbered in the order of their first registration.
 CREATE TABLE config (
     number INTEGER PRIMARY KEY,
     task INTEGER NOT NULL REFERENCES task (number) ON DELETE CASCADE,
@@ -71,7 +71,7 @@ CREATE TABLE config (
     UNIQUE (task, id)
 ) STRICT;
 
--- How many tasks each scope has in each state; scope 0 stands for all of them. Lists need not count.
+-- Number of tasks by scope and state; scope 0 counts all scopes. Lists read their totals from it.
 CREATE TABLE tally (
     scope INTEGER NOT NULL,
     state INTEGER NOT NULL,

@@ -1,5 +1,5 @@
--- Ids and keys are random, and an index that takes each as it comes writes a page of its own for nearly every new task as
--- soon as it has more pages than a commit has tasks. So neither has an index any more: see `name`.
+-- Ids and keys are random. An index that is updated row by row writes one page for nearly every new task once it has more
+-- pages than a commit has tasks. Both indexes are replaced by the table `name`.
 CREATE TABLE task_2 (
     -- Given out once, upwards.
     number INTEGER PRIMARY KEY,
@@ -41,15 +41,15 @@ ALTER TABLE key_2 RENAME TO key;
 
 CREATE INDEX key_task ON key (task);
 
--- Where the task of an id is, and the key of a text: a hash, and the number of the task, or of the key below zero. Rows are
--- added in their own order, thousands in a round, so that many share a page. Until its round a name is in memory alone.
+-- Index of ids and keys: hash, and the number of the task or the negated number of the key. Entries are buffered in memory
+-- and inserted in sorted order, thousands at a time, so that many share a page.
 CREATE TABLE name (
     hash INTEGER NOT NULL,
     number INTEGER NOT NULL,
     PRIMARY KEY (hash, number)
 ) STRICT, WITHOUT ROWID;
 
--- One row: up to these numbers all tasks and keys have their names in `name`.
+-- One row, the watermark: tasks and keys up to these numbers are in `name`.
 CREATE TABLE named (
     task INTEGER NOT NULL,
     key INTEGER NOT NULL

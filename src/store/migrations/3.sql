@@ -1,3 +1,2 @@
--- The number of the turn that took the message of a key, so that nobody has to count messages in the log to know it. 0 for keys
--- of before.
+-- Number of the turn that handles the message of a key, so that it need not be counted from the log. 0 for older keys.
 ALTER TABLE key ADD COLUMN turn INTEGER NOT NULL DEFAULT 0;

@@ -1,15 +1,15 @@
--- The index of names is too large for a round to put many of its names on one page of it. So a round goes into `recent`, which is
--- small, and from there in the order of the hashes, a little with every round, into `name`: by then many go to each page.
+-- Second level of the id index. `name` is so large that a flush has few entries per page. A flush now goes into `recent`, which
+-- is small, and is merged from there into `name` in the order of the hashes, with many entries per page.
 CREATE TABLE recent (
     hash INTEGER NOT NULL,
     number INTEGER NOT NULL,
     PRIMARY KEY (hash, number)
 ) STRICT, WITHOUT ROWID;
 
--- The hash up to which the names in `recent` have gone on, this time round.
+-- Hash up to which `recent` is merged into `name`, in the current pass.
 ALTER TABLE named ADD COLUMN swept INTEGER NOT NULL DEFAULT 0;
 
--- Whether a task waits for somebody outside and has nothing else to do. Tasks of before are looked at as if they had.
+-- Whether a task waits for input from outside and has no other work. Older tasks count as having work.
 ALTER TABLE task ADD COLUMN parked INTEGER NOT NULL DEFAULT 0;
 
 CREATE INDEX task_with_work ON task (id) WHERE ended = 0 AND parked = 0;

@@ -1,5 +1,5 @@
--- A step of a B-tree for each name, in two of them, was most of what a new task cost among a million. Now a row has the names of a
--- range of hashes, some hundreds in their order, and is written over when more come. Both are made anew from the tasks and keys.
+-- Among a million tasks, one B-tree insertion per entry and level was most of the cost of a new task. Now a row is a page of
+-- some hundred sorted entries of a range of hashes. Both levels are rebuilt from the tasks and keys.
 DROP TABLE name;
 DROP TABLE recent;
 CREATE TABLE name (

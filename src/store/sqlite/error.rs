@@ -1,4 +1,4 @@
-//! What goes wrong with a file, in words for people.
+//! Errors of the SQLite store, with messages for operators.
 
 use std::fmt;
 use std::io;
@@ -11,74 +11,74 @@ use crate::store::{self, HealthProblem};
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a store could not be opened. The file is as it was.
+/// Error of opening, copying or vacuuming a store. The file is unchanged.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Another process has it open.
+    /// Another process has opened the file.
     InUse {
         /// The database.
         file: PathBuf,
         /// The file whose lock the other process holds.
         lock: PathBuf,
     },
-    /// A newer program has written it.
+    /// A newer program has written the file.
     NewerSchema {
         /// The database.
         file: PathBuf,
-        /// The version of its schema.
+        /// Schema version of the file.
         found: u32,
-        /// The newest version that this program knows.
+        /// Highest schema version that this program supports.
         known: u32,
     },
-    /// It is the database of another program.
+    /// The file is the database of another program.
     ForeignDatabase {
         /// The database.
         file: PathBuf,
     },
-    /// A folder stands in its place.
+    /// The path is a folder.
     IsDirectory {
         /// The folder.
         file: PathBuf,
     },
-    /// It can be read but not written.
+    /// The file can be read but not written.
     ReadOnly {
         /// The database.
         file: PathBuf,
     },
-    /// Its webhooks are encrypted under another key.
+    /// The webhooks are encrypted with another key.
     WrongKey {
         /// The database.
         file: PathBuf,
-        /// The file with the key.
+        /// The key file.
         key: PathBuf,
     },
-    /// Its webhooks are encrypted, and the key is not there.
+    /// The webhooks are encrypted and the key file does not exist.
     MissingKey {
         /// The database.
         file: PathBuf,
-        /// The file that had the key.
+        /// The missing key file.
         key: PathBuf,
     },
-    /// The copy that is made before an older file is brought up to date could not be made.
+    /// The backup before a migration failed.
     Backup {
-        /// Where the copy was to be.
+        /// Path of the copy.
         file: PathBuf,
-        /// What went wrong.
+        /// Cause.
         source: Cause,
     },
-    /// A copy could not be made.
+    /// A copy failed.
     Copy {
-        /// Where the copy was to be.
+        /// Path of the copy.
         file: PathBuf,
-        /// What went wrong.
+        /// Cause.
         source: Cause,
     },
-    /// Anything else; the message of the source is for people too.
+    /// Any other failure. The message of the source is for operators too.
     Failed {
         /// The file.
         file: PathBuf,
-        /// What went wrong.
+        /// Cause.
         source: Cause,
     },
 }
@@ -91,7 +91,7 @@ impl OpenError {
         }
     }
 
-    /// A file beside the database, or the database itself, could not be made.
+    /// Converts a failed creation of the database, or of a file beside it.
     pub(super) fn create_failed(database: &Path, file: &Path, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly {
@@ -120,8 +120,8 @@ impl fmt::Display for OpenError {
             ),
             Self::NewerSchema { file, found, known } => write!(
                 f,
-                "{} has schema version {found}, and this program knows versions up to {known}: use a newer program, \
-                 or the copy that was made before the file was brought up to date",
+                "{} has schema version {found}, and this program supports versions up to {known}: use a newer program, \
+                 or restore the backup made before the migration",
                 file.display()
             ),
             Self::ForeignDatabase { file } => {
@@ -143,25 +143,25 @@ impl fmt::Display for OpenError {
             }
             Self::WrongKey { file, key } => write!(
                 f,
-                "the webhooks in {} are encrypted under another key than the one in {}: put the right key there",
+                "the webhooks in {} are encrypted with another key than the one in {}: restore the right key",
                 file.display(),
                 key.display()
             ),
             Self::MissingKey { file, key } => write!(
                 f,
-                "the webhooks in {} are encrypted, and their key is not there: put it back as {}",
+                "the webhooks in {} are encrypted and the key is missing: restore it as {}",
                 file.display(),
                 key.display()
             ),
             Self::Backup { file, source } => {
                 write!(
                     f,
-                    "cannot make the copy {} before the update: {source}",
+                    "cannot write the backup {} before the migration: {source}",
                     file.display()
                 )
             }
             Self::Copy { file, source } => {
-                write!(f, "cannot make the copy {}: {source}", file.display())
+                write!(f, "cannot write the copy {}: {source}", file.display())
             }
             Self::Failed { file, source } => write!(f, "cannot open {}: {source}", file.display()),
         }
@@ -185,7 +185,7 @@ impl std::error::Error for OpenError {
     }
 }
 
-/// What SQLite could not do, and what an operator can.
+/// Error of a SQLite operation, with advice for the operator.
 #[derive(Debug)]
 pub(super) struct DatabaseError {
     message: String,
@@ -198,7 +198,7 @@ impl DatabaseError {
         let message = match source.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => {
                 format!(
-                    "no room left for {file}: free some space; nothing was changed, and work goes on then"
+                    "the disk is full, cannot write {file}: free some space; no restart is needed"
                 )
             }
             Some(ErrorCode::ReadOnly) => {
@@ -206,14 +206,14 @@ impl DatabaseError {
             }
             Some(ErrorCode::DatabaseCorrupt) => damaged_message(&file),
             Some(ErrorCode::NotADatabase) => {
-                format!("{file} is no SQLite database, or its beginning is damaged")
+                format!("{file} is not a SQLite database, or its header is damaged")
             }
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-                format!("another program has locked {file}: let it finish")
+                format!("another program has locked {file}: wait for it, or stop it")
             }
             Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => {
                 format!(
-                    "{file} cannot be read or written: look at the disk, the file's folder and its permissions"
+                    "{file} cannot be read or written: check the disk, the folder and its permissions"
                 )
             }
             _ if is_damage(&source) => damaged_message(&file),
@@ -225,7 +225,7 @@ impl DatabaseError {
         }
     }
 
-    /// What this says about the file; `None` where it is about one command alone.
+    /// Returns the problem of the file; `None` if the error concerns a single command.
     pub(super) fn health_problem(&self) -> Option<HealthProblem> {
         let source = self.source.as_ref()?;
         Some(match source.sqlite_error_code() {
@@ -238,7 +238,7 @@ impl DatabaseError {
         })
     }
 
-    /// Whether it is no use to try again what was tried together, one by one: each would wait as long.
+    /// Returns whether a retry of every command on its own is pointless: each would wait for the same lock.
     pub(super) fn affects_all_commands(&self) -> bool {
         self.health_problem() == Some(HealthProblem::Locked)
     }
@@ -250,15 +250,15 @@ impl DatabaseError {
         }
     }
 
-    pub(super) fn too_large(bytes: usize) -> store::Error {
+    pub(super) fn too_large(bytes: usize, limit: usize) -> store::Error {
         store::Error::Failed(Box::new(Self::from_message(format!(
-            "{bytes} bytes are too many for one row"
+            "{bytes} bytes are too many for one row (limit: {limit})"
         ))))
     }
 
-    /// A fault of our own, in the middle of a command.
+    /// The writer thread panicked inside a command.
     pub(super) fn panicked() -> Self {
-        Self::from_message("the writer panicked; what was asked for is not there")
+        Self::from_message("the writer panicked and the write was rolled back")
     }
 
     pub(super) fn closed() -> store::Error {
@@ -267,10 +267,10 @@ impl DatabaseError {
 }
 
 fn damaged_message(file: &impl fmt::Display) -> String {
-    format!("{file} is damaged: stop, keep a copy of it for repair, and put a backup in its place")
+    format!("{file} is damaged: stop the server, keep a copy for repair, and restore a backup")
 }
 
-/// Bytes in a row that we did not write.
+/// Converts a decode error, so that it is reported as damage to the file.
 pub(super) fn corrupt_row(corrupt: CodecError) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Blob, Box::new(corrupt))
 }

@@ -1,41 +1,44 @@
-//! Where tasks stand, for those who ask again. The file has one writer, and that is us: what it commits is known here before
-//! anybody is told, so no answer is older than what was acknowledged.
+//! LRU cache of task heads.
+//!
+//! The writer thread is the only writer of the file. It updates the cache after each commit and before it replies, so a
+//! cached head is never older than an acknowledged write.
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use super::id_index;
 use crate::model::{Scope, Seq, TaskId, TaskState, Timestamp};
+use crate::rt::lock;
 use crate::store::{Head, LruCache};
 
-/// So many groups of tasks have a count of their changes.
+/// Number of version counters. Tasks share them by hash.
 const VERSION_SLOTS: usize = 256;
 
-/// A bounded memory of heads, filled by those who read.
+/// Bounded cache of heads, filled by reads.
 pub(super) struct HeadCache(Mutex<HeadCacheState>);
 
 struct HeadCacheState {
     heads: LruCache<Head>,
-    /// How often a task of each slot has changed.
+    /// Number of changes to the tasks of each slot.
     versions: Box<[u64; VERSION_SLOTS]>,
 }
 
-/// What a transaction does to a task.
+/// Change of a task by a transaction.
 #[derive(Debug)]
 pub(super) struct HeadChange {
     pub(super) id: TaskId,
-    /// Where the task stands then; `None`: it is removed.
+    /// New position, state and status time; `None` if the task was removed.
     pub(super) to: Option<(Seq, TaskState, Timestamp)>,
 }
 
-/// That a task is about to be read.
+/// Version of a task's slot before a read.
 pub(super) struct ReadVersion {
     slot: usize,
     version: u64,
 }
 
 impl HeadCache {
-    /// At most so many of them.
+    /// Creates a cache of at most `capacity` heads.
     pub(super) fn new(capacity: usize) -> Self {
         let state = HeadCacheState {
             heads: LruCache::new(capacity),
@@ -44,63 +47,61 @@ impl HeadCache {
         Self(Mutex::new(state))
     }
 
-    fn state(&self) -> MutexGuard<'_, HeadCacheState> {
-        // Heads change whole, so a panic elsewhere spoils nothing.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Where a task stands; `None` for one that is not known, or not in this scope: there its id may be somebody's alias.
+    /// Returns the cached head; `None` if it is not cached or of another scope, where the id may be an alias.
     pub(super) fn get(&self, scope: &Scope, id: &TaskId) -> Option<Head> {
-        self.state()
+        lock(&self.0)
             .heads
             .get(id)
             .filter(|head| head.scope == *scope)
             .cloned()
     }
 
-    /// Where its log ends, of the same.
+    /// Returns the position of the cached head.
     pub(super) fn position(&self, scope: &Scope, id: &TaskId) -> Option<Seq> {
-        self.state()
+        lock(&self.0)
             .heads
             .get(id)
             .filter(|head| head.scope == *scope)
             .map(|head| head.position)
     }
 
-    /// To be called before a task is read from the file.
+    /// Starts a read of a task from the file: returns the version for [`insert_if_unchanged`](Self::insert_if_unchanged).
     pub(super) fn begin_read(&self, id: &TaskId) -> ReadVersion {
         let slot = slot(id);
         ReadVersion {
             slot,
-            version: self.state().versions[slot],
+            version: lock(&self.0).versions[slot],
         }
     }
 
-    /// Takes in what was read, unless it may have changed meanwhile: then it might stay for ever as it was.
+    /// Inserts a head that was read, unless a commit may have changed the task since: it would stay stale.
     pub(super) fn insert_if_unchanged(&self, version: &ReadVersion, head: &Head) {
-        let mut state = self.state();
+        let mut state = lock(&self.0);
         if state.versions[version.slot] == version.version {
             state.heads.put(&head.id, 1, head.clone());
         }
     }
 
-    /// After a commit, before anybody is told.
+    /// Applies the changes of a commit. Call it before the callers get their replies.
     pub(super) fn apply_commit(&self, changes: impl Iterator<Item = HeadChange>) {
-        let mut state = self.state();
+        let mut state = lock(&self.0);
         for HeadChange { id, to } in changes {
             state.versions[slot(&id)] += 1;
             match to {
                 None => state.heads.remove(&id),
                 Some(to) => {
                     if let Some(head) = state.heads.get_mut(&id) {
-                        (head.position, head.state, head.status_time) = to;
+                        let (position, state, status_time) = to;
+                        head.position = position;
+                        head.state = state;
+                        head.status_time = status_time;
                     }
                 }
             }
         }
     }
 
-    /// After a transaction that failed. It came to nothing, as far as anybody can tell: the file knows.
+    /// Evicts the tasks of a failed transaction, so that the next read goes to the file.
     pub(super) fn apply_rollback(&self, changes: impl Iterator<Item = HeadChange>) {
         self.apply_commit(changes.map(|change| HeadChange { to: None, ..change }));
     }

@@ -1,19 +1,21 @@
-//! Which hashes no name has, without a look for one.
+//! A 2 MiB bitmap over id hashes (a one-hash Bloom filter). Answers "certainly new" without an index lookup.
 //!
-//! A bit for each of 16 million ranges of hashes. They are learned a region at a time, when it is first asked about, and anew when
-//! much has come and gone in it: neither the start nor the memory grows with the store.
+//! Each bit stands for one of 16 million ranges of hashes. A region of bits is loaded from the index on first use and
+//! invalidated when the index merges it. So neither startup time nor memory grows with the store.
 
-/// As in [`super::id_index`].
+/// Bits of a hash, as in [`super::id_index`].
 const HASH_BITS: u32 = 48;
 
-/// Two mebibytes, which are taken as they are learned.
+/// Number of bits of the filter, as a power of two: 2 MiB, allocated region by region.
 const BITS: u32 = 24;
 
-/// Regions: 4,096 of as many bits.
+/// Number of regions, as a power of two. Each has 4,096 bits.
 const REGIONS: u32 = 12;
 
+/// Number of words in a region.
 const WORDS: usize = 1 << (BITS - REGIONS - 6);
 
+/// Filter over id hashes, by region. `None`: the region is not loaded.
 #[derive(Debug)]
 pub(super) struct IdFilter {
     regions: Vec<Option<Box<[u64; WORDS]>>>,
@@ -28,29 +30,29 @@ impl Default for IdFilter {
 }
 
 impl IdFilter {
-    /// Whether a name may have a hash; nobody knows in a region that was not learned.
+    /// Returns whether an entry may have this hash; `None` if the region is not loaded.
     pub(super) fn may_contain(&self, hash: i64) -> Option<bool> {
         let (word, bit) = bit_position(hash);
         let words = self.regions.get(region(hash))?.as_ref()?;
         words.get(word).map(|word| word & bit != 0)
     }
 
-    /// A name with this hash has come.
+    /// Adds a hash, if its region is loaded.
     pub(super) fn add(&mut self, hash: i64) {
         if let Some(Some(words)) = self.regions.get_mut(region(hash)) {
             set(words, hash);
         }
     }
 
-    /// The hashes of the region around a hash, from and to.
+    /// Returns the range of hashes in the region of a hash: start and end.
     pub(super) fn region_range(hash: i64) -> (i64, i64) {
         let size = 1 << (HASH_BITS - REGIONS);
         let from = hash & !(size - 1);
         (from, from + size)
     }
 
-    /// Learns the region around a hash: `visit` is given what to call with each hash in it, others may be among them. It says
-    /// `None` where there are too many to look at; any of the region may be there then.
+    /// Loads the region of a hash. `visit` calls its argument with every hash of the region, and possibly others. If it
+    /// returns `None`, the region has too many entries to read, and every hash of it counts as present.
     pub(super) fn load_region<E>(
         &mut self,
         hash: i64,
@@ -65,19 +67,19 @@ impl IdFilter {
         if all.is_none() {
             words.fill(u64::MAX);
         }
-        if let Some(place) = self.regions.get_mut(region(hash)) {
-            *place = Some(words);
+        if let Some(slot) = self.regions.get_mut(region(hash)) {
+            *slot = Some(words);
         }
         Ok(())
     }
 
-    /// Learns all regions, from all hashes that there are.
+    /// Loads all regions from the complete set of hashes.
     pub(super) fn load_all(&mut self, hashes: impl Iterator<Item = i64>) {
         self.regions.fill_with(|| Some(Box::new([0; WORDS])));
         hashes.for_each(|hash| self.add(hash));
     }
 
-    /// Forgets the regions that begin in a range of hashes: what has gone from them is still in their bits.
+    /// Unloads the regions that begin in a range of hashes, because their bits include removed entries.
     pub(super) fn invalidate(&mut self, from: i64, to: i64) {
         let begin = |hash: i64| region(hash + (1 << (HASH_BITS - REGIONS)) - 1);
         let regions = begin(from)..begin(to).min(self.regions.len());
@@ -91,7 +93,7 @@ fn region(hash: i64) -> usize {
     usize::try_from(hash >> (HASH_BITS - REGIONS)).unwrap_or(usize::MAX)
 }
 
-/// The word within its region, and the bit within the word.
+/// Returns the word within the region, and the bit within the word.
 fn bit_position(hash: i64) -> (usize, u64) {
     let bit = hash >> (HASH_BITS - BITS);
     let word = usize::try_from(bit >> 6).unwrap_or(usize::MAX) % WORDS;
@@ -109,17 +111,18 @@ fn set(words: &mut [u64; WORDS], hash: i64) {
 mod tests {
     use super::*;
 
-    fn load_region(filter: &mut IdFilter, around: i64, hashes: &[i64]) {
+    fn load_region(filter: &mut IdFilter, hash: i64, hashes: &[i64]) {
         let each = |visit: &mut dyn FnMut(i64)| {
             hashes.iter().copied().for_each(visit);
             Ok::<_, ()>(Some(()))
         };
-        filter.load_region(around, each).unwrap();
+        filter.load_region(hash, each).unwrap();
     }
 
     #[test]
-    fn what_is_there_may_be_there_and_most_else_is_not() {
-        let (mut filter, step) = (IdFilter::default(), 1 << (HASH_BITS - BITS));
+    fn added_hashes_may_be_present_and_most_others_are_not() {
+        let mut filter = IdFilter::default();
+        let step = 1 << (HASH_BITS - BITS);
         let (from, to) = IdFilter::region_range(7 << 36 | 12_345);
         assert_eq!((from, to), (7 << 36, 8 << 36));
         assert_eq!(filter.may_contain(from), None);
@@ -137,7 +140,7 @@ mod tests {
         assert_eq!(
             (filter.may_contain(to), filter.may_contain(from - 1)),
             (None, None),
-            "others were not learned"
+            "other regions are not loaded"
         );
         filter.add(from + step);
         filter.add(to);
@@ -148,8 +151,9 @@ mod tests {
     }
 
     #[test]
-    fn all_regions_are_learned_at_once() {
-        let (mut filter, step) = (IdFilter::default(), 1 << (HASH_BITS - BITS));
+    fn load_all_loads_every_region() {
+        let mut filter = IdFilter::default();
+        let step = 1 << (HASH_BITS - BITS);
         let hashes = [0, 5 << 36, (1 << HASH_BITS) - 1];
         filter.load_all(hashes.into_iter());
         assert_eq!(hashes.map(|hash| filter.may_contain(hash)), [Some(true); 3]);
@@ -160,15 +164,16 @@ mod tests {
     }
 
     #[test]
-    fn a_region_with_too_many_may_have_all() {
+    fn a_region_with_too_many_entries_may_contain_everything() {
         let mut filter = IdFilter::default();
         filter.load_region(0, |_| Ok::<_, ()>(None)).unwrap();
         assert_eq!(filter.may_contain(1 << 30), Some(true));
     }
 
     #[test]
-    fn regions_are_forgotten_once_each_time_round() {
-        let (mut filter, size) = (IdFilter::default(), 1 << 36);
+    fn invalidate_unloads_each_region_once_per_pass() {
+        let mut filter = IdFilter::default();
+        let size = 1 << 36;
         let last = (1 << HASH_BITS) - size;
         for region in [0, size, 2 * size, last] {
             load_region(&mut filter, region, &[]);

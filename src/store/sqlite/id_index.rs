@@ -1,62 +1,65 @@
-//! Where the task of an id is, and the key of a text.
+//! Index from hashed task ids and idempotency keys to row numbers.
 //!
-//! Both are random. An index that took each as it comes would write a page of its own for nearly every new task. So the
-//! newest names are in memory, and move into a small index in its own order, many to a page, and from there in the same way
-//! into the large one. Nothing is lost with the memory: the rows they name are in the file, behind a mark that says how
-//! far the indexes reach. A sieve knows most of the hashes that nobody has, so that a new name costs no look for it.
+//! Both are random, so an index that is updated row by row writes one page for nearly every new task. This one is a
+//! log-structured merge tree: new entries are buffered in memory, flushed in sorted order into a small level on disk, and
+//! merged from there into a large level. Many entries then share a page.
 //!
-//! A name is a hint. Whoever follows one compares what it finds with what it looks for.
+//! A crash loses nothing: the indexed rows are in the file, and a watermark tells how far the levels reach. On start the
+//! rows above it are read into the buffer. [`IdFilter`] answers "certainly new" for most new ids without an index lookup.
+//!
+//! An entry is a hint: the caller compares the row it finds with the id it looks for.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Mutex, MutexGuard};
 
 use rusqlite::{Connection, Row, TransactionBehavior};
 
 use super::id_filter::IdFilter;
 use super::sorted_pages::{self, LARGE_LEVEL, SMALL_LEVEL};
 use crate::model::TaskId;
+use crate::rt::lock;
 
-/// A hash, and the number of a task or, below zero, of a key.
+/// Hash and row number: positive for a task, negative for a key.
 pub(super) type IndexEntry = (i64, i64);
 
-/// How many names gather before they move.
+/// Number of buffered entries that starts a flush.
 const FLUSH_ENTRIES: usize = 1 << 15;
 
-/// So many rounds are in the small index: a round has some thirty names for each of its blocks, and so has it for each block of
-/// an index of two million.
+/// Size of the small level in flushes. A flush then has about thirty entries for each page of the small level, and a merge
+/// as many for each page of a large level with two million entries.
 const SMALL_LEVEL_FLUSHES: usize = 8;
 
-/// A round moves in this many steps at most: where commits are small, several go by between two of them.
+/// Maximum number of steps of a flush. If commits are small, several pass between two steps.
 const MAX_FLUSH_STEPS: usize = 512;
 
-/// Regions of the sieve with more blocks than this are not learned: most of their bits would be set.
+/// Maximum number of pages to read for a filter region. With more entries, most of its bits would be set.
 const MAX_REGION_PAGES: usize = 16;
 
-/// The names, shared by the writer and all readers.
+/// The index, shared by the writer and all readers.
 #[derive(Debug)]
 pub(super) struct IdIndex {
-    buffer: RwLock<IndexBuffer>,
-    /// The writer's alone.
+    buffer: Mutex<IndexBuffer>,
+    /// Used by the writer only.
     filter: Mutex<IdFilter>,
     flush_entries: usize,
 }
 
-/// Names that the index does not have.
+/// Entries that are not in the levels on disk.
 #[derive(Debug, Default)]
 struct IndexBuffer {
-    /// They gather.
+    /// Entries that wait for the next flush.
     filling: BTreeSet<IndexEntry>,
-    /// They move.
+    /// Entries of the current flush.
     flushing: BTreeSet<IndexEntry>,
-    /// The last numbers that were given out.
+    /// Row numbers given out last.
     last: RowNumbers,
-    /// What these were when the old ones began to move.
+    /// Value of `last` when the current flush began.
     watermark: RowNumbers,
-    /// The hash up to which those in the small index have gone on into the large one.
+    /// Hash up to which the small level is merged into the large one, in the current pass.
     merged_to: i64,
-    /// How many have come since some were moved.
+    /// Entries added since the last step.
     added: usize,
-    /// Whether any has moved, ever.
+    /// Whether the levels on disk have entries.
     has_pages: bool,
 }
 
@@ -66,12 +69,12 @@ struct RowNumbers {
     key: i64,
 }
 
-/// The hash of an id. It is in files: never changed.
+/// Returns the hash of a task id. Hashes are on disk: do not change the function.
 pub(super) fn hash_task_id(id: &TaskId) -> i64 {
     truncate_hash(id.as_str().bytes().fold(FNV_OFFSET_BASIS, fnv1a_step))
 }
 
-/// The hash of a key. It is in files: never changed.
+/// Returns the hash of an idempotency key. Hashes are on disk: do not change the function.
 pub(super) fn hash_key(scope: i64, text: &str) -> i64 {
     truncate_hash(
         scope
@@ -82,23 +85,24 @@ pub(super) fn hash_key(scope: i64, text: &str) -> i64 {
     )
 }
 
-/// FNV-1a.
+/// Initial value of FNV-1a.
 pub(super) const FNV_OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 
+/// Adds a byte to an FNV-1a hash.
 pub(super) fn fnv1a_step(hash: u64, byte: u8) -> u64 {
     (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
 }
 
-/// SQLite keeps 48 bits in six bytes.
+/// Keeps the upper 48 bits, which SQLite stores in six bytes.
 fn truncate_hash(hash: u64) -> i64 {
     (hash >> 16).cast_signed()
 }
 
-/// Beyond all hashes.
+/// Number of possible hashes.
 const HASH_SPACE: i64 = 1 << 48;
 
 impl IdIndex {
-    /// Takes up the work where it was left.
+    /// Loads the index of a database: reads the rows above the watermark into the buffer.
     pub(super) fn load(connection: &mut Connection) -> rusqlite::Result<Self> {
         Self::load_with_threshold(connection, FLUSH_ENTRIES)
     }
@@ -107,8 +111,8 @@ impl IdIndex {
         connection: &mut Connection,
         flush_entries: usize,
     ) -> rusqlite::Result<Self> {
-        let watermark = "SELECT task, key, swept FROM named";
-        let (watermark, merged_to) = connection.query_row(watermark, (), |row| {
+        let sql = "SELECT task, key, swept FROM named";
+        let (watermark, merged_to) = connection.query_row(sql, (), |row| {
             Ok((
                 RowNumbers {
                     task: row.get(0)?,
@@ -148,35 +152,35 @@ impl IdIndex {
         let sql = "SELECT EXISTS (SELECT 1 FROM recent) OR EXISTS (SELECT 1 FROM name)";
         buffer.has_pages = connection.query_row(sql, (), |row| row.get(0))?;
         Ok(Self {
-            buffer: RwLock::new(buffer),
+            buffer: Mutex::new(buffer),
             filter: Mutex::default(),
             flush_entries,
         })
     }
 
-    /// A number for a new task.
+    /// Returns an unused row number for a task.
     pub(super) fn next_task(&self) -> i64 {
-        let last = &mut self.write().last.task;
+        let last = &mut self.buffer().last.task;
         *last += 1;
         *last
     }
 
-    /// A number for a new key.
+    /// Returns an unused row number for a key.
     pub(super) fn next_key(&self) -> i64 {
-        let last = &mut self.write().last.key;
+        let last = &mut self.buffer().last.key;
         *last += 1;
         *last
     }
 
-    /// Adds the name of a row that is about to be committed. Who follows it too early finds nothing there.
+    /// Adds the entry of a row that is about to be committed. A reader that follows it earlier finds no row.
     pub(super) fn add(&self, entry: IndexEntry) {
-        self.write().filling.insert(entry);
+        self.buffer().filling.insert(entry);
         self.filter().add(entry.0);
     }
 
-    /// Drops names whose rows are gone, or which the index has.
+    /// Removes entries from the buffer: their rows were deleted, or they are on disk.
     pub(super) fn forget(&self, entries: impl IntoIterator<Item = IndexEntry>) {
-        let mut buffer = self.write();
+        let mut buffer = self.buffer();
         for entry in entries {
             if !buffer.flushing.remove(&entry) {
                 buffer.filling.remove(&entry);
@@ -184,14 +188,14 @@ impl IdIndex {
         }
     }
 
-    /// The first of the numbers under a hash for which `follow` finds what it looks for.
+    /// Calls `follow` with the row numbers of a hash and returns its first result.
     pub(super) fn find<T>(
         &self,
         connection: &Connection,
         hash: i64,
         mut follow: impl FnMut(i64) -> rusqlite::Result<Option<T>>,
     ) -> rusqlite::Result<Option<T>> {
-        // Memory first: what has moved meanwhile is in an index by now.
+        // Buffer first: an entry that is flushed in between is on disk when the levels are read.
         for number in self.buffered(hash) {
             if let Some(found) = follow(number)? {
                 return Ok(Some(found));
@@ -205,10 +209,10 @@ impl IdIndex {
         Ok(None)
     }
 
-    /// Whether it is certain that nobody has a name of this hash. Asked by the writer, before it adds one.
+    /// Returns whether certainly no entry has this hash. Only the writer may call it, before it adds an entry.
     pub(super) fn is_new(&self, connection: &Connection, hash: i64) -> rusqlite::Result<bool> {
-        if !self.read().has_pages {
-            // All of them are in memory: a small store has no sieve.
+        if !self.buffer().has_pages {
+            // All entries are in the buffer: a small store needs no filter.
             return Ok(self.buffered(hash).is_empty());
         }
         let mut filter = self.filter();
@@ -217,7 +221,7 @@ impl IdIndex {
         }
         let (from, to) = IdFilter::region_range(hash);
         filter.load_region(hash, |visit| {
-            let buffer = self.read();
+            let buffer = self.buffer();
             for entries in [&buffer.filling, &buffer.flushing] {
                 entries
                     .range((from, i64::MIN)..(to, i64::MIN))
@@ -234,8 +238,9 @@ impl IdIndex {
         Ok(filter.may_contain(hash) == Some(false))
     }
 
+    /// Returns the row numbers of a hash in the buffer.
     fn buffered(&self, hash: i64) -> Vec<i64> {
-        let buffer = self.read();
+        let buffer = self.buffer();
         let all = (hash, i64::MIN)..=(hash, i64::MAX);
         buffer
             .filling
@@ -245,15 +250,17 @@ impl IdIndex {
             .collect()
     }
 
-    /// How many are in memory.
+    /// Returns the number of buffered entries.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        let buffer = self.read();
+        let buffer = self.buffer();
         buffer.filling.len() + buffer.flushing.len()
     }
 
-    /// Moves some names into the small index, within the transaction that has added so many, and about as many from
-    /// there into the large one; gives those to be dropped from memory once that is committed.
+    /// Performs one step of the flush inside a transaction that has added `added` entries: moves entries from the buffer into
+    /// the small level, and about as many from there into the large level.
+    ///
+    /// Returns the moved entries. The caller removes them from the buffer after the commit.
     pub(super) fn flush_step(
         &self,
         connection: &Connection,
@@ -262,8 +269,8 @@ impl IdIndex {
         let Some(arrived) = self.begin_step(added) else {
             return Ok(Vec::new());
         };
-        let buffer = self.read();
-        // Twice as fast as they come: all have moved when the next round is full.
+        let buffer = self.buffer();
+        // Twice the arrival rate: the flush ends before the buffer is full again.
         let moving: Vec<IndexEntry> = buffer.flushing.iter().copied().take(2 * arrived).collect();
         let is_last = moving.len() == buffer.flushing.len();
         let watermark = buffer.watermark;
@@ -279,26 +286,26 @@ impl IdIndex {
         Ok(moving)
     }
 
-    /// Moves the names of the next hashes from the small index into the large one. Hashes are even, so those that stand
-    /// for as many names as have come keep the small index at its size; what they really hold need not be counted.
+    /// Merges the next range of hashes from the small level into the large level. Hashes are uniform, so a range in
+    /// proportion to the moved entries keeps the small level at its size.
     fn merge_step(&self, connection: &Connection, moved: usize) -> rusqlite::Result<i64> {
         let number = |count| i64::try_from(count).unwrap_or(i64::MAX);
         let step = (HASH_SPACE / number(SMALL_LEVEL_FLUSHES * self.flush_entries))
             .saturating_mul(number(moved));
-        let from = self.read().merged_to;
+        let from = self.buffer().merged_to;
         let to = from.saturating_add(step).min(HASH_SPACE);
         LARGE_LEVEL.add(connection, &SMALL_LEVEL.drain_range(connection, from, to)?)?;
-        // Names of tasks that were removed are still in it.
+        // The filter still has the bits of removed entries.
         self.filter().invalidate(from, to);
-        // What a transaction that comes to nothing leaves behind goes on the next time round.
+        // After a rollback the range stays in the small level until the next pass.
         let merged_to = if to < HASH_SPACE { to } else { 0 };
-        self.write().merged_to = merged_to;
+        self.buffer().merged_to = merged_to;
         Ok(merged_to)
     }
 
-    /// For how many that have come it is time to move others; begins the next round when it is full.
+    /// Starts a flush if the buffer is full. Returns the entries added since the last step if a step is due.
     fn begin_step(&self, added: usize) -> Option<usize> {
-        let mut buffer = self.write();
+        let mut buffer = self.buffer();
         if buffer.flushing.is_empty() && buffer.filling.len() >= self.flush_entries {
             if !buffer.has_pages {
                 self.filter()
@@ -315,22 +322,17 @@ impl IdIndex {
     }
 
     fn filter(&self) -> MutexGuard<'_, IdFilter> {
-        // A region is put there whole.
-        self.filter.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.filter)
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, IndexBuffer> {
-        // Every section leaves the names whole.
-        self.buffer.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, IndexBuffer> {
-        self.buffer.write().unwrap_or_else(PoisonError::into_inner)
+    fn buffer(&self) -> MutexGuard<'_, IndexBuffer> {
+        lock(&self.buffer)
     }
 }
 
-/// Reads the names of a table behind the mark and gives the last number. Whole rounds go into the index at once, so that
-/// a file which never had one, or not for long, does not fill the memory.
+/// Reads the entries of a table above the watermark into the buffer and returns the last row number.
+///
+/// Large amounts go directly into the large level, so that a file without an index does not fill the memory.
 fn load_table(
     connection: &mut Connection,
     filling: &mut BTreeSet<IndexEntry>,

@@ -1,5 +1,6 @@
-//! What an operator does with the file: look at it, copy it, make it smaller. Looking and copying go on beside a server that
-//! has the file open: both only read.
+//! Operations on the file for operators: inspect, back up, vacuum.
+//!
+//! Inspecting and backing up only read, so a server may have the file open.
 
 use std::path::Path;
 
@@ -9,30 +10,30 @@ use super::error::{DatabaseError, OpenError};
 use super::open::{self, acquire_lock, resolve_path};
 use super::{Options, Sqlite, schema};
 
-/// How many faults of a file are told.
+/// Maximum number of faults in an [`Inspection`].
 const MAX_REPORTED_FAULTS: usize = 20;
 
-/// What is in a file.
+/// Result of [`Sqlite::inspect`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Inspection {
-    /// The version of its schema.
+    /// Schema version of the file.
     pub version: u32,
-    /// The version that this program writes.
+    /// Schema version that this program writes.
     pub newest: u32,
-    /// How many tasks there are.
+    /// Number of tasks.
     pub tasks: u64,
-    /// How many of them have not ended.
+    /// Number of tasks that have not ended.
     pub unfinished: u64,
-    /// What is wrong with it, in SQLite's words; nothing, if it is sound.
+    /// Faults found by SQLite's integrity checks; empty if the file is intact.
     pub faults: Vec<String>,
 }
 
 impl Sqlite {
-    /// Reads the whole file and says what is in it, and what is wrong with it. Nothing is changed.
+    /// Reads the whole file, counts its tasks and checks its integrity. Changes nothing.
     ///
     /// # Errors
-    /// It cannot be read, or it is none of ours.
+    /// The file cannot be read, or belongs to another program.
     pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection, OpenError> {
         let path = resolve_path(path.as_ref())?;
         let failed = |error| OpenError::sqlite(&path, error);
@@ -62,29 +63,30 @@ impl Sqlite {
         })
     }
 
-    /// Makes a whole copy, of one moment, and a store of its own. The file may be in use.
+    /// Writes a consistent copy, which is a complete store. The file may be in use.
     ///
     /// # Errors
-    /// The file cannot be read, or the copy not be written; one that is there already is left as it is.
+    /// The file cannot be read, or the copy cannot be written. An existing file is not overwritten.
     pub fn back_up(path: impl AsRef<Path>, copy: impl AsRef<Path>) -> Result<(), OpenError> {
-        let (path, copy) = (resolve_path(path.as_ref())?, copy.as_ref());
+        let path = resolve_path(path.as_ref())?;
+        let copy = copy.as_ref();
         let connection = open_read_only(&path)?;
         schema::version(&connection, &path)?;
-        let made = match copy.try_exists() {
+        let copied = match copy.try_exists() {
             Ok(false) => schema::back_up(&connection, &path, copy),
-            Ok(true) => Err("it is there already: name another".into()),
+            Ok(true) => Err("the file exists already: choose another name".into()),
             Err(error) => Err(error.into()),
         };
-        made.map_err(|source| OpenError::Copy {
+        copied.map_err(|source| OpenError::Copy {
             file: copy.to_owned(),
             source,
         })
     }
 
-    /// Gives back the room of what was removed. There must be room for the file twice, and nobody may have it open.
+    /// Rebuilds the file to return the space of removed tasks to the file system. Needs free space of twice the file size.
     ///
     /// # Errors
-    /// Somebody has it open; it cannot be written.
+    /// A process has opened the file, or it cannot be written.
     pub fn vacuum(path: impl AsRef<Path>) -> Result<(), OpenError> {
         let path = resolve_path(path.as_ref())?;
         let lock = acquire_lock(&path)?;
@@ -125,21 +127,21 @@ fn faults(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut rows = statement.query(())?;
     while let Some(row) = rows.next()?.filter(|_| faults.len() < MAX_REPORTED_FAULTS) {
         faults.push(format!(
-            "a row of {} belongs to nothing",
+            "a row of {} refers to a missing row",
             row.get::<_, String>(0)?
         ));
     }
     Ok(faults)
 }
 
-/// How many bytes are left where the file is, for those who may write there.
+/// Returns the bytes available to unprivileged users on the file system of the file.
 #[cfg(unix)]
 pub(super) fn free_disk_bytes(path: &Path) -> Option<u64> {
     let stat = rustix::fs::statvfs(path).ok()?;
     Some(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
-/// Nobody says.
+/// Not supported on this system.
 #[cfg(not(unix))]
 pub(super) fn free_disk_bytes(_: &Path) -> Option<u64> {
     None

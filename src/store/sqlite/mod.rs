@@ -1,16 +1,22 @@
-//! Logs in one SQLite file.
+//! Store in one SQLite file (feature `sqlite`).
 //!
-//! One thread writes. It takes every command that waits, does them all in one transaction and answers when that is on
-//! disk: under load a flush is shared by many tasks. Readers have connections of their own and wait for nobody.
+//! One thread writes, with group commit: it executes all queued commands in one transaction and replies after the commit
+//! ([`writer`]). Under load, many tasks share one fsync. Reads use a pool of read-only connections; the file is in WAL
+//! mode, so readers and the writer do not block each other.
 
+mod encoded;
 mod error;
 mod head_cache;
 mod id_filter;
 mod id_index;
+mod list;
 mod maintenance;
 mod open;
+mod options;
+mod prepared_statement;
 mod read;
 mod reader_pool;
+mod row;
 mod schema;
 mod secret_box;
 mod sorted_pages;
@@ -23,29 +29,30 @@ mod tests;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 
 use super::{
-    Batch, CreateResult, Head, HealthProblem, IdempotencyKey, IdempotencyRecord, NewTask,
+    Batch, CreateResult, Error, Head, HealthProblem, IdempotencyKey, IdempotencyRecord, NewTask,
     PushRegistration, Result, Snapshot, Store, TaskCounts, TaskPage, TaskQuery, Webhook,
     WebhookFilter, codec,
 };
 use crate::model::{Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
+use encoded::{EncodedBatch, EncodedConfig, EncodedTask};
 use head_cache::HeadCache;
+use read::KeyLookup;
 use reader_pool::ReaderPool;
 use secret_box::SecretBox;
-use write::{EncodedBatch, EncodedTask};
 use writer::WriterHandle;
 
 pub use error::OpenError;
 pub use maintenance::Inspection;
+pub use options::{Options, Synchronous};
 pub use writer::CommitCounter;
 
-/// Keeps logs in a SQLite file, for one process at a time.
+/// Store in a SQLite file, for one process at a time.
 ///
-/// Dropping it finishes what was asked for and waits for that; [`Sqlite::close`] does the same without blocking.
+/// Dropping it blocks until the queued writes are committed. [`Sqlite::close`] does the same without blocking.
 #[derive(Debug)]
 pub struct Sqlite {
     writer: WriterHandle,
@@ -56,62 +63,37 @@ pub struct Sqlite {
     min_free_bytes: u64,
 }
 
-/// How a [`Sqlite`] store works. The defaults suit most.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Options {
-    /// What a commit waits for.
-    pub synchronous: Synchronous,
-    /// How many commands may wait for the writer; whoever comes later waits for a place.
-    pub queue_capacity: usize,
-    /// How many reads may run at a time.
-    pub max_readers: usize,
-    /// How long to wait for another program that has locked the file, such as a shell or a backup.
-    pub busy_timeout: Duration,
-    /// With fewer bytes left on the disk than this, the store says that it is not well, while it still can write.
-    pub min_free_bytes: u64,
-    /// Of how many tasks that were read the store remembers where they stand: to read one of them again it need not ask the
-    /// file. Each takes about half a kilobyte.
-    pub max_known_tasks: usize,
+/// Scope and id of a task, owned by a command or a read.
+#[derive(Debug, Clone)]
+struct TaskKey {
+    scope: Scope,
+    id: TaskId,
 }
 
-/// What a commit waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Synchronous {
-    /// Until the disk has it: what was acknowledged survives a loss of power.
-    #[default]
-    Full,
-    /// Until the operating system has it. Faster where commits are rare. What was acknowledged survives the end of the
-    /// process, however it ends; a loss of power may take the last commits, whole ones, and damages nothing.
-    Normal,
-}
-
-impl Default for Options {
-    fn default() -> Self {
+impl From<&Head> for TaskKey {
+    fn from(head: &Head) -> Self {
         Self {
-            synchronous: Synchronous::Full,
-            queue_capacity: 1024,
-            max_readers: 4,
-            busy_timeout: Duration::from_secs(5),
-            min_free_bytes: 256 << 20,
-            max_known_tasks: 10_000,
+            scope: head.scope.clone(),
+            id: head.id.clone(),
         }
     }
 }
 
 impl Sqlite {
-    /// Opens a store, or makes one where there is no file yet; only its owner may read it, on Unix.
+    /// Opens a store, or creates one if the file does not exist. On Unix, new files have mode 600.
     ///
-    /// A file of an older version is brought up to date, after a copy was put beside it. Blocks while it does that.
+    /// A file with an older schema is backed up beside itself and then migrated. Blocks until that is done.
     ///
     /// # Errors
-    /// The file cannot be used; the message says why and what to do. It is as it was.
+    /// The file cannot be used. The message says why and what to do. The file is unchanged.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, OpenError> {
         Self::from_database(open::open(path.as_ref(), &options)?, &options)
     }
 
     fn from_database(database: open::OpenDatabase, options: &Options) -> Result<Self, OpenError> {
         let reader_pool = Arc::new(ReaderPool::new(&database, options));
-        let (secret_box, path) = (Arc::clone(&database.secret_box), Arc::clone(&database.path));
+        let secret_box = Arc::clone(&database.secret_box);
+        let path = Arc::clone(&database.path);
         let head_cache = Arc::new(HeadCache::new(options.max_known_tasks));
         let writer = WriterHandle::start(database, Arc::clone(&head_cache), options)?;
         Ok(Self {
@@ -124,19 +106,19 @@ impl Sqlite {
         })
     }
 
-    /// Finishes what was asked for, moves it into the main file and lets go of it. Later calls fail.
+    /// Commits the queued writes, moves the write-ahead log into the file and releases the file. Later calls fail.
     pub async fn close(&self) {
         self.reader_pool.close().await;
         self.writer.close().await;
     }
 
-    /// Counts the commits, also once the store belongs to a server.
+    /// Returns a counter of the commits. It stays valid after the store was moved into a server.
     #[must_use]
     pub fn commit_counter(&self) -> CommitCounter {
         self.writer.commit_counter()
     }
 
-    /// What is known of a task; nothing once the store was closed.
+    /// Reads from the head cache; nothing once the store is closed.
     fn cached<T>(&self, read: impl FnOnce(&HeadCache) -> Option<T>) -> Option<T> {
         if self.reader_pool.is_closed() {
             None
@@ -148,7 +130,7 @@ impl Sqlite {
 
 impl Drop for Sqlite {
     fn drop(&mut self) {
-        // The last connection tidies up; that is the writer's.
+        // The writer must close the last connection: only that one can checkpoint the write-ahead log.
         self.reader_pool.close_idle();
         self.writer.shut_down();
     }
@@ -162,13 +144,15 @@ impl Store for Sqlite {
 
     async fn check_health(&self) -> Result<(), HealthProblem> {
         if let Some(problem) = self.writer.health_problem() {
-            let probed = self.writer.run(|transaction| transaction.probe()).await;
+            let probed = self
+                .writer
+                .run(|transaction| transaction.probe_write())
+                .await;
             probed.map_err(|_| self.writer.health_problem().unwrap_or(problem))?;
         }
-        // Also where writes get through again: what is small may fit where the last one did not.
-        let is_low =
-            maintenance::free_disk_bytes(&self.path).is_some_and(|free| free < self.min_free_bytes);
-        if is_low {
+        // Also if the probe succeeds: it is small and may fit where the last batch did not.
+        let free = maintenance::free_disk_bytes(&self.path);
+        if free.is_some_and(|free| free < self.min_free_bytes) {
             Err(HealthProblem::AlmostFull)
         } else {
             Ok(())
@@ -183,21 +167,18 @@ impl Store for Sqlite {
     }
 
     async fn append(&self, task: &Head, at: Seq, batch: &Batch) -> Result<Seq> {
-        let (id, scope, batch) = (
-            task.id.clone(),
-            task.scope.clone(),
-            EncodedBatch::new(batch)?,
-        );
+        let task = TaskKey::from(task);
+        let batch = EncodedBatch::new(batch)?;
         self.writer
-            .run(move |transaction| transaction.append(&scope, &id, at, &batch))
+            .run(move |transaction| transaction.append(&task, at, &batch))
             .await
     }
 
     async fn read(&self, task: &Head, after: Seq, limit: usize) -> Result<Vec<Entry>> {
-        let (id, scope) = (task.id.clone(), task.scope.clone());
+        let task = TaskKey::from(task);
         self.reader_pool
             .run(move |connection, id_index| {
-                read::entries(connection, id_index, &scope, &id, after, limit)
+                read::entries(connection, id_index, &task, after, limit)
             })
             .await
     }
@@ -206,16 +187,16 @@ impl Store for Sqlite {
         if let Some(head) = self.cached(|head_cache| head_cache.get(scope, task)) {
             return Ok(Some(head));
         }
-        let (id, scope, version) = (
-            task.clone(),
-            scope.clone(),
-            self.head_cache.begin_read(task),
-        );
-        let read = self
+        let version = self.head_cache.begin_read(task);
+        let key = TaskKey {
+            scope: scope.clone(),
+            id: task.clone(),
+        };
+        let found = self
             .reader_pool
-            .run(move |connection, id_index| read::find(connection, id_index, &scope, &id));
-        let found = read.await?;
-        // One that was found by its alias is known by its id only: the alias may be another's id.
+            .run(move |connection, id_index| read::find(connection, id_index, &key))
+            .await?;
+        // Cached by id only: the same text may be an alias in one scope and an id in another.
         if let Some(head) = found.as_ref().filter(|head| head.id == *task) {
             self.head_cache.insert_if_unchanged(&version, head);
         }
@@ -231,111 +212,120 @@ impl Store for Sqlite {
         scope: &Scope,
         key: &IdempotencyKey,
     ) -> Result<Option<IdempotencyRecord>> {
-        let (scope, key) = (scope.clone(), key.clone());
-        self.reader_pool
+        let scope = scope.clone();
+        let key = key.clone();
+        let lookup = self
+            .reader_pool
             .run(move |connection, id_index| read::find_key(connection, id_index, &scope, &key))
-            .await?
-            .transpose()
+            .await?;
+        match lookup {
+            KeyLookup::Unused => Ok(None),
+            KeyLookup::SameBody(record) => Ok(Some(record)),
+            KeyLookup::OtherBody => Err(Error::KeyReused),
+        }
     }
 
     async fn list(&self, scope: &Scope, query: &TaskQuery) -> Result<TaskPage> {
-        let (scope, query) = (scope.clone(), query.clone());
+        let scope = scope.clone();
+        let query = query.clone();
         self.reader_pool
-            .run(move |connection, _| read::list(connection, &scope, &query))
+            .run(move |connection, _| list::list(connection, &scope, &query))
             .await
     }
 
     async fn list_unfinished(&self, after: Option<&TaskId>, limit: usize) -> Result<Vec<Head>> {
         let after = after.cloned();
         self.reader_pool
-            .run(move |connection, _| read::list_unfinished(connection, after.as_ref(), limit))
+            .run(move |connection, _| list::list_unfinished(connection, after.as_ref(), limit))
             .await
     }
 
     async fn list_runnable(&self, after: Option<&TaskId>, limit: usize) -> Result<Vec<Head>> {
         let after = after.cloned();
         self.reader_pool
-            .run(move |connection, _| read::list_runnable(connection, after.as_ref(), limit))
+            .run(move |connection, _| list::list_runnable(connection, after.as_ref(), limit))
             .await
     }
 
     async fn list_parked(&self, scope: &Scope, limit: usize) -> Result<Vec<Head>> {
         let scope = scope.clone();
         self.reader_pool
-            .run(move |connection, _| read::list_parked(connection, &scope, limit))
+            .run(move |connection, _| list::list_parked(connection, &scope, limit))
             .await
     }
 
     async fn latest_time(&self) -> Result<Option<Timestamp>> {
         self.reader_pool
-            .run(|connection, _| read::latest_time(connection))
+            .run(|connection, _| list::latest_time(connection))
             .await
     }
 
     async fn list_ended(&self, before: Timestamp, limit: usize) -> Result<Vec<Head>> {
         self.reader_pool
-            .run(move |connection, _| read::list_ended(connection, before, limit))
+            .run(move |connection, _| list::list_ended(connection, before, limit))
             .await
     }
 
     async fn count_ended(&self) -> Result<u64> {
         self.reader_pool
-            .run(|connection, _| read::count_ended(connection))
+            .run(|connection, _| list::count_ended(connection))
             .await
     }
 
     async fn count_tasks(&self, agent: &str, tenant: &str) -> Result<Option<TaskCounts>> {
-        let (agent, tenant) = (agent.to_owned(), tenant.to_owned());
-        let read = move |connection: &mut _, _: &_| read::count_tasks(connection, &agent, &tenant);
-        self.reader_pool.run(read).await.map(Some)
+        let agent = agent.to_owned();
+        let tenant = tenant.to_owned();
+        self.reader_pool
+            .run(move |connection, _| list::count_tasks(connection, &agent, &tenant))
+            .await
+            .map(Some)
     }
 
     async fn save_snapshot(&self, task: &Head, at: Seq, snapshot: &Snapshot) -> Result<()> {
-        let (id, scope) = (task.id.clone(), task.scope.clone());
-        let body = write::check_row_size(codec::encode_snapshot(snapshot))?;
+        let task = TaskKey::from(task);
+        let body = encoded::check_row_size(codec::encode_snapshot(snapshot))?;
         self.writer
-            .run(move |transaction| transaction.save_snapshot(&scope, &id, at, &body))
+            .run(move |transaction| transaction.save_snapshot(&task, at, &body))
             .await
     }
 
     async fn load_snapshot(&self, task: &Head) -> Result<Option<(Seq, Snapshot)>> {
-        let (id, scope) = (task.id.clone(), task.scope.clone());
+        let task = TaskKey::from(task);
         self.reader_pool
-            .run(move |connection, id_index| read::load_snapshot(connection, id_index, &scope, &id))
+            .run(move |connection, id_index| read::load_snapshot(connection, id_index, &task))
             .await
     }
 
     async fn remove(&self, tasks: &[Head]) -> Result<()> {
-        let tasks: Vec<_> = tasks
-            .iter()
-            .map(|head| (head.scope.clone(), head.id.clone()))
-            .collect();
+        let tasks: Vec<_> = tasks.iter().map(TaskKey::from).collect();
         self.writer
             .run(move |transaction| transaction.remove(&tasks))
             .await
     }
 
     async fn put_config(&self, task: &Head, config: &PushRegistration) -> Result<()> {
-        let (id, scope) = (task.id.clone(), task.scope.clone());
-        let config = write::EncodedConfig::new(config, &self.secret_box)?;
+        let task = TaskKey::from(task);
+        let config = EncodedConfig::new(config, &self.secret_box)?;
         self.writer
-            .run(move |transaction| transaction.put_config(&scope, &id, &config))
+            .run(move |transaction| transaction.put_config(&task, &config))
             .await
     }
 
     async fn list_configs(&self, task: &Head) -> Result<Vec<PushRegistration>> {
-        let (id, scope, secret_box) =
-            (task.id.clone(), task.scope.clone(), self.secret_box.clone());
-        let read = self.reader_pool.run(move |connection, id_index| {
-            read::list_configs(connection, id_index, &secret_box, &scope, &id)
-        });
-        read.await
+        let task = TaskKey::from(task);
+        let secret_box = Arc::clone(&self.secret_box);
+        self.reader_pool
+            .run(move |connection, id_index| {
+                webhooks::list_configs(connection, id_index, &secret_box, &task)
+            })
+            .await
     }
 
     async fn delete_config(&self, task: &Head, id: &PushConfigId) -> Result<()> {
-        let (task, scope, id) = (task.id.clone(), task.scope.clone(), id.clone());
+        let task = TaskKey::from(task);
+        let id = id.clone();
         self.writer
-            .run(move |transaction| transaction.delete_config(&scope, &task, &id))
+            .run(move |transaction| transaction.delete_config(&task, &id))
             .await
     }
 
@@ -345,23 +335,21 @@ impl Store for Sqlite {
         after: Option<u64>,
         limit: usize,
     ) -> Result<Vec<Webhook>> {
-        let secret_box = self.secret_box.clone();
+        let secret_box = Arc::clone(&self.secret_box);
         self.reader_pool
             .run(move |connection, _| webhooks::list(connection, &secret_box, filter, after, limit))
             .await
     }
 
     async fn find_webhook(&self, task: &Head, id: &PushConfigId) -> Result<Option<Webhook>> {
-        let (task, scope, id, secret_box) = (
-            task.id.clone(),
-            task.scope.clone(),
-            id.clone(),
-            self.secret_box.clone(),
-        );
-        let read = self.reader_pool.run(move |connection, id_index| {
-            webhooks::find(connection, id_index, &secret_box, (&scope, &task), &id)
-        });
-        read.await
+        let task = TaskKey::from(task);
+        let id = id.clone();
+        let secret_box = Arc::clone(&self.secret_box);
+        self.reader_pool
+            .run(move |connection, id_index| {
+                webhooks::find(connection, id_index, &secret_box, &task, &id)
+            })
+            .await
     }
 
     async fn record_delivery(&self, webhook: &Webhook) -> Result<bool> {

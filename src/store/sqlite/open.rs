@@ -1,4 +1,4 @@
-//! From a path to a connection that may write.
+//! Opening a database file: lock, creation, connection settings, migration.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -14,20 +14,21 @@ use super::schema;
 use super::secret_box::SecretBox;
 use super::{Options, Synchronous};
 
-/// A database that is ours alone to write.
+/// Open database with the exclusive right to write.
 #[derive(Debug)]
 pub(super) struct OpenDatabase {
     pub(super) path: Arc<Path>,
     pub(super) connection: Connection,
     pub(super) id_index: Arc<IdIndex>,
     pub(super) secret_box: Arc<SecretBox>,
-    /// Kept until the connection is closed: no other process writes meanwhile.
+    /// Lock file. Keep it locked until the connection is closed.
     pub(super) lock: File,
 }
 
-/// How many prepared statements a connection keeps: more than we have.
+/// Capacity of a connection's cache of prepared statements; larger than the number of statements.
 pub(super) const STATEMENT_CACHE_SIZE: usize = 64;
 
+/// Opens a database, or creates it; migrates an older schema.
 pub(super) fn open(path: &Path, options: &Options) -> Result<OpenDatabase, OpenError> {
     let path = resolve_path(path)?;
     let lock = acquire_lock(&path)?;
@@ -45,7 +46,7 @@ pub(super) fn open(path: &Path, options: &Options) -> Result<OpenDatabase, OpenE
     })
 }
 
-/// The path without links, so that one file has one lock whatever it is called.
+/// Resolves symbolic links, so that one file has one lock under all of its names.
 pub(super) fn resolve_path(path: &Path) -> Result<PathBuf, OpenError> {
     let failed = |error| OpenError::io(path, error);
     if path.is_dir() {
@@ -63,8 +64,8 @@ pub(super) fn resolve_path(path: &Path) -> Result<PathBuf, OpenError> {
                 .unwrap_or(Path::new("."))
                 .canonicalize()
                 .map_err(|error| {
-                    let words = format!("its folder cannot be used: {error}");
-                    failed(io::Error::new(error.kind(), words))
+                    let message = format!("its folder cannot be used: {error}");
+                    failed(io::Error::new(error.kind(), message))
                 })?;
             Ok(folder.join(name))
         }
@@ -72,14 +73,16 @@ pub(super) fn resolve_path(path: &Path) -> Result<PathBuf, OpenError> {
     }
 }
 
-/// The database's name with something behind it.
+/// Appends a suffix to the file name.
 pub(super) fn with_suffix(path: &Path, ending: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(ending);
     PathBuf::from(name)
 }
 
-/// A lock on a file of its own: SQLite locks the database itself for moments only, and other tools may read it.
+/// Locks `<name>-lock` for the lifetime of the returned file.
+///
+/// The database file itself stays readable for other programs: SQLite locks it only for the duration of a transaction.
 pub(super) fn acquire_lock(path: &Path) -> Result<File, OpenError> {
     let name = with_suffix(path, "-lock");
     let file = private_file_options()
@@ -97,7 +100,7 @@ pub(super) fn acquire_lock(path: &Path) -> Result<File, OpenError> {
     }
 }
 
-/// Makes an empty file, for which SQLite has no way to say who may read it. The files it puts beside take after it.
+/// Creates an empty file with private permissions. SQLite cannot set them, but copies them to the files it creates beside.
 fn create_file(path: &Path) -> Result<(), OpenError> {
     match private_file_options().create_new(true).open(path) {
         Ok(_) => Ok(()),
@@ -106,6 +109,7 @@ fn create_file(path: &Path) -> Result<(), OpenError> {
     }
 }
 
+/// Returns options that create a file with mode 600.
 #[cfg(unix)]
 pub(super) fn private_file_options() -> OpenOptions {
     use std::os::unix::fs::OpenOptionsExt;
@@ -114,6 +118,7 @@ pub(super) fn private_file_options() -> OpenOptions {
     options
 }
 
+/// Returns options that create a file.
 #[cfg(not(unix))]
 pub(super) fn private_file_options() -> OpenOptions {
     let mut options = File::options();
@@ -121,6 +126,7 @@ pub(super) fn private_file_options() -> OpenOptions {
     options
 }
 
+/// Connects for writing: checks that the file is ours, sets the pragmas and migrates the schema.
 pub(super) fn connect(path: &Path, options: &Options) -> Result<Connection, OpenError> {
     let failed = |error| OpenError::sqlite(path, error);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -128,7 +134,7 @@ pub(super) fn connect(path: &Path, options: &Options) -> Result<Connection, Open
     connection
         .busy_timeout(options.busy_timeout)
         .map_err(failed)?;
-    // Before anything changes the file: it may be somebody else's, or newer than we are.
+    // Check before the first write: the file may belong to another program or a newer version.
     let version = schema::version(&connection, path)?;
     if connection.is_readonly(MAIN_DB).map_err(failed)? {
         return Err(OpenError::ReadOnly {
@@ -151,14 +157,14 @@ fn configure(connection: &Connection, options: &Options) -> rusqlite::Result<()>
             Synchronous::Normal => "normal",
         },
     )?;
-    // Where a flush stops at the drive's own cache (macOS), go on to the disk. Nothing elsewhere.
+    // macOS: fsync stops at the drive's cache without this. No effect on other systems.
     connection.pragma_update(None, "fullfsync", options.synchronous == Synchronous::Full)?;
     connection.pragma_update(None, "checkpoint_fullfsync", true)?;
-    // What a row belongs to was looked up, or written, in the same transaction: to have it looked up once more for each row
-    // costs a twentieth of a create. And updates of the schema move tables that others point to.
+    // Every command looks the parent row up, or writes it, in the same transaction. SQLite's own check costs 5 % of a
+    // create, and it would prevent migrations from replacing referenced tables.
     connection.pragma_update(None, "foreign_keys", false)?;
-    // In KiB. Enough for the ends of all tables and the upper levels of the names.
+    // 16 MiB (negative values are KiB): the last pages of all tables and the inner pages of the id index.
     connection.pragma_update(None, "cache_size", -16_384)?;
-    // The write-ahead log shrinks back to this after a burst.
+    // 64 MiB: after a burst the write-ahead log is truncated to this size.
     connection.pragma_update(None, "journal_size_limit", 64 << 20)
 }

@@ -1,7 +1,7 @@
-//! Connections that only read.
+//! Pool of read-only connections.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
@@ -11,16 +11,17 @@ use super::Options;
 use super::error::DatabaseError;
 use super::id_index::IdIndex;
 use super::open::{OpenDatabase, STATEMENT_CACHE_SIZE};
+use crate::rt::lock;
 use crate::store::{Error, Result};
 
-/// A few connections, opened when they are first needed.
+/// Pool of read-only connections, opened on demand. Reads run on Tokio's blocking threads.
 #[derive(Debug)]
 pub(super) struct ReaderPool {
     path: Arc<Path>,
     id_index: Arc<IdIndex>,
     busy_timeout: Duration,
     size: u32,
-    /// One for each connection that may be at work.
+    /// One permit for each connection in use. Closed when the pool is closed.
     permits: Arc<Semaphore>,
     idle: Mutex<Vec<Connection>>,
 }
@@ -29,10 +30,9 @@ impl ReaderPool {
     pub(super) fn new(database: &OpenDatabase, options: &Options) -> Self {
         let size = u32::try_from(options.max_readers.clamp(1, 1_000)).unwrap_or(1);
         let permits = Arc::new(Semaphore::new(size as usize));
-        let (path, id_index) = (Arc::clone(&database.path), Arc::clone(&database.id_index));
         Self {
-            path,
-            id_index,
+            path: Arc::clone(&database.path),
+            id_index: Arc::clone(&database.id_index),
             busy_timeout: options.busy_timeout,
             size,
             permits,
@@ -45,7 +45,7 @@ impl ReaderPool {
         &self.id_index
     }
 
-    /// Reads on a thread that may block.
+    /// Runs a read on a blocking thread. Waits while `max_readers` reads are running.
     pub(super) async fn run<T, F>(self: &Arc<Self>, read: F) -> Result<T>
     where
         T: Send + 'static,
@@ -55,16 +55,16 @@ impl ReaderPool {
             .acquire_owned()
             .await
             .map_err(|_| DatabaseError::closed())?;
-        let readers = Arc::clone(self);
+        let pool = Arc::clone(self);
         let read = tokio::task::spawn_blocking(move || {
-            let result = readers.with_connection(read);
+            let result = pool.with_connection(read);
             drop(permit);
             result
         });
         read.await.map_err(|error| Error::Failed(Box::new(error)))?
     }
 
-    /// Waits for reads that are under way, and lets no more begin.
+    /// Waits for running reads, refuses further ones and closes the connections.
     pub(super) async fn close(&self) {
         let all = self.permits.acquire_many(self.size).await;
         self.permits.close();
@@ -72,34 +72,34 @@ impl ReaderPool {
         drop(all);
     }
 
-    /// Whether no more reads may begin.
+    /// Returns whether the pool refuses further reads.
     pub(super) fn is_closed(&self) -> bool {
         self.permits.is_closed()
     }
 
-    /// Closes what is not in use.
+    /// Refuses further reads and closes the idle connections.
     pub(super) fn close_idle(&self) {
         self.permits.close();
-        self.idle().clear();
+        lock(&self.idle).clear();
     }
 
     fn with_connection<T>(
         &self,
         read: impl FnOnce(&mut Connection, &IdIndex) -> rusqlite::Result<T>,
     ) -> Result<T> {
-        let idle = self.idle().pop();
-        let read_on = || {
+        let idle = lock(&self.idle).pop();
+        let attempt = || {
             let mut connection = idle.map_or_else(|| self.connect(), Ok)?;
             let result = read(&mut connection, &self.id_index)?;
-            // Only after success: one that failed may have seen a file that is no longer there.
+            // Not after an error: the file may have been replaced since the connection was opened.
             self.release(connection);
             Ok(result)
         };
-        read_on().map_err(|error| Error::Failed(Box::new(DatabaseError::new(&self.path, error))))
+        attempt().map_err(|error| Error::Failed(Box::new(DatabaseError::new(&self.path, error))))
     }
 
     fn release(&self, connection: Connection) {
-        let mut idle = self.idle();
+        let mut idle = lock(&self.idle);
         if !self.permits.is_closed() {
             idle.push(connection);
         }
@@ -111,10 +111,5 @@ impl ReaderPool {
         connection.busy_timeout(self.busy_timeout)?;
         connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE_SIZE);
         Ok(connection)
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
-        // Connections are put in and taken out whole.
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

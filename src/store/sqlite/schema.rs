@@ -1,4 +1,4 @@
-//! The versions of the schema, and the way from each to the newest.
+//! Schema versions and migrations.
 
 use std::fs;
 use std::io;
@@ -9,7 +9,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::error::{DatabaseError, OpenError};
 use super::open::{private_file_options, with_suffix};
 
-/// Migration `n` leads from version `n - 1` to `n`. What is here is never changed: a new version is a new file.
+/// Migrations: number `n` leads from schema version `n - 1` to `n`. Do not change a statement; add a new file.
 pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/1.sql"),
     include_str!("../migrations/2.sql"),
@@ -19,10 +19,13 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/6.sql"),
 ];
 
-/// Says to SQLite's own tools, and to us, whose file this is: `A2At`.
+/// SQLite application id of our files: `A2At`.
 pub(super) const APPLICATION_ID: i32 = 0x4132_4174;
 
-/// The version of the schema in a file of ours; 0 when there is nothing in it yet.
+/// Returns the schema version of a file; 0 if the file is empty.
+///
+/// # Errors
+/// The file belongs to another program, or has a newer schema.
 pub(super) fn version(connection: &Connection, path: &Path) -> Result<u32, OpenError> {
     let failed = |error| OpenError::sqlite(path, error);
     let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
@@ -50,7 +53,7 @@ pub(super) fn version(connection: &Connection, path: &Path) -> Result<u32, OpenE
     }
 }
 
-/// Brings a file up to date, in one transaction, after a copy of what is in it was put beside it.
+/// Backs the file up as `<name>-v<version>.backup` and applies the missing migrations in one transaction.
 pub(super) fn migrate(
     connection: &mut Connection,
     path: &Path,
@@ -87,12 +90,12 @@ fn apply(connection: &mut Connection, missing: &[&str], version: usize) -> rusql
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// A copy that is there whole or not at all, and as private as the file itself.
+/// Writes a consistent, private copy. It appears under its name only when complete.
 pub(super) fn back_up(connection: &Connection, path: &Path, copy: &Path) -> Result<(), Cause> {
     let part: PathBuf = with_suffix(copy, ".part");
     let name = part
         .to_str()
-        .ok_or_else(|| io::Error::other("its name is not Unicode"))?;
+        .ok_or_else(|| io::Error::other("the file name is not Unicode"))?;
     match fs::remove_file(&part) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
         _ => {}

@@ -1,6 +1,7 @@
-//! Webhooks carry other people's secrets: in the file they are encrypted, under a key that lies in another.
+//! Encryption of webhook registrations, which contain credentials.
 //!
-//! A copy of the database alone gives none of them away.
+//! AES-256-GCM with a random nonce per row. The key is in a file of its own beside the database, so a copy of the database
+//! alone reveals no credentials.
 
 use std::fmt;
 use std::fs;
@@ -15,13 +16,13 @@ use super::error::OpenError;
 use super::open::private_file_options;
 use crate::store::codec::CodecError;
 
-/// The name of the file with the key, in the folder of the database.
+/// Name of the key file in the folder of the database.
 const KEY_FILE: &str = "attache.key";
 const KEY_BYTES: usize = 32;
-/// What is sealed here cannot be passed off as anything else that the key may come to seal.
+/// Associated data: binds a ciphertext to this purpose, in case the key is ever used for another.
 const ASSOCIATED_DATA: &[u8] = b"attache webhook 1";
 
-/// Seals webhooks, and opens them again.
+/// Encryption key of the webhook registrations.
 pub(super) struct SecretBox {
     key: LessSafeKey,
     fingerprint: [u8; 16],
@@ -29,12 +30,15 @@ pub(super) struct SecretBox {
 
 impl fmt::Debug for SecretBox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Seal(***)")
+        f.write_str("SecretBox(***)")
     }
 }
 
 impl SecretBox {
-    /// The key beside a database; a fresh one where there is none yet. What was not sealed so far is now.
+    /// Loads the key of a database, or creates one, and encrypts rows that are still plaintext.
+    ///
+    /// # Errors
+    /// The key is missing or wrong while encrypted rows exist, or a file cannot be accessed.
     pub(super) fn open(path: &Path, connection: &mut Connection) -> Result<Self, OpenError> {
         let file = path.with_file_name(KEY_FILE);
         let sealed = connection.query_row(
@@ -72,7 +76,7 @@ impl SecretBox {
         })
     }
 
-    /// Whether the webhooks in the file are ours to open.
+    /// Records the key's fingerprint and encrypts plaintext rows; `false` if rows are encrypted with another key.
     fn adopt_database(&self, connection: &mut Connection) -> rusqlite::Result<bool> {
         let transaction = connection.transaction()?;
         let known = transaction.query_row("SELECT fingerprint FROM vault", (), |row| {
@@ -100,32 +104,33 @@ impl SecretBox {
     }
 
     fn encrypt_plaintext_rows(&self, connection: &Connection) -> rusqlite::Result<()> {
-        let mut open = connection.prepare("SELECT number, body FROM config WHERE sealed = 0")?;
-        let open = open.query_map((), |row| {
+        let mut statement =
+            connection.prepare("SELECT number, body FROM config WHERE sealed = 0")?;
+        let plaintext = statement.query_map((), |row| {
             Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?))
         })?;
-        for (number, body) in open.collect::<rusqlite::Result<Vec<_>>>()? {
+        for (number, body) in plaintext.collect::<rusqlite::Result<Vec<_>>>()? {
             let sql = "UPDATE config SET body = ?2, sealed = 1 WHERE number = ?1";
             connection.execute(sql, params![number, self.encrypt(body)])?;
         }
         Ok(())
     }
 
-    /// Encrypts: a fresh nonce, then what it became.
+    /// Encrypts a body. The result is the nonce followed by the ciphertext and tag.
     pub(super) fn encrypt(&self, mut body: Vec<u8>) -> Vec<u8> {
         let mut nonce = [0; NONCE_LEN];
-        getrandom::fill(&mut nonce).expect("the system has randomness");
-        let sealed = Nonce::assume_unique_for_key(nonce);
+        getrandom::fill(&mut nonce).expect("the system provides randomness");
+        let unique = Nonce::assume_unique_for_key(nonce);
         self.key
-            .seal_in_place_append_tag(sealed, Aad::from(ASSOCIATED_DATA), &mut body)
+            .seal_in_place_append_tag(unique, Aad::from(ASSOCIATED_DATA), &mut body)
             .expect("a webhook is shorter than 64 GiB");
         [&nonce[..], &body].concat()
     }
 
-    /// The reverse of `encrypt`.
-    pub(super) fn decrypt(&self, sealed: &[u8]) -> Result<Vec<u8>, CodecError> {
-        const WRONG: CodecError = CodecError("a webhook that was not sealed with this key");
-        let (nonce, body) = sealed.split_at_checked(NONCE_LEN).ok_or(WRONG)?;
+    /// Decrypts the result of [`encrypt`](Self::encrypt).
+    pub(super) fn decrypt(&self, encrypted: &[u8]) -> Result<Vec<u8>, CodecError> {
+        const WRONG: CodecError = CodecError("a webhook encrypted with another key");
+        let (nonce, body) = encrypted.split_at_checked(NONCE_LEN).ok_or(WRONG)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| WRONG)?;
         let mut body = body.to_vec();
         let open = self
@@ -144,15 +149,15 @@ fn load_or_create_key(file: &PathBuf) -> io::Result<[u8; KEY_BYTES]> {
     match fs::read(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         read => {
-            let wrong = |_| io::Error::new(io::ErrorKind::InvalidData, "it is no key of 32 bytes");
+            let wrong = |_| io::Error::new(io::ErrorKind::InvalidData, "not a key of 32 bytes");
             return read?.try_into().map_err(wrong);
         }
     }
     let mut key = [0; KEY_BYTES];
-    // From the system itself: the library that encrypts takes a twentieth of a second to begin with its own.
+    // From the system: the generator of aws-lc takes 50 ms to initialize.
     getrandom::fill(&mut key).map_err(io::Error::other)?;
-    let mut made = private_file_options().create_new(true).open(file)?;
-    made.write_all(&key)?;
-    made.sync_all()?;
+    let mut created = private_file_options().create_new(true).open(file)?;
+    created.write_all(&key)?;
+    created.sync_all()?;
     Ok(key)
 }

@@ -1,7 +1,7 @@
-//! An index in blocks: a row has the names of a range of hashes, in their order.
+//! One level of the id index: a table whose rows are pages of sorted entries.
 //!
-//! Names come in their order too, many at a time, so that one write takes in all that belong into a page. A page fills a page,
-//! and has always the same size: it is written over where it is.
+//! Entries are added in sorted batches, so one write takes all entries of a page. A row fills one SQLite page and always has
+//! the same size, so SQLite overwrites it in place.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -9,75 +9,74 @@ use super::error::corrupt_row;
 use super::id_index::IndexEntry;
 use crate::store::codec::CodecError;
 
-/// A table of blocks.
+/// Table of sorted pages.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SortedPages(&'static str);
 
-/// The small index.
+/// Small level: receives the flushes.
 pub(super) const SMALL_LEVEL: SortedPages = SortedPages("recent");
 
-/// The large one.
+/// Large level: receives the merges.
 pub(super) const LARGE_LEVEL: SortedPages = SortedPages("name");
 
-/// Six bytes for the hash and six for the number.
+/// Size of an encoded entry: six bytes each for hash and row number.
 const ENTRY_BYTES: usize = 12;
 
-/// With these, and what SQLite puts beside, a page of 4,096 bytes is full.
+/// Number of entries that fill a SQLite page of 4,096 bytes.
 const PAGE_ENTRIES: usize = 336;
 
-/// A page that is too large becomes blocks of at most this size, which leaves each some room.
+/// Maximum number of entries in a page after a split, which leaves room for more.
 const SPLIT_ENTRIES: usize = PAGE_ENTRIES * 2 / 3;
 
-/// No name has this number.
+/// Padding. No entry has this encoding.
 const EMPTY_ENTRY: [u8; ENTRY_BYTES] = [0xff; ENTRY_BYTES];
 
-/// Numbers are below zero as often as above: this is added so that bytes are in the order of numbers.
+/// Offset that makes row numbers positive, so that encoded bytes sort like numbers.
 const NUMBER_BIAS: i64 = 1 << 47;
 
+/// Page of entries with the range of hashes that it covers.
 struct IndexPage {
     first: i64,
     entries: Vec<IndexEntry>,
-    /// Where the next one begins.
+    /// First hash of the next page.
     end: i64,
 }
 
 impl SortedPages {
-    /// Adds names, which are in order. One that is there stays.
+    /// Adds sorted entries. Entries that exist already are kept once.
     pub(super) fn add(
         self,
         connection: &Connection,
         entries: &[IndexEntry],
     ) -> rusqlite::Result<()> {
-        self.edit(connection, entries, |there, more| {
-            there.extend_from_slice(more);
-            // Two runs, each in order: that is quick.
-            there.sort();
-            there.dedup();
+        self.edit(connection, entries, |existing, added| {
+            existing.extend_from_slice(added);
+            // Two sorted runs: the merge sort of the standard library detects them.
+            existing.sort();
+            existing.dedup();
         })
     }
 
-    /// Removes names, which are in order. One that is not there does not matter.
+    /// Removes sorted entries. Absent ones are skipped.
     pub(super) fn remove(
         self,
         connection: &Connection,
         entries: &[IndexEntry],
     ) -> rusqlite::Result<()> {
-        self.edit(connection, entries, |there, gone| {
-            there.retain(|entry| gone.binary_search(entry).is_err())
+        self.edit(connection, entries, |existing, removed| {
+            existing.retain(|entry| removed.binary_search(entry).is_err())
         })
     }
 
-    /// Empties the blocks that begin in a range of hashes, and gives what was in them, in order.
+    /// Empties the pages that begin in a range of hashes and returns their entries, sorted.
     pub(super) fn drain_range(
         self,
         connection: &Connection,
         from: i64,
         to: i64,
     ) -> rusqlite::Result<Vec<IndexEntry>> {
-        let (sql, mut entries) = (
-            self.sql("SELECT first, body FROM _ WHERE first >= ?1 AND first < ?2"),
-            Vec::new(),
-        );
+        let sql = self.sql("SELECT first, body FROM _ WHERE first >= ?1 AND first < ?2");
+        let mut entries = Vec::new();
         let mut emptied = Vec::new();
         let mut statement = connection.prepare_cached(&sql)?;
         let mut rows = statement.query([from, to])?;
@@ -86,13 +85,13 @@ impl SortedPages {
             emptied.push(row.get(0)?);
         }
         for first in emptied {
-            // The row stays: there will be more, and the tree need not change for it.
+            // Keep the row for later entries: deleting it would change the B-tree.
             self.put(connection, first, &[])?;
         }
         Ok(entries)
     }
 
-    /// Tells of the names of a range of hashes, and of some beside it; `None` when they are in more blocks than these.
+    /// Visits the entries of a range of hashes, and some beside it; `None` if they take more than `max_pages` pages.
     pub(super) fn scan(
         self,
         connection: &Connection,
@@ -115,6 +114,7 @@ impl SortedPages {
         Ok(rows.next()?.is_none().then_some(()))
     }
 
+    /// Changes the pages that cover the entries, one write for each changed page.
     fn edit(
         self,
         connection: &Connection,
@@ -123,10 +123,10 @@ impl SortedPages {
     ) -> rusqlite::Result<()> {
         while let Some((hash, _)) = entries.first() {
             let mut page = self.load_page(connection, *hash)?;
-            let (its, rest) =
+            let (own, rest) =
                 entries.split_at(entries.partition_point(|(hash, _)| *hash < page.end));
             let before = page.entries.len();
-            change(&mut page.entries, its);
+            change(&mut page.entries, own);
             if page.entries.len() != before {
                 self.write(connection, page.first, &page.entries)?;
             }
@@ -135,13 +135,14 @@ impl SortedPages {
         Ok(())
     }
 
-    /// The page that a hash belongs into.
+    /// Loads the page that covers a hash.
     fn load_page(self, connection: &Connection, hash: i64) -> rusqlite::Result<IndexPage> {
         let sql =
             self.sql("SELECT first, body FROM _ WHERE first <= ?1 ORDER BY first DESC LIMIT 1");
         let mut statement = connection.prepare_cached(&sql)?;
         let mut rows = statement.query([hash])?;
-        let (mut first, mut entries) = (0, Vec::with_capacity(PAGE_ENTRIES));
+        let mut first = 0;
+        let mut entries = Vec::with_capacity(PAGE_ENTRIES);
         if let Some(row) = rows.next()? {
             first = row.get(0)?;
             decode_page(row.get_ref(1)?.as_blob()?, |entry| entries.push(entry))?;
@@ -197,12 +198,13 @@ impl SortedPages {
         Ok(())
     }
 
+    /// Inserts the table name for `_`.
     fn sql(self, text: &str) -> String {
         text.replace('_', self.0)
     }
 }
 
-/// The numbers under a hash in both indexes, as they are at one moment.
+/// Returns the row numbers of a hash in both levels, read in one statement.
 pub(super) fn find(connection: &Connection, hash: i64) -> rusqlite::Result<Vec<i64>> {
     let sql =
         "SELECT * FROM (SELECT body FROM recent WHERE first <= ?1 ORDER BY first DESC LIMIT 1) UNION ALL
@@ -213,17 +215,17 @@ pub(super) fn find(connection: &Connection, hash: i64) -> rusqlite::Result<Vec<i
     while let Some(row) = rows.next()? {
         let (entries, _) = row.get_ref(0)?.as_blob()?.as_chunks::<ENTRY_BYTES>();
         let from = entries.partition_point(|entry| decode_entry(entry).0 < hash);
-        let its = entries
+        let matching = entries
             .iter()
             .skip(from)
             .map(decode_entry)
             .take_while(|entry| entry.0 == hash);
-        numbers.extend(its.map(|(_, number)| number));
+        numbers.extend(matching.map(|(_, number)| number));
     }
     Ok(numbers)
 }
 
-/// Where to cut so that the first piece has about this size. All names of one hash stay together.
+/// Returns the split point for a first page of about this size. Entries with the same hash stay together.
 fn split_point(entries: &[IndexEntry], size: usize) -> usize {
     let Some((hash, _)) = entries.get(size) else {
         return entries.len();
@@ -247,7 +249,7 @@ fn encode_page(entries: &[IndexEntry]) -> Vec<u8> {
 fn decode_page(body: &[u8], visit: impl FnMut(IndexEntry)) -> rusqlite::Result<()> {
     let (entries, rest) = body.as_chunks::<ENTRY_BYTES>();
     if !rest.is_empty() {
-        return Err(corrupt_row(CodecError("half a name")));
+        return Err(corrupt_row(CodecError("incomplete index entry")));
     }
     entries
         .iter()

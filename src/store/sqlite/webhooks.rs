@@ -1,25 +1,55 @@
-//! Webhooks with what has become of them.
+//! Webhooks: registrations, delivery progress and their rows in `config`.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::TaskKey;
 use super::error::corrupt_row;
 use super::id_index::IdIndex;
-use super::read::{
-    self, HEAD_COLUMNS, count_column, decode_registration, scoped_head_from_row, seq_column,
-    sql_limit, task_number,
+use super::read::task_number;
+use super::row::{
+    HEAD_COLUMNS, count_column, scoped_head_from_row, seq_column, sql_limit, sql_position,
+    time_column,
 };
 use super::secret_box::SecretBox;
-use super::write::sql_integer;
 use super::writer::CommandResult;
-use crate::model::{PushConfigId, Scope, TaskId};
-use crate::store::codec::CodecError;
-use crate::store::{DeliveryProgress, DeliveryState, Webhook, WebhookFilter};
+use crate::model::PushConfigId;
+use crate::store::codec::{self, CodecError};
+use crate::store::{DeliveryProgress, DeliveryState, PushRegistration, Webhook, WebhookFilter};
 
+// Values of the column `config.standing`.
 const ACTIVE: i64 = 0;
 const FINISHED: i64 = 1;
 const FAILED: i64 = 2;
 
-/// The columns that [`webhook_from_row`] reads, and where they are.
+/// Lists the webhook registrations of a task in the order of their first registration.
+pub(super) fn list_configs(
+    connection: &Connection,
+    id_index: &IdIndex,
+    secret_box: &SecretBox,
+    task: &TaskKey,
+) -> rusqlite::Result<Vec<PushRegistration>> {
+    let Some(task) = task_number(connection, id_index, task)? else {
+        return Ok(Vec::new());
+    };
+    let mut statement =
+        connection.prepare_cached("SELECT body FROM config WHERE task = ?1 ORDER BY number")?;
+    let configs = statement.query_map([task], |row| decode_registration(row, 0, secret_box))?;
+    configs.collect()
+}
+
+/// Decrypts and decodes the registration in a column.
+fn decode_registration(
+    row: &Row<'_>,
+    column: usize,
+    secret_box: &SecretBox,
+) -> rusqlite::Result<PushRegistration> {
+    let body = secret_box
+        .decrypt(row.get_ref(column)?.as_blob()?)
+        .map_err(corrupt_row)?;
+    codec::decode_registration(&body).map_err(corrupt_row)
+}
+
+/// Returns the SELECT of the columns that [`webhook_from_row`] reads.
 fn select(index: &str) -> String {
     format!(
         "SELECT {HEAD_COLUMNS}, agent, tenant, owner, config.number, config.generation, config.body, config.position,
@@ -28,6 +58,7 @@ fn select(index: &str) -> String {
     )
 }
 
+/// Lists webhooks of every scope by delivery state, ordered by number.
 pub(super) fn list(
     connection: &Connection,
     secret_box: &SecretBox,
@@ -52,14 +83,15 @@ pub(super) fn list(
         .collect()
 }
 
+/// Finds a webhook of a task.
 pub(super) fn find(
     connection: &Connection,
     id_index: &IdIndex,
     secret_box: &SecretBox,
-    (scope, task): (&Scope, &TaskId),
+    task: &TaskKey,
     id: &PushConfigId,
 ) -> rusqlite::Result<Option<Webhook>> {
-    let Some(task) = task_number(connection, id_index, scope, task)? else {
+    let Some(task) = task_number(connection, id_index, task)? else {
         return Ok(None);
     };
     let sql = format!("{} WHERE config.task = ?1 AND config.id = ?2", select(""));
@@ -76,7 +108,7 @@ fn webhook_from_row(row: &Row<'_>, secret_box: &SecretBox) -> rusqlite::Result<W
         ACTIVE => DeliveryState::Active,
         FINISHED => DeliveryState::Finished,
         FAILED => DeliveryState::Failed(row.get(15)?),
-        _ => return Err(corrupt_row(CodecError("an unknown standing of a webhook"))),
+        _ => return Err(corrupt_row(CodecError("unknown delivery state"))),
     };
     Ok(Webhook {
         number: count_column(row, 8)?,
@@ -86,13 +118,13 @@ fn webhook_from_row(row: &Row<'_>, secret_box: &SecretBox) -> rusqlite::Result<W
         delivery: DeliveryProgress {
             position: seq_column(row, 11)?,
             attempts: row.get(12)?,
-            due: read::time_column(row, 13)?,
+            due: time_column(row, 13)?,
             state,
         },
     })
 }
 
-/// What is written of a delivery.
+/// Write command for the delivery progress of a webhook.
 pub(super) struct DeliveryUpdate {
     number: i64,
     generation: i64,
@@ -109,6 +141,7 @@ impl DeliveryUpdate {
         }
     }
 
+    /// Updates the row and returns `true`, unless the webhook was deleted or replaced since it was read.
     pub(super) fn write(&self, connection: &Connection) -> CommandResult<bool> {
         let DeliveryProgress {
             position,
@@ -124,13 +157,12 @@ impl DeliveryUpdate {
         let sql =
             "UPDATE config SET position = ?3, attempts = ?4, due = ?5, standing = ?6, reason = ?7
                    WHERE number = ?1 AND generation = ?2";
-        let (position, due) = (sql_integer(*position), due.as_millis());
         let values = params![
             self.number,
             self.generation,
-            position,
+            sql_position(*position),
             attempts,
-            due,
+            due.as_millis(),
             state,
             reason
         ];

@@ -1,36 +1,34 @@
-//! What is done within the writer's transactions.
+//! Commands of the writer thread, executed inside a transaction.
 //!
-//! Every command looks before it writes: one that is refused has changed nothing, so its neighbours may be committed.
+//! Every command validates before it writes. A refused command has changed nothing, so the other commands of its
+//! group can still commit.
 
 use std::collections::{BTreeMap, HashMap};
 
-use rusqlite::{CachedStatement, Connection, Params, params};
+use rusqlite::{Connection, params};
 
-use super::error::DatabaseError;
+use super::TaskKey;
+use super::encoded::{EncodedBatch, EncodedConfig, EncodedTask};
 use super::head_cache::{HeadCache, HeadChange};
 use super::id_index::{self, IdIndex, IndexEntry};
-use super::read::{self, state_column};
-use super::secret_box::SecretBox;
+use super::prepared_statement::PreparedStatement;
+use super::read::{self, KeyLookup};
+use super::row::{seq_column, sql_position, state_column, time_column};
 use super::sorted_pages::{LARGE_LEVEL, SMALL_LEVEL};
 use super::writer::CommandResult;
-use crate::model::{ContextId, PushConfigId, Scope, Seq, TaskId, TaskState, Timestamp};
-use crate::store::codec::{self, state_number};
-use crate::store::{
-    Batch, CreateResult, Error, Head, IdempotencyKey, IdempotencyRecord, NewTask, PushRegistration,
-    Result,
-};
-
-/// A larger batch takes several rows, so that a part of it can be read without all of it.
-const EVENTS_PER_ROW: usize = 256;
-
-/// SQLite takes a billion.
-const BYTES_PER_ROW: usize = 900_000_000;
+use crate::model::{PushConfigId, Scope, Seq, TaskId, TaskState, Timestamp};
+use crate::store::codec::state_number;
+use crate::store::{CreateResult, Error, Head, IdempotencyKey};
 
 const INSERT_TASK: &str =
     "INSERT INTO task (id, scope, context, context_hash, alias, position, state, ended, status_time, parked, number)
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (scope, alias) WHERE alias IS NOT NULL DO NOTHING";
 
-/// Removes a task with all that belongs to it.
+const INSERT_BATCH: &str = "INSERT INTO batch (task, last, body) VALUES (?1, ?2, ?3)";
+
+const UPDATE_TALLY: &str = "UPDATE tally SET tasks = tasks + ?3 WHERE scope = ?1 AND state = ?2";
+
+/// Deletes a task and its rows in other tables.
 const DELETE_TASK: [&str; 5] = [
     "DELETE FROM batch WHERE task = ?1",
     "DELETE FROM snapshot WHERE task = ?1",
@@ -39,128 +37,32 @@ const DELETE_TASK: [&str; 5] = [
     "DELETE FROM task WHERE number = ?1",
 ];
 
-/// How many scopes the writer remembers the numbers of, and how many tasks that are being worked on.
+/// Maximum number of scopes, and of task rows, in the writer's cache. A full cache is cleared.
 const MAX_CACHED_ROWS: usize = 4_096;
 
-/// A batch, encoded by whoever asks rather than by the one thread that writes.
-pub(super) struct EncodedBatch {
-    rows: Vec<(u64, Vec<u8>)>,
-    state: TaskState,
-    status_time: Timestamp,
-    parked: bool,
-    key: Option<IdempotencyKey>,
-    turn: u64,
-}
-
-impl EncodedBatch {
-    pub(super) fn new(batch: &Batch) -> Result<Self> {
-        let row = |events: &[_]| {
-            Ok((
-                events.len() as u64,
-                check_row_size(codec::encode_events(batch.time, events))?,
-            ))
-        };
-        let rows = batch
-            .events
-            .chunks(EVENTS_PER_ROW)
-            .map(row)
-            .collect::<Result<_>>()?;
-        let (state, status_time, key) = (batch.state, batch.status_time, batch.key.clone());
-        Ok(Self {
-            rows,
-            state,
-            status_time,
-            parked: batch.parked,
-            key,
-            turn: batch.turn,
-        })
-    }
-}
-
-/// A task to be opened, encoded.
-pub(super) struct EncodedTask {
-    id: TaskId,
-    scope: Scope,
-    context_id: ContextId,
-    alias: Option<TaskId>,
-    config: Option<EncodedConfig>,
-    batch: EncodedBatch,
-}
-
-impl EncodedTask {
-    pub(super) fn new(task: &NewTask, secret_box: &SecretBox) -> Result<Self> {
-        let config = task
-            .config
-            .as_ref()
-            .map(|config| EncodedConfig::new(config, secret_box))
-            .transpose()?;
-        let (id, scope, context_id) =
-            (task.id.clone(), task.scope.clone(), task.context_id.clone());
-        Ok(Self {
-            id,
-            scope,
-            context_id,
-            alias: task.alias.clone(),
-            config,
-            batch: EncodedBatch::new(&task.batch)?,
-        })
-    }
-}
-
-/// A webhook, encoded.
-pub(super) struct EncodedConfig {
-    id: Option<PushConfigId>,
-    body: Vec<u8>,
-}
-
-impl EncodedConfig {
-    pub(super) fn new(registration: &PushRegistration, secret_box: &SecretBox) -> Result<Self> {
-        let body = check_row_size(secret_box.encrypt(codec::encode_registration(registration)))?;
-        Ok(Self {
-            id: registration.config.id.clone(),
-            body,
-        })
-    }
-}
-
-/// Refuses what SQLite would: that must not fail a commit that others share.
-pub(super) fn check_row_size(body: Vec<u8>) -> Result<Vec<u8>> {
-    if body.len() <= BYTES_PER_ROW {
-        Ok(body)
-    } else {
-        Err(DatabaseError::too_large(body.len()))
-    }
-}
-
-/// What the writer knows without asking; as good when it is empty.
-#[derive(Debug, Default)]
-struct TxCache {
-    scopes: HashMap<Scope, i64>,
-    /// Tasks that were added to and have not ended: most often the next batch is for one of them.
-    rows: HashMap<TaskId, TaskRow>,
-    /// By how much the number of tasks in a scope and state has changed in this transaction.
-    tally_changes: BTreeMap<(i64, u8), i64>,
-    /// Names of what this transaction has added, and of what it has removed.
-    added: Vec<IndexEntry>,
-    removed: Vec<IndexEntry>,
-    /// What it does to tasks that were there before, in order.
-    changes: Vec<HeadChange>,
-}
-
-/// What one transaction after the other is made with.
-pub(super) struct Transaction<'a> {
-    pub(super) connection: &'a Connection,
-    id_index: &'a IdIndex,
-    cache: TxCache,
-    insert_task_statement: PreparedStatement<'a>,
-    insert_batch_statement: PreparedStatement<'a>,
-    update_tally_statement: PreparedStatement<'a>,
-}
-
-/// The scope number that stands for all of them.
+/// Scope number under which `tally` counts the tasks of all scopes.
 pub(super) const ALL_SCOPES: i64 = 0;
 
-/// A task as the writer knows it.
+/// Rows that the writer has read or written, and the uncommitted changes of the current transaction.
+///
+/// The cached rows need no invalidation but a rollback, because the writer is the only one that writes.
+#[derive(Debug, Default)]
+struct TxCache {
+    /// Row numbers of scopes.
+    scopes: HashMap<Scope, i64>,
+    /// Rows of unfinished tasks. Most batches are for a task that has just been appended to.
+    rows: HashMap<TaskId, TaskRow>,
+    /// Uncommitted changes of the counters in `tally`, by scope and state.
+    tally_changes: BTreeMap<(i64, u8), i64>,
+    /// Index entries that this transaction has added.
+    added: Vec<IndexEntry>,
+    /// Index entries that this transaction has removed.
+    removed: Vec<IndexEntry>,
+    /// Changes to tasks that existed before, in order, for the head cache.
+    head_changes: Vec<HeadChange>,
+}
+
+/// Row of the table `task`.
 #[derive(Debug)]
 struct TaskRow {
     number: i64,
@@ -171,6 +73,16 @@ struct TaskRow {
     parked: bool,
 }
 
+/// Transaction of the writer thread. One value serves all transactions, one after the other.
+pub(super) struct Transaction<'a> {
+    pub(super) connection: &'a Connection,
+    id_index: &'a IdIndex,
+    cache: TxCache,
+    insert_task_statement: PreparedStatement<'a>,
+    insert_batch_statement: PreparedStatement<'a>,
+    update_tally_statement: PreparedStatement<'a>,
+}
+
 impl<'a> Transaction<'a> {
     pub(super) fn new(connection: &'a Connection, id_index: &'a IdIndex) -> Self {
         Self {
@@ -178,43 +90,56 @@ impl<'a> Transaction<'a> {
             id_index,
             cache: TxCache::default(),
             insert_task_statement: PreparedStatement::new(INSERT_TASK),
-            insert_batch_statement: PreparedStatement::new(
-                "INSERT INTO batch (task, last, body) VALUES (?1, ?2, ?3)",
-            ),
-            update_tally_statement: PreparedStatement::new(
-                "UPDATE tally SET tasks = tasks + ?3 WHERE scope = ?1 AND state = ?2",
-            ),
+            insert_batch_statement: PreparedStatement::new(INSERT_BATCH),
+            update_tally_statement: PreparedStatement::new(UPDATE_TALLY),
         }
     }
 
-    /// After a commit.
+    /// Writes the changed counters and index entries. Call it last before the commit.
+    pub(super) fn before_commit(&mut self) -> rusqlite::Result<()> {
+        for ((scope, state), change) in std::mem::take(&mut self.cache.tally_changes) {
+            if change != 0 {
+                self.write_tally(scope, state, change)?;
+            }
+        }
+        let added = self.cache.added.len();
+        let flushed = self.id_index.flush_step(self.connection, added)?;
+        self.cache.removed.sort_unstable();
+        SMALL_LEVEL.remove(self.connection, &self.cache.removed)?;
+        LARGE_LEVEL.remove(self.connection, &self.cache.removed)?;
+        self.cache.removed.extend(flushed);
+        Ok(())
+    }
+
+    /// Publishes the changes to the head cache and the id index. Call it before any caller gets its reply.
     pub(super) fn after_commit(&mut self, head_cache: &HeadCache) {
-        head_cache.apply_commit(self.cache.changes.drain(..));
+        head_cache.apply_commit(self.cache.head_changes.drain(..));
         self.cache.added.clear();
         self.id_index.forget(self.cache.removed.drain(..));
     }
 
-    /// After a transaction that came to nothing: scopes may have numbers that were given out in vain.
+    /// Discards the changes and all cached rows. A scope number that the transaction gave out may be reused.
     pub(super) fn after_rollback(&mut self, head_cache: &HeadCache) {
-        head_cache.apply_rollback(self.cache.changes.drain(..));
+        head_cache.apply_rollback(self.cache.head_changes.drain(..));
         self.id_index.forget(self.cache.added.drain(..));
         self.cache = TxCache::default();
     }
 
-    /// Writes what is there once more.
-    pub(super) fn probe(&mut self) -> CommandResult<()> {
+    /// Writes a row without changing it, to check whether writes succeed.
+    pub(super) fn probe_write(&mut self) -> CommandResult<()> {
         self.connection
             .prepare_cached("UPDATE named SET task = task")?
             .execute(())?;
         Ok(Ok(()))
     }
 
+    /// [`Store::create`](crate::store::Store::create)
     pub(super) fn create(&mut self, task: &EncodedTask) -> CommandResult<CreateResult> {
         let scope = self.ensure_scope(&task.scope)?;
         match self.find_key(scope, &task.scope, task.batch.key.as_ref())? {
-            Some(Ok(record)) => return Ok(Ok(CreateResult::Replayed(record))),
-            Some(Err(error)) => return Ok(Err(error)),
-            None => {}
+            KeyLookup::SameBody(record) => return Ok(Ok(CreateResult::Replayed(record))),
+            KeyLookup::OtherBody => return Ok(Err(Error::KeyReused)),
+            KeyLookup::Unused => {}
         }
         let Some(number) = self.insert_task(scope, task)? else {
             return Ok(Err(Error::Conflict));
@@ -224,111 +149,97 @@ impl<'a> Transaction<'a> {
             self.insert_config(number, config, Seq(0))?;
         }
         self.adjust_count(scope, task.batch.state, 1);
-        let (state, status_time) = (task.batch.state, task.batch.status_time);
-        let (id, scope, context_id) =
-            (task.id.clone(), task.scope.clone(), task.context_id.clone());
         Ok(Ok(CreateResult::Created(Head {
-            id,
-            scope,
-            context_id,
+            id: task.id.clone(),
+            scope: task.scope.clone(),
+            context_id: task.context_id.clone(),
             position,
-            state,
-            status_time,
+            state: task.batch.state,
+            status_time: task.batch.status_time,
         })))
     }
 
+    /// [`Store::append`](crate::store::Store::append)
     pub(super) fn append(
         &mut self,
-        scope: &Scope,
-        id: &TaskId,
+        task: &TaskKey,
         at: Seq,
         batch: &EncodedBatch,
     ) -> CommandResult<Seq> {
-        let Some(number) = self.find_scope(scope)? else {
+        let Some(scope) = self.find_scope(&task.scope)? else {
             return Ok(Err(Error::Conflict));
         };
-        match self.find_key(number, scope, batch.key.as_ref())? {
-            Some(Ok(_)) => return Ok(Err(Error::AlreadyApplied)),
-            Some(Err(error)) => return Ok(Err(error)),
-            None => {}
+        match self.find_key(scope, &task.scope, batch.key.as_ref())? {
+            KeyLookup::SameBody(_) => return Ok(Err(Error::AlreadyApplied)),
+            KeyLookup::OtherBody => return Ok(Err(Error::KeyReused)),
+            KeyLookup::Unused => {}
         }
-        let cached = self.cache.rows.remove(id).filter(|row| row.scope == number);
-        let row = if cached.is_some() {
-            cached
-        } else {
-            self.load_row(scope, id)?
+        let cached = self.cache.rows.remove(&task.id);
+        let row = match cached.filter(|row| row.scope == scope) {
+            Some(row) => Some(row),
+            None => self.load_row(task)?,
         };
         let Some(row) = row.filter(|row| row.position == at) else {
             return Ok(Err(Error::Conflict));
         };
         let position = self.insert_batch(row.number, row.scope, at, batch)?;
         self.update_head(&row, position, batch)?;
-        self.cache_row(id, row, position, batch);
-        let to = Some((position, batch.state, batch.status_time));
-        self.cache.changes.push(HeadChange { id: id.clone(), to });
+        self.cache_row(&task.id, row, position, batch);
+        self.cache.head_changes.push(HeadChange {
+            id: task.id.clone(),
+            to: Some((position, batch.state, batch.status_time)),
+        });
         Ok(Ok(position))
     }
 
+    /// [`Store::save_snapshot`](crate::store::Store::save_snapshot)
     pub(super) fn save_snapshot(
         &mut self,
-        scope: &Scope,
-        id: &TaskId,
+        task: &TaskKey,
         at: Seq,
         body: &[u8],
     ) -> CommandResult<()> {
-        if let Some(row) = self.load_row(scope, id)? {
+        if let Some(row) = self.load_row(task)? {
             let sql = "INSERT INTO snapshot (task, position, body) VALUES (?1, ?2, ?3) ON CONFLICT (task) DO UPDATE
                        SET position = excluded.position, body = excluded.body WHERE excluded.position >= position";
             self.connection.prepare_cached(sql)?.execute(params![
                 row.number,
-                sql_integer(at),
+                sql_position(at),
                 body
             ])?;
         }
         Ok(Ok(()))
     }
 
-    pub(super) fn remove(&mut self, tasks: &[(Scope, TaskId)]) -> CommandResult<()> {
-        for (scope, id) in tasks {
-            if let Some(row) = self.load_row(scope, id)? {
-                self.cache.rows.remove(id);
-                self.cache
-                    .removed
-                    .push((id_index::hash_task_id(id), row.number));
-                let keys = self.key_entries(row.number)?;
-                self.cache.removed.extend(keys);
-                for sql in DELETE_TASK {
-                    self.connection.prepare_cached(sql)?.execute([row.number])?;
-                }
-                self.adjust_count(row.scope, row.state, -1);
-                self.cache.changes.push(HeadChange {
-                    id: id.clone(),
-                    to: None,
-                });
+    /// [`Store::remove`](crate::store::Store::remove)
+    pub(super) fn remove(&mut self, tasks: &[TaskKey]) -> CommandResult<()> {
+        for task in tasks {
+            if let Some(row) = self.load_row(task)? {
+                self.delete_task(&task.id, &row)?;
             }
         }
         Ok(Ok(()))
     }
 
+    /// [`Store::put_config`](crate::store::Store::put_config)
     pub(super) fn put_config(
         &mut self,
-        scope: &Scope,
-        id: &TaskId,
+        task: &TaskKey,
         config: &EncodedConfig,
     ) -> CommandResult<()> {
-        if let Some(row) = self.load_row(scope, id)? {
+        if let Some(row) = self.load_row(task)? {
             self.insert_config(row.number, config, row.position)?;
         }
         Ok(Ok(()))
     }
 
+    /// [`Store::delete_config`](crate::store::Store::delete_config)
     pub(super) fn delete_config(
         &mut self,
-        scope: &Scope,
-        id: &TaskId,
+        task: &TaskKey,
         config: &PushConfigId,
     ) -> CommandResult<()> {
-        if let Some(row) = self.load_row(scope, id)? {
+        if let Some(row) = self.load_row(task)? {
             let sql = "DELETE FROM config WHERE task = ?1 AND id = ?2";
             self.connection
                 .prepare_cached(sql)?
@@ -337,49 +248,24 @@ impl<'a> Transaction<'a> {
         Ok(Ok(()))
     }
 
-    /// Writes down what was counted. The last thing before the commit.
-    pub(super) fn before_commit(&mut self) -> rusqlite::Result<()> {
-        for ((scope, state), by) in std::mem::take(&mut self.cache.tally_changes) {
-            if by != 0
-                && self
-                    .update_tally_statement
-                    .execute(self.connection, params![scope, state, by])?
-                    == 0
-            {
-                let sql = "INSERT INTO tally (scope, state, tasks) VALUES (?1, ?2, ?3)";
-                self.connection
-                    .prepare_cached(sql)?
-                    .execute(params![scope, state, by])?;
-            }
-        }
-        let moved = self
-            .id_index
-            .flush_step(self.connection, self.cache.added.len())?;
-        self.cache.removed.sort_unstable();
-        SMALL_LEVEL.remove(self.connection, &self.cache.removed)?;
-        LARGE_LEVEL.remove(self.connection, &self.cache.removed)?;
-        self.cache.removed.extend(moved);
-        Ok(())
-    }
-
-    /// Whether the scope has seen a key: with the same body what it stands for, with another the refusal.
+    /// Looks a key up. The id filter answers most lookups of unused keys without reading the index.
     fn find_key(
         &self,
         number: i64,
         scope: &Scope,
         key: Option<&IdempotencyKey>,
-    ) -> rusqlite::Result<Option<Result<IdempotencyRecord>>> {
-        let Some(key) = key else { return Ok(None) };
-        if self
-            .id_index
-            .is_new(self.connection, id_index::hash_key(number, &key.text))?
-        {
-            return Ok(None);
+    ) -> rusqlite::Result<KeyLookup> {
+        let Some(key) = key else {
+            return Ok(KeyLookup::Unused);
+        };
+        let hash = id_index::hash_key(number, &key.text);
+        if self.id_index.is_new(self.connection, hash)? {
+            return Ok(KeyLookup::Unused);
         }
         read::find_key_in_scope(self.connection, self.id_index, number, scope, key)
     }
 
-    /// Whether anybody has a task of this id.
+    /// Returns whether a task of any scope has this id.
     fn is_id_taken(&self, hash: i64, id: &TaskId) -> rusqlite::Result<bool> {
         if self.id_index.is_new(self.connection, hash)? {
             return Ok(false);
@@ -395,57 +281,37 @@ impl<'a> Transaction<'a> {
         Ok(found?.is_some())
     }
 
-    /// The names of a task's keys.
-    fn key_entries(&self, task: i64) -> rusqlite::Result<Vec<IndexEntry>> {
-        let sql = "SELECT number, scope, text FROM key WHERE task = ?1";
-        let mut statement = self.connection.prepare_cached(sql)?;
-        let keys = statement.query_map([task], |row| {
-            Ok((
-                id_index::hash_key(row.get(1)?, row.get_ref(2)?.as_str()?),
-                -row.get::<_, i64>(0)?,
-            ))
-        })?;
-        keys.collect()
-    }
-
-    fn add_to_index(&mut self, entry: IndexEntry) {
-        self.cache.added.push(entry);
-        self.id_index.add(entry);
-    }
-
-    /// `None` when the id or the alias is taken.
+    /// Inserts a row into `task` and returns its number; `None` if the id or the alias is taken.
     fn insert_task(&mut self, scope: i64, task: &EncodedTask) -> rusqlite::Result<Option<i64>> {
         let hash = id_index::hash_task_id(&task.id);
         if self.is_id_taken(hash, &task.id)? {
             return Ok(None);
         }
-        let position = task.batch.rows.iter().map(|(count, _)| count).sum();
         let number = self.id_index.next_task();
         let values = params![
             task.id.as_str(),
             scope,
             task.context_id.as_str(),
-            read::context_hash(&task.context_id),
+            super::list::context_hash(&task.context_id),
             task.alias.as_ref().map(TaskId::as_str),
-            sql_integer(Seq(position)),
+            sql_position(Seq(task.batch.count())),
             state_number(task.batch.state),
             task.batch.state.is_terminal(),
             task.batch.status_time.as_millis(),
             task.batch.parked,
             number,
         ];
-        if self
+        let inserted = self
             .insert_task_statement
-            .execute(self.connection, values)?
-            == 0
-        {
+            .execute(self.connection, values)?;
+        if inserted == 0 {
             return Ok(None);
         }
         self.add_to_index((hash, number));
         Ok(Some(number))
     }
 
-    /// Adds the rows and the key of a batch; returns the new position.
+    /// Inserts the rows and the key of a batch; returns the position of the last entry.
     fn insert_batch(
         &mut self,
         task: i64,
@@ -454,14 +320,15 @@ impl<'a> Transaction<'a> {
         batch: &EncodedBatch,
     ) -> rusqlite::Result<Seq> {
         let mut last = at;
-        for (count, body) in &batch.rows {
-            last.0 += count;
+        for row in &batch.rows {
+            last.0 += row.count;
             self.insert_batch_statement
-                .execute(self.connection, params![task, sql_integer(last), body])?;
+                .execute(self.connection, params![task, sql_position(last), row.body])?;
         }
         if let Some(key) = &batch.key {
             let sql = "INSERT INTO key (number, scope, text, body, task, turn) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-            let (number, turn) = (self.id_index.next_key(), sql_integer(Seq(batch.turn)));
+            let number = self.id_index.next_key();
+            let turn = sql_position(Seq(batch.turn));
             let values = params![number, scope, key.text, key.body, task, turn];
             self.connection.prepare_cached(sql)?.execute(values)?;
             self.add_to_index((id_index::hash_key(scope, &key.text), -number));
@@ -469,20 +336,22 @@ impl<'a> Transaction<'a> {
         Ok(last)
     }
 
+    /// Updates position, state and status time of a task.
     fn update_head(
         &mut self,
         row: &TaskRow,
         position: Seq,
         batch: &EncodedBatch,
     ) -> rusqlite::Result<()> {
-        if (row.state, row.status_time, row.parked)
-            == (batch.state, batch.status_time, batch.parked)
-        {
-            // No index knows the position, so that the many chunks of a stream touch none.
+        let is_same_status = row.state == batch.state
+            && row.status_time == batch.status_time
+            && row.parked == batch.parked;
+        if is_same_status {
+            // The position is in no index, so the chunks of a stream do not touch any.
             let sql = "UPDATE task SET position = ?2 WHERE number = ?1";
             self.connection
                 .prepare_cached(sql)?
-                .execute(params![row.number, sql_integer(position)])?;
+                .execute(params![row.number, sql_position(position)])?;
             return Ok(());
         }
         let sql =
@@ -490,7 +359,7 @@ impl<'a> Transaction<'a> {
                    WHERE number = ?1";
         self.connection.prepare_cached(sql)?.execute(params![
             row.number,
-            sql_integer(position),
+            sql_position(position),
             state_number(batch.state),
             batch.state.is_terminal(),
             batch.status_time.as_millis(),
@@ -515,38 +384,93 @@ impl<'a> Transaction<'a> {
             task,
             id,
             config.body,
-            sql_integer(position)
+            sql_position(position)
         ])?;
         Ok(())
     }
 
-    fn load_row(&mut self, scope: &Scope, id: &TaskId) -> rusqlite::Result<Option<TaskRow>> {
-        let Some(scope) = self.find_scope(scope)? else {
+    fn delete_task(&mut self, id: &TaskId, row: &TaskRow) -> rusqlite::Result<()> {
+        self.cache.rows.remove(id);
+        self.cache
+            .removed
+            .push((id_index::hash_task_id(id), row.number));
+        let keys = self.key_entries(row.number)?;
+        self.cache.removed.extend(keys);
+        for sql in DELETE_TASK {
+            self.connection.prepare_cached(sql)?.execute([row.number])?;
+        }
+        self.adjust_count(row.scope, row.state, -1);
+        self.cache.head_changes.push(HeadChange {
+            id: id.clone(),
+            to: None,
+        });
+        Ok(())
+    }
+
+    /// Returns the index entries of a task's idempotency keys.
+    fn key_entries(&self, task: i64) -> rusqlite::Result<Vec<IndexEntry>> {
+        let sql = "SELECT number, scope, text FROM key WHERE task = ?1";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let keys = statement.query_map([task], |row| {
+            Ok((
+                id_index::hash_key(row.get(1)?, row.get_ref(2)?.as_str()?),
+                -row.get::<_, i64>(0)?,
+            ))
+        })?;
+        keys.collect()
+    }
+
+    fn add_to_index(&mut self, entry: IndexEntry) {
+        self.cache.added.push(entry);
+        self.id_index.add(entry);
+    }
+
+    fn load_row(&mut self, task: &TaskKey) -> rusqlite::Result<Option<TaskRow>> {
+        let Some(scope) = self.find_scope(&task.scope)? else {
             return Ok(None);
         };
         let columns = "number, position, state, status_time, parked";
-        read::find_task_row(self.connection, self.id_index, scope, id, columns, |row| {
-            Ok(TaskRow {
-                number: row.get(0)?,
-                scope,
-                position: read::seq_column(row, 1)?,
-                state: state_column(row, 2)?,
-                status_time: read::time_column(row, 3)?,
-                parked: row.get(4)?,
-            })
-        })
+        read::find_task_row(
+            self.connection,
+            self.id_index,
+            scope,
+            &task.id,
+            columns,
+            |row| {
+                Ok(TaskRow {
+                    number: row.get(0)?,
+                    scope,
+                    position: seq_column(row, 1)?,
+                    state: state_column(row, 2)?,
+                    status_time: time_column(row, 3)?,
+                    parked: row.get(4)?,
+                })
+            },
+        )
     }
 
-    fn adjust_count(&mut self, scope: i64, state: TaskState, by: i64) {
+    /// Notes a change of the number of tasks in a state, for the scope and for all scopes together.
+    fn adjust_count(&mut self, scope: i64, state: TaskState, change: i64) {
         for scope in [scope, ALL_SCOPES] {
-            *self
-                .cache
-                .tally_changes
-                .entry((scope, state_number(state)))
-                .or_default() += by;
+            let key = (scope, state_number(state));
+            *self.cache.tally_changes.entry(key).or_default() += change;
         }
     }
 
+    fn write_tally(&mut self, scope: i64, state: u8, change: i64) -> rusqlite::Result<()> {
+        let updated = self
+            .update_tally_statement
+            .execute(self.connection, params![scope, state, change])?;
+        if updated == 0 {
+            let sql = "INSERT INTO tally (scope, state, tasks) VALUES (?1, ?2, ?3)";
+            self.connection
+                .prepare_cached(sql)?
+                .execute(params![scope, state, change])?;
+        }
+        Ok(())
+    }
+
+    /// Returns the row number of a scope, and inserts the scope if it is new.
     fn ensure_scope(&mut self, scope: &Scope) -> rusqlite::Result<i64> {
         if let Some(number) = self.find_scope(scope)? {
             return Ok(number);
@@ -557,7 +481,9 @@ impl<'a> Transaction<'a> {
             scope.tenant,
             scope.owner.name()
         ])?;
-        Ok(self.cache_scope(scope, self.connection.last_insert_rowid()))
+        let number = self.connection.last_insert_rowid();
+        self.cache_scope(scope, number);
+        Ok(number)
     }
 
     fn find_scope(&mut self, scope: &Scope) -> rusqlite::Result<Option<i64>> {
@@ -565,9 +491,13 @@ impl<'a> Transaction<'a> {
             return Ok(Some(*number));
         }
         let number = read::scope_number(self.connection, scope)?;
-        Ok(number.map(|number| self.cache_scope(scope, number)))
+        if let Some(number) = number {
+            self.cache_scope(scope, number);
+        }
+        Ok(number)
     }
 
+    /// Caches the row of a task after a batch, unless the task has ended.
     fn cache_row(&mut self, id: &TaskId, row: TaskRow, position: Seq, batch: &EncodedBatch) {
         if batch.state.is_terminal() {
             return;
@@ -575,60 +505,20 @@ impl<'a> Transaction<'a> {
         if self.cache.rows.len() >= MAX_CACHED_ROWS {
             self.cache.rows.clear();
         }
-        let (state, status_time, parked) = (batch.state, batch.status_time, batch.parked);
-        self.cache.rows.insert(
-            id.clone(),
-            TaskRow {
-                position,
-                state,
-                status_time,
-                parked,
-                ..row
-            },
-        );
+        let row = TaskRow {
+            position,
+            state: batch.state,
+            status_time: batch.status_time,
+            parked: batch.parked,
+            ..row
+        };
+        self.cache.rows.insert(id.clone(), row);
     }
 
-    fn cache_scope(&mut self, scope: &Scope, number: i64) -> i64 {
+    fn cache_scope(&mut self, scope: &Scope, number: i64) {
         if self.cache.scopes.len() >= MAX_CACHED_ROWS {
             self.cache.scopes.clear();
         }
         self.cache.scopes.insert(scope.clone(), number);
-        number
     }
-}
-
-/// A statement that nearly every transaction has: prepared when it is first used, and at hand from then on.
-pub(super) struct PreparedStatement<'a> {
-    sql: &'static str,
-    statement: Option<CachedStatement<'a>>,
-}
-
-impl<'a> PreparedStatement<'a> {
-    pub(super) fn new(sql: &'static str) -> Self {
-        Self {
-            sql,
-            statement: None,
-        }
-    }
-
-    /// How many rows it has changed.
-    pub(super) fn execute(
-        &mut self,
-        connection: &'a Connection,
-        values: impl Params,
-    ) -> rusqlite::Result<usize> {
-        let statement = match &mut self.statement {
-            Some(statement) => statement,
-            none => none.insert(connection.prepare_cached(self.sql)?),
-        };
-        let changed = statement.execute(values);
-        // It has copies of the values, and some are large.
-        statement.clear_bindings();
-        changed
-    }
-}
-
-/// No log is longer than SQLite counts.
-pub(super) fn sql_integer(seq: Seq) -> i64 {
-    i64::try_from(seq.0).unwrap_or(i64::MAX)
 }

@@ -1,10 +1,15 @@
-//! The one thread that writes.
+//! Writer thread with group commit.
+//!
+//! Callers send commands over a bounded queue. The thread takes all queued commands, executes them in one transaction,
+//! commits, and then replies to each caller. Under load one fsync is shared by many commands; a single caller pays one
+//! fsync for each. If a command fails, the group is rolled back and every command is retried in a transaction of its own,
+//! so that the others still commit.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use rusqlite::Connection;
@@ -15,51 +20,49 @@ use super::Options;
 use super::error::{DatabaseError, OpenError};
 use super::head_cache::HeadCache;
 use super::open::OpenDatabase;
-use super::write::{PreparedStatement, Transaction};
+use super::prepared_statement::PreparedStatement;
+use super::write::Transaction;
+use crate::rt::lock;
 use crate::store::{Error, HealthProblem, Result};
 
-/// What a command comes to: error, after which nothing of it is there, or an answer.
+/// Result of a command inside a transaction.
+///
+/// An outer error rolls the transaction back. An inner error is the reply to the caller: the command was refused and
+/// changed nothing, so the transaction can commit.
 pub(super) type CommandResult<T> = rusqlite::Result<Result<T>>;
 
-/// The way to the thread.
+/// Handle of the writer thread: sends commands and awaits their replies.
 pub(super) struct WriterHandle {
-    commands: Option<mpsc::Sender<WriterRequest>>,
+    requests: Option<mpsc::Sender<WriterRequest>>,
     thread: Option<JoinHandle<()>>,
     status: WriterStatus,
 }
 
-/// What the thread and those who ask both know.
+/// State shared between the writer thread and its handle.
 #[derive(Clone, Default)]
 struct WriterStatus {
-    /// Why the last write has failed.
+    /// Problem of the last write, if it failed.
     health_problem: Arc<Mutex<Option<HealthProblem>>>,
     commits: CommitCounter,
 }
 
-impl WriterStatus {
-    fn health_problem(&self) -> MutexGuard<'_, Option<HealthProblem>> {
-        // A value that is put there whole.
-        self.health_problem
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Counts the commits of a store: how many batches share one is what a busy store is quick by.
+/// Counter of the commits of a store. Writes per commit is the size of the commit groups.
 #[derive(Debug, Clone, Default)]
 pub struct CommitCounter(Arc<AtomicU64>);
 
 impl CommitCounter {
-    /// How many there were.
+    /// Returns the number of commits since the store was opened.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
+/// Request to the writer thread.
 enum WriterRequest {
+    /// Execute a command in the next group.
     Run(Box<dyn AnyCommand>),
-    /// Answered when all is done and the file is closed.
+    /// Commit the queued commands, close the file, then reply.
     Close(oneshot::Sender<()>),
 }
 
@@ -69,85 +72,87 @@ impl WriterHandle {
         head_cache: Arc<HeadCache>,
         options: &Options,
     ) -> Result<Self, OpenError> {
-        let (commands, queue) = mpsc::channel(options.queue_capacity.max(1));
+        let (requests, queue) = mpsc::channel(options.queue_capacity.max(1));
         let path = Arc::clone(&database.path);
-        let thread = std::thread::Builder::new().name("attache-sqlite".to_owned());
         let status = WriterStatus::default();
         let thread_status = status.clone();
-        let thread = thread.spawn(move || run_writer((database, head_cache), queue, thread_status));
-        let thread = thread.map_err(|error| OpenError::io(&path, error))?;
+        let thread = std::thread::Builder::new()
+            .name("attache-sqlite".to_owned())
+            .spawn(move || run_writer(database, head_cache, queue, thread_status))
+            .map_err(|error| OpenError::io(&path, error))?;
         Ok(Self {
-            commands: Some(commands),
+            requests: Some(requests),
             thread: Some(thread),
             status,
         })
     }
 
-    /// Has something done in the next transaction; answers when that is committed.
+    /// Executes a command in the next transaction and returns its result after the commit.
     ///
-    /// What was command for is done even if nobody waits for the answer any more. It may be done twice, where the first
-    /// time was rolled back. Whoever asks later may hear first.
-    pub(super) async fn run<T, F>(&self, run: F) -> Result<T>
+    /// Waits while the queue is full. Once queued, the command is executed even if this future is dropped. `command` is
+    /// called again if its transaction was rolled back. Replies may arrive in another order than the commands were sent.
+    pub(super) async fn run<T, F>(&self, command: F) -> Result<T>
     where
         T: Send + 'static,
         F: FnMut(&mut Transaction<'_>) -> CommandResult<T> + Send + 'static,
     {
         let (reply, replied) = oneshot::channel();
-        // One that runs only while somebody waits for something may never come to hand out what others wait for.
+        // A current-thread runtime cannot deliver the replies of a group: it may not be polled while others wait.
         let runtime = Handle::try_current()
             .ok()
-            .filter(|its| its.runtime_flavor() == RuntimeFlavor::MultiThread);
-        self.send(WriterRequest::Run(Box::new(WriteCommand {
-            run,
+            .filter(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread);
+        let command = WriteCommand {
+            run: command,
             result: None,
             reply,
             runtime,
-        })))
-        .await;
-        // What was command comes back with the answer: large pieces of memory are given back where they were taken, and threads
-        // do not wait for each other to do so.
-        replied
-            .await
-            .map_or_else(|_| Err(DatabaseError::closed()), |(result, _run)| result)
+        };
+        self.send(WriterRequest::Run(Box::new(command))).await;
+        // The command comes back with its result, so that the caller's thread frees the memory that it allocated. Freeing
+        // on the writer thread would contend for the allocator.
+        match replied.await {
+            Ok((result, _command)) => result,
+            Err(_) => Err(DatabaseError::closed()),
+        }
     }
 
-    /// How many commands wait.
+    /// Returns the number of queued commands.
     #[cfg(test)]
     pub(super) fn queued(&self) -> usize {
-        self.commands
+        self.requests
             .as_ref()
-            .map_or(0, |commands| commands.max_capacity() - commands.capacity())
+            .map_or(0, |requests| requests.max_capacity() - requests.capacity())
     }
 
-    /// Counts the commits since the store was opened.
     pub(super) fn commit_counter(&self) -> CommitCounter {
         self.status.commits.clone()
     }
 
-    /// Why the last write has failed, if it has.
+    /// Returns the problem of the last write, if it failed.
     pub(super) fn health_problem(&self) -> Option<HealthProblem> {
-        *self.status.health_problem()
+        *lock(&self.status.health_problem)
     }
 
+    /// Waits until the queued commands are committed and the file is closed.
     pub(super) async fn close(&self) {
         let (closed, is_closed) = oneshot::channel();
         self.send(WriterRequest::Close(closed)).await;
-        // Nobody answers when it was closed before.
+        // An error means that the thread has ended before.
         let _ = is_closed.await;
     }
 
-    /// A command that finds nobody is dropped, and its answer with it.
-    async fn send(&self, command: WriterRequest) {
-        if let Some(commands) = &self.commands {
-            let _ = commands.send(command).await;
+    /// Queues a request. If the thread has ended, the request and its reply channel are dropped.
+    async fn send(&self, request: WriterRequest) {
+        if let Some(requests) = &self.requests {
+            let _ = requests.send(request).await;
         }
     }
 
-    /// Waits until all that was command for is done and the file is closed.
+    /// Blocks until the queued commands are committed and the file is closed.
     pub(super) fn shut_down(&mut self) {
-        drop(self.commands.take());
+        drop(self.requests.take());
         if let Some(thread) = self.thread.take() {
-            // It has told about its panic already.
+            // A panic was reported by the panic hook.
             let _ = thread.join();
         }
     }
@@ -156,12 +161,12 @@ impl WriterHandle {
 impl fmt::Debug for WriterHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WriterHandle")
-            .field("commands", &self.commands.is_some())
+            .field("is_open", &self.requests.is_some())
             .finish_non_exhaustive()
     }
 }
 
-/// What the thread works with.
+/// State of the writer thread.
 struct WriterLoop<'a> {
     path: Arc<Path>,
     begin: PreparedStatement<'a>,
@@ -171,8 +176,10 @@ struct WriterLoop<'a> {
     status: WriterStatus,
 }
 
+/// Main function of the writer thread. Returns when the queue is closed and empty.
 fn run_writer(
-    (database, head_cache): (OpenDatabase, Arc<HeadCache>),
+    database: OpenDatabase,
+    head_cache: Arc<HeadCache>,
     mut queue: mpsc::Receiver<WriterRequest>,
     status: WriterStatus,
 ) {
@@ -191,12 +198,11 @@ fn run_writer(
         head_cache,
         status,
     };
-    let (mut closers, mut waiting) = (Vec::new(), Vec::new());
-    let max_group = queue.max_capacity();
-    while queue.blocking_recv_many(&mut waiting, max_group) > 0 {
-        drain_queue(&mut queue, &mut waiting);
-        let mut group = Vec::with_capacity(waiting.len());
-        for request in waiting.drain(..) {
+    let mut closers = Vec::new();
+    let mut requests = Vec::new();
+    while receive_group(&mut queue, &mut requests) {
+        let mut group = Vec::with_capacity(requests.len());
+        for request in requests.drain(..) {
             match request {
                 WriterRequest::Run(command) => group.push(command),
                 WriterRequest::Close(closed) => {
@@ -208,7 +214,7 @@ fn run_writer(
         writer.execute_group(group);
     }
     drop(writer);
-    // All of it is durable as it is; this only makes the next start quicker and the files fewer.
+    // Optional: everything is durable without it. It speeds up the next start and removes the `-wal` file.
     let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
     drop(connection);
     drop(lock);
@@ -217,20 +223,30 @@ fn run_writer(
     }
 }
 
-/// Lets those go first who are about to ask for something and share a core with us: what shares a commit costs a fraction
-/// of one of its own, and whoever waits for it waits about as long.
-fn drain_queue(queue: &mut mpsc::Receiver<WriterRequest>, waiting: &mut Vec<WriterRequest>) {
-    std::thread::yield_now();
-    while waiting.len() < queue.max_capacity()
-        && let Ok(command) = queue.try_recv()
-    {
-        waiting.push(command);
+/// Waits for a request, then takes all that are queued; `false` if the queue is closed.
+///
+/// Yields once before it drains the queue: callers that share this core and are about to send join the group. A command
+/// that joins a group costs a fraction of a commit of its own.
+fn receive_group(
+    queue: &mut mpsc::Receiver<WriterRequest>,
+    requests: &mut Vec<WriterRequest>,
+) -> bool {
+    let max_group = queue.max_capacity();
+    if queue.blocking_recv_many(requests, max_group) == 0 {
+        return false;
     }
+    std::thread::yield_now();
+    while requests.len() < max_group
+        && let Ok(request) = queue.try_recv()
+    {
+        requests.push(request);
+    }
+    true
 }
 
 impl WriterLoop<'_> {
-    /// Does a group of commands in one transaction and tells each how it went. Where one of them fails, each has a
-    /// transaction of its own: its neighbours are committed.
+    /// Executes a group of commands in one transaction and replies to each. If the transaction fails, every command is
+    /// retried in a transaction of its own, unless the failure concerns the whole file.
     fn execute_group(&mut self, mut group: Vec<Box<dyn AnyCommand>>) {
         let committed = self.commit(&mut group);
         match committed {
@@ -244,9 +260,9 @@ impl WriterLoop<'_> {
         }
     }
 
-    /// Commits all of them or none, and remembers how the file took it.
+    /// Commits all commands or none, and updates caches and status.
     fn commit(&mut self, group: &mut [Box<dyn AnyCommand>]) -> Result<(), Arc<DatabaseError>> {
-        // Unwind safe: what a panic leaves behind is rolled back like any other failure.
+        // Unwind safe: the transaction is rolled back and the caches are reset, as after any other failure.
         let committed = catch_unwind(AssertUnwindSafe(|| self.transact(group)));
         let committed = match committed {
             Ok(committed) => committed.map_err(|error| DatabaseError::new(&self.path, error)),
@@ -255,13 +271,13 @@ impl WriterLoop<'_> {
         match &committed {
             Ok(()) => {
                 self.transaction.after_commit(&self.head_cache);
-                *self.status.health_problem() = None;
+                *lock(&self.status.health_problem) = None;
                 self.status.commits.0.fetch_add(1, Ordering::Relaxed);
             }
             Err(error) => {
                 self.transaction.after_rollback(&self.head_cache);
                 if let Some(problem) = error.health_problem() {
-                    *self.status.health_problem() = Some(problem);
+                    *lock(&self.status.health_problem) = Some(problem);
                 }
             }
         }
@@ -281,42 +297,44 @@ impl WriterLoop<'_> {
     }
 }
 
-/// A transaction. Rolled back when it is dropped before its commit.
+/// Rolls the open transaction back on drop, unless it was committed.
 struct RollbackGuard<'a>(&'a Connection);
 
 impl Drop for RollbackGuard<'_> {
     fn drop(&mut self) {
         if !self.0.is_autocommit() {
-            // Where even that fails, the next one finds a transaction open and fails too: it says so.
+            // If this fails, the next BEGIN fails and reports it.
             let _ = self.0.execute_batch("ROLLBACK");
         }
     }
 }
 
-/// What became of a group, on its way to those who command.
+/// Commands of one group with the result of their commit. Dropping it sends the replies.
 struct GroupReply {
     group: Vec<Box<dyn AnyCommand>>,
     committed: Result<(), Arc<DatabaseError>>,
 }
 
 impl GroupReply {
-    /// Hands them out where those are who command, if all are in one place. From here each would wake a worker of their runtime that
-    /// may have gone to sleep again before the next; from there one wake does for all.
+    /// Sends the replies from inside the callers' runtime if they share one, else from this thread.
+    ///
+    /// A reply from this thread wakes a worker of the runtime, which may sleep again before the next reply. A spawned task
+    /// wakes one worker for all replies (32 connections: 28,300 instead of 19,600 sends per CPU second).
     fn deliver(self) {
-        if let Some(runtime) = self.runtime() {
-            // Done when it is first looked at, and by whoever drops it if that is never.
+        if let Some(runtime) = self.shared_runtime() {
+            // Drop sends the replies: when the task is polled, or when a stopping runtime discards it.
             drop(runtime.spawn(async move { drop(self) }));
         }
     }
 
-    /// The one runtime of several who command.
-    fn runtime(&self) -> Option<Handle> {
+    /// Returns the runtime that all callers of a group of at least two share.
+    fn shared_runtime(&self) -> Option<Handle> {
         let (first, others) = self.group.split_first()?;
         let runtime = first.runtime().filter(|_| !others.is_empty())?;
-        let is_theirs = |its: &Handle| its.id() == runtime.id();
+        let is_same = |handle: &Handle| handle.id() == runtime.id();
         others
             .iter()
-            .all(|command| command.runtime().is_some_and(is_theirs))
+            .all(|command| command.runtime().is_some_and(is_same))
             .then(|| runtime.clone())
     }
 }
@@ -329,18 +347,19 @@ impl Drop for GroupReply {
     }
 }
 
-/// A command whose answer has any type.
+/// Type-erased [`WriteCommand`].
 trait AnyCommand: Send {
-    /// Where whoever command is, if answers can be handed out there.
+    /// Returns the multi-threaded runtime of the caller, if it has one.
     fn runtime(&self) -> Option<&Handle>;
 
-    /// Does it, and keeps the result until the commit.
+    /// Executes the command and keeps the result until the commit.
     fn run(&mut self, transaction: &mut Transaction<'_>) -> rusqlite::Result<()>;
 
-    /// Hands the result out.
+    /// Sends the result to the caller, or the error of the commit.
     fn reply(self: Box<Self>, committed: Result<(), Arc<DatabaseError>>);
 }
 
+/// Command with its result and its reply channel.
 struct WriteCommand<T, F> {
     run: F,
     result: Option<Result<T>>,
@@ -368,7 +387,7 @@ impl<T: Send, F: FnMut(&mut Transaction<'_>) -> CommandResult<T> + Send> AnyComm
             Ok(()) => result.unwrap_or_else(|| Err(DatabaseError::closed())),
             Err(error) => Err(Error::Failed(Box::new(error))),
         };
-        // Whoever command may have left.
+        // An error means that the caller has dropped its future.
         let _ = reply.send((result, run));
     }
 }

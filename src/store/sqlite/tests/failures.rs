@@ -1,4 +1,4 @@
-//! Disks, files and folders that do not do what they should.
+//! Failing disks, damaged files, wrong permissions and failing commands.
 
 use std::fs;
 
@@ -6,30 +6,37 @@ use rusqlite::OpenFlags;
 
 use super::*;
 
-/// Changes a setting of the writer's own connection.
+/// Sets a pragma on the writer's connection.
 async fn set_pragma(store: &Sqlite, pragma: &'static str, value: i64) {
-    let ask = move |transaction: &mut write::Transaction<'_>| {
+    let command = move |transaction: &mut write::Transaction<'_>| {
         transaction
             .connection
             .pragma_update_and_check(None, pragma, value, |_| Ok(()))?;
         Ok(Ok(()))
     };
-    store.writer.run(ask).await.unwrap();
+    store.writer.run(command).await.unwrap();
 }
 
 #[tokio::test]
-async fn r26_a_full_disk_refuses_writes_and_nothing_more() {
+async fn r26_a_full_disk_fails_writes_but_not_reads() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().canonicalize().unwrap().join("a.db");
     let store = open(&path);
     let head = create(&store, "t").await.unwrap();
     set_pragma(&store, "max_page_count", 1).await;
     let large = batch(&"x".repeat(100_000), TaskState::Completed, 2_000);
-    assert_eq!(store.check_health().await, Ok(()), "nothing has failed yet");
+    assert_eq!(
+        store.check_health().await,
+        Ok(()),
+        "no write has failed yet"
+    );
     for _ in 0..3 {
         let error = error_message(store.append(&head, Seq(1), &large).await);
         assert!(
-            error.starts_with(&format!("no room left for {}", path.display())),
+            error.starts_with(&format!(
+                "the disk is full, cannot write {}",
+                path.display()
+            )),
             "{error}"
         );
         assert_eq!(
@@ -47,7 +54,7 @@ async fn r26_a_full_disk_refuses_writes_and_nothing_more() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn s72_a_disk_that_fills_is_told_before_it_is_full() {
+async fn s72_low_disk_space_is_reported_before_the_disk_is_full() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let store = Sqlite::open(
@@ -73,9 +80,10 @@ async fn s72_a_disk_that_fills_is_told_before_it_is_full() {
 }
 
 #[tokio::test]
-async fn a_copy_is_made_while_the_store_is_written_and_is_a_store() {
+async fn back_up_copies_a_store_that_is_being_written() {
     let folder = tempfile::tempdir().unwrap();
-    let (path, copy) = (folder.path().join("a.db"), folder.path().join("copy.db"));
+    let path = folder.path().join("a.db");
+    let copy = folder.path().join("copy.db");
     let store = Arc::new(open(&path));
     let head = create(&store, "before").await.unwrap();
     let writing = Arc::clone(&store);
@@ -85,13 +93,14 @@ async fn a_copy_is_made_while_the_store_is_written_and_is_a_store() {
             create(&writing, &format!("t{number}")).await.unwrap();
         }
     });
-    let (from, to) = (path.clone(), copy.clone());
+    let from = path.clone();
+    let to = copy.clone();
     tokio::task::spawn_blocking(move || Sqlite::back_up(from, to))
         .await
         .unwrap()
         .unwrap();
     let again = Sqlite::back_up(&path, &copy).unwrap_err().to_string();
-    assert!(again.contains("there already"), "{again}");
+    assert!(again.contains("exists already"), "{again}");
     writer.join_all().await;
     let report = Sqlite::inspect(&path).unwrap();
     assert_eq!(
@@ -118,7 +127,7 @@ async fn a_copy_is_made_while_the_store_is_written_and_is_a_store() {
 }
 
 #[tokio::test]
-async fn r26_a_file_that_cannot_be_written_can_still_be_read() {
+async fn r26_a_read_only_file_can_be_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let head = create(&open(&path), "t").await.unwrap();
@@ -139,7 +148,7 @@ async fn r26_a_file_that_cannot_be_written_can_still_be_read() {
 }
 
 #[tokio::test]
-async fn r26_one_bad_command_fails_alone_and_its_neighbours_are_committed() {
+async fn r26_a_failing_command_does_not_affect_its_group() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let store = Arc::new(open(&path));
@@ -148,7 +157,7 @@ async fn r26_one_bad_command_fails_alone_and_its_neighbours_are_committed() {
     for number in 0..10 {
         let store = Arc::clone(&store);
         callers.spawn(async move {
-            // A scope of its own each: numbers that were given out in vain are not used.
+            // Each in a scope of its own: scope numbers of a rolled-back transaction must not be reused.
             let scope = Scope {
                 tenant: Arc::from(format!("{number}")),
                 ..scope()
@@ -165,15 +174,16 @@ async fn r26_one_bad_command_fails_alone_and_its_neighbours_are_committed() {
     for panics in [false, true] {
         let store = Arc::clone(&store);
         bad.spawn(async move {
-            let ask = move |transaction: &mut write::Transaction<'_>| -> writer::CommandResult<()> {
-                transaction.connection.execute("DELETE FROM task", ())?;
-                assert!(!panics, "as told");
-                transaction
-                    .connection
-                    .execute("INSERT INTO nowhere VALUES (1)", ())?;
-                Ok(Ok(()))
-            };
-            error_message(store.writer.run(ask).await)
+            let command =
+                move |transaction: &mut write::Transaction<'_>| -> writer::CommandResult<()> {
+                    transaction.connection.execute("DELETE FROM task", ())?;
+                    assert!(!panics, "panic requested by the test");
+                    transaction
+                        .connection
+                        .execute("INSERT INTO nowhere VALUES (1)", ())?;
+                    Ok(Ok(()))
+                };
+            error_message(store.writer.run(command).await)
         });
     }
     tokio::task::yield_now().await;
@@ -183,7 +193,7 @@ async fn r26_one_bad_command_fails_alone_and_its_neighbours_are_committed() {
     assert!(errors[0].starts_with("SQLite failed on "), "{errors:?}");
     assert_eq!(
         errors[1],
-        "the writer panicked; what was asked for is not there"
+        "the writer panicked and the write was rolled back"
     );
     assert!(
         callers
@@ -192,11 +202,7 @@ async fn r26_one_bad_command_fails_alone_and_its_neighbours_are_committed() {
             .iter()
             .all(|result| matches!(result, Ok(CreateResult::Created(_))))
     );
-    assert_eq!(
-        store.check_health().await,
-        Ok(()),
-        "nothing is wrong with the file"
-    );
+    assert_eq!(store.check_health().await, Ok(()), "the file is healthy");
     assert_eq!(store.list_unfinished(None, 99).await.unwrap().len(), 10);
     for number in 0..10 {
         let scope = Scope {
@@ -220,7 +226,7 @@ async fn r26_one_bad_command_fails_alone_and_its_neighbours_are_committed() {
 }
 
 #[tokio::test]
-async fn r26_a_store_that_was_asked_for_its_health_finds_out_that_it_is_well_again() {
+async fn r26_check_health_notices_recovery_without_a_write() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let options = Options {
@@ -236,20 +242,18 @@ async fn r26_a_store_that_was_asked_for_its_health_finds_out_that_it_is_well_aga
     assert_eq!(
         store.check_health().await,
         Ok(()),
-        "nobody else has to write for it to know"
+        "no other write is needed"
     );
     create(&store, "t").await.unwrap();
 }
 
 #[tokio::test]
-async fn r26_a_damaged_row_fails_its_own_task_in_clear_words() {
+async fn r26_a_damaged_row_fails_its_own_task_only() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().canonicalize().unwrap().join("a.db");
     let store = open(&path);
-    let (bad, good) = (
-        create(&store, "bad").await.unwrap(),
-        create(&store, "good").await.unwrap(),
-    );
+    let bad = create(&store, "bad").await.unwrap();
+    let good = create(&store, "good").await.unwrap();
     store
         .save_snapshot(&bad, Seq(1), &Snapshot::default())
         .await
@@ -263,14 +267,14 @@ async fn r26_a_damaged_row_fails_its_own_task_in_clear_words() {
     tool.execute("UPDATE snapshot SET body = x'ff'", ())
         .unwrap();
     let error = error_message(store.read(&bad, Seq(0), 9).await);
-    let expected = "is damaged: stop, keep a copy of it for repair, and put a backup in its place";
+    let expected = "is damaged: stop the server, keep a copy for repair, and restore a backup";
     assert_eq!(error, format!("{} {expected}", path.display()));
     assert_eq!(
         store.load_snapshot(&bad).await.unwrap(),
         None,
-        "a cache that cannot be read is as good as lost"
+        "a damaged snapshot is ignored"
     );
-    // What the first version kept: a task alone.
+    // A snapshot of format 1.
     tool.execute(
         "UPDATE snapshot SET body = x'0103742d3103632d31010001000000'",
         (),
@@ -279,13 +283,13 @@ async fn r26_a_damaged_row_fails_its_own_task_in_clear_words() {
     assert_eq!(
         store.load_snapshot(&bad).await.unwrap(),
         None,
-        "a cache of an older form is as good as lost"
+        "a snapshot of an older format is ignored"
     );
     assert_eq!(store.read(&good, Seq(0), 9).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
-async fn r26_a_file_that_is_no_database_is_refused_and_left_alone() {
+async fn r26_a_file_that_is_not_a_database_is_refused_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     drop(open(&path));
@@ -297,7 +301,7 @@ async fn r26_a_file_that_is_no_database_is_refused_and_left_alone() {
             .unwrap_err()
             .to_string();
         assert!(
-            error.ends_with("is no SQLite database, or its beginning is damaged"),
+            error.ends_with("is not a SQLite database, or its header is damaged"),
             "{error}"
         );
         assert_eq!(fs::read(&path).unwrap(), content);
@@ -305,7 +309,7 @@ async fn r26_a_file_that_is_no_database_is_refused_and_left_alone() {
 }
 
 #[tokio::test]
-async fn r26_a_file_damaged_in_the_middle_is_refused_and_left_alone() {
+async fn r26_a_damaged_file_is_refused_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let store = open(&path);
@@ -319,12 +323,12 @@ async fn r26_a_file_damaged_in_the_middle_is_refused_and_left_alone() {
     let error = Sqlite::open(&path, Options::default())
         .unwrap_err()
         .to_string();
-    assert!(error.contains("is damaged: stop, keep a copy"), "{error}");
+    assert!(error.contains("is damaged: stop the server"), "{error}");
     assert_eq!(fs::read(&path).unwrap(), bytes);
 }
 
 #[tokio::test]
-async fn r26_damage_to_a_table_says_so_when_it_is_met() {
+async fn r26_a_damaged_table_is_reported_on_access() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let head = create(&open(&path), "t").await.unwrap();
@@ -342,12 +346,12 @@ async fn r26_damage_to_a_table_says_so_when_it_is_met() {
         error_message(store.read(&head, Seq(0), 9).await),
         error_message(create(&store, "new").await),
     ] {
-        assert!(error.contains("is damaged: stop, keep a copy"), "{error}");
+        assert!(error.contains("is damaged: stop the server"), "{error}");
     }
 }
 
 #[test]
-fn another_programs_database_is_refused_and_left_alone() {
+fn the_database_of_another_program_is_refused_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     Connection::open(&path)
@@ -366,7 +370,7 @@ fn another_programs_database_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_path_that_cannot_be_a_file_is_refused_in_clear_words() {
+fn an_unusable_path_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let refused = |path: &Path| {
         Sqlite::open(path, Options::default())
@@ -382,8 +386,8 @@ fn a_path_that_cannot_be_a_file_is_refused_in_clear_words() {
 }
 
 #[test]
-fn r26_a_folder_that_cannot_be_written_is_named_with_its_file() {
-    // Tests may run as root, whom permissions do not bind.
+fn r26_an_unwritable_folder_is_reported_with_the_file() {
+    // Tests may run as root, which ignores permissions.
     for kind in [
         std::io::ErrorKind::PermissionDenied,
         std::io::ErrorKind::ReadOnlyFilesystem,
@@ -399,13 +403,13 @@ fn r26_a_folder_that_cannot_be_written_is_named_with_its_file() {
 }
 
 #[test]
-fn a_row_larger_than_sqlite_takes_is_refused_before_it_reaches_others() {
-    // The length alone counts; nothing touches the pages behind it.
+fn a_row_over_the_limit_is_refused_before_it_reaches_the_group() {
+    // Only the length is checked: the pages of the buffer are never touched.
     assert!(
-        error_message(write::check_row_size(vec![0; 900_000_001]))
+        error_message(encoded::check_row_size(vec![0; 900_000_001]))
             .starts_with("900000001 bytes are too many")
     );
-    assert!(write::check_row_size(vec![0; 9]).is_ok());
+    assert!(encoded::check_row_size(vec![0; 9]).is_ok());
 }
 
 fn assert_intact(path: &Path) {

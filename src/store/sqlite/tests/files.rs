@@ -1,11 +1,11 @@
-//! One file, over time: kept, locked, copied, brought up to date.
+//! The database file: restart, locks, permissions, copies, migrations, keys.
 
 use super::*;
 use crate::store::DeliveryState;
 use crate::store::sqlite::schema::{MIGRATIONS, migrate};
 
 #[tokio::test]
-async fn everything_is_there_after_a_new_start() {
+async fn a_reopened_store_has_everything() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let store = open(&path);
@@ -24,7 +24,7 @@ async fn everything_is_there_after_a_new_start() {
 }
 
 #[tokio::test]
-async fn the_writer_syncs_as_it_was_told() {
+async fn the_writer_uses_the_configured_durability() {
     let folder = tempfile::tempdir().unwrap();
     for (synchronous, number) in [(Synchronous::Full, 2), (Synchronous::Normal, 1)] {
         let options = Options {
@@ -52,7 +52,7 @@ async fn the_writer_syncs_as_it_was_told() {
 }
 
 #[tokio::test]
-async fn a_file_is_open_once() {
+async fn a_file_is_opened_by_one_store_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().canonicalize().unwrap().join("a.db");
     let store = open(&path);
@@ -73,7 +73,7 @@ async fn a_file_is_open_once() {
         let error = Sqlite::open(&link, Options::default()).unwrap_err();
         assert!(
             matches!(error, OpenError::InUse { .. }),
-            "a link is the same file: {error}"
+            "a symbolic link leads to the same file: {error}"
         );
     }
     drop(store);
@@ -82,7 +82,7 @@ async fn a_file_is_open_once() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn only_the_owner_may_read_the_files() {
+async fn files_are_private_to_the_owner() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder.path().join("a.db"));
@@ -109,7 +109,7 @@ async fn only_the_owner_may_read_the_files() {
 }
 
 #[tokio::test]
-async fn others_may_copy_a_file_in_use() {
+async fn other_programs_may_copy_a_file_in_use() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder.path().join("a.db"));
     let head = fill(&store).await;
@@ -127,7 +127,7 @@ async fn others_may_copy_a_file_in_use() {
 }
 
 #[tokio::test]
-async fn others_may_change_the_schema_of_a_file_in_use() {
+async fn other_programs_may_change_the_schema_of_a_file_in_use() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let store = open(&path);
@@ -150,12 +150,12 @@ async fn others_may_change_the_schema_of_a_file_in_use() {
     assert_eq!(
         (page.tasks.len(), page.total),
         (2, 2),
-        "what the writer has at hand is made anew"
+        "the writer prepares its statements again"
     );
 }
 
 #[test]
-fn r27_a_newer_file_is_refused_and_left_alone() {
+fn r27_a_newer_schema_is_refused_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().canonicalize().unwrap().join("a.db");
     drop(open(&path));
@@ -169,13 +169,13 @@ fn r27_a_newer_file_is_refused_and_left_alone() {
         .to_string();
     let known = MIGRATIONS.len();
     let expected = format!(
-        "has schema version 99, and this program knows versions up to {known}: use a newer program"
+        "has schema version 99, and this program supports versions up to {known}: use a newer program"
     );
     assert!(error.contains(&expected), "{error}");
     assert_eq!(std::fs::read(&path).unwrap(), before);
 }
 
-/// The versions of which there is a file, as text, in `tests/golden/sqlite`.
+/// Schema versions that have a dump in `tests/golden/sqlite`.
 const GOLDEN: [u32; 5] = [1, 2, 3, 4, 5];
 
 fn old_file(folder: &TempDir, version: u32) -> std::path::PathBuf {
@@ -187,14 +187,14 @@ fn old_file(folder: &TempDir, version: u32) -> std::path::PathBuf {
         .execute_batch(&std::fs::read_to_string(sql).unwrap())
         .unwrap();
     if version >= 4 {
-        // What its webhook was sealed with.
+        // The key that encrypts its webhook.
         std::fs::write(path.with_file_name("attache.key"), [9; 32]).unwrap();
     }
     path
 }
 
 #[test]
-fn a_new_file_has_the_schema_of_an_old_one_brought_up_to_date() {
+fn a_migrated_file_has_the_schema_of_a_new_one() {
     let schema = |path: &Path| {
         drop(open(path));
         let connection = Connection::open(path).unwrap();
@@ -206,7 +206,8 @@ fn a_new_file_has_the_schema_of_an_old_one_brought_up_to_date() {
         rows.collect::<rusqlite::Result<Vec<_>>>().unwrap()
     };
     for version in GOLDEN {
-        let (folder, fresh) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        let fresh = tempfile::tempdir().unwrap();
         let old = old_file(&folder, version);
         assert_eq!(
             schema(&old),
@@ -226,13 +227,14 @@ fn a_new_file_has_the_schema_of_an_old_one_brought_up_to_date() {
 }
 
 #[tokio::test]
-async fn r27_a_file_of_any_version_is_read_as_it_was_written() {
+async fn r27_files_of_every_schema_version_are_readable() {
     for version in GOLDEN {
-        let (folder, fresh) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        let fresh = tempfile::tempdir().unwrap();
         let old = open(&old_file(&folder, version));
         let new = open(&fresh.path().join("a.db"));
         let head = fill(&new).await;
-        // A cache of the first form; what is kept now is read like any other.
+        // Snapshots of old formats are ignored. A new one is saved and loaded as usual.
         assert_eq!(old.load_snapshot(&head).await.unwrap(), None);
         old.save_snapshot(&head, Seq(2), &snapshot(&head))
             .await
@@ -255,15 +257,15 @@ async fn r27_a_file_of_any_version_is_read_as_it_was_written() {
         assert!(
             matches!(old.create(&again).await.unwrap(), CreateResult::Replayed(found) if found.head.id == head.id)
         );
-        // Turns are recorded with keys since the third version.
-        let seen = old
+        // Keys have turns since schema version 3.
+        let record = old
             .find_by_key(&scope(), &full_task().batch.key.unwrap())
             .await
             .unwrap()
             .unwrap();
-        assert_eq!(seen.turn, if version < 3 { 0 } else { 7 });
-        // Deliveries since the fourth; a webhook of before begins where its task was.
-        let push = old
+        assert_eq!(record.turn, if version < 3 { 0 } else { 7 });
+        // Delivery progress exists since schema version 4. Older webhooks start at the position of their task.
+        let webhook = old
             .find_webhook(&head, &"hook".into())
             .await
             .unwrap()
@@ -274,12 +276,12 @@ async fn r27_a_file_of_any_version_is_read_as_it_was_written() {
             (3, Seq(1), 2)
         };
         assert_eq!(
-            (push.generation, push.delivery.position),
+            (webhook.generation, webhook.delivery.position),
             (generation, position),
             "{version}"
         );
         assert_eq!(
-            (push.delivery.attempts, push.delivery.state),
+            (webhook.delivery.attempts, webhook.delivery.state),
             (attempts, DeliveryState::Active),
             "{version}"
         );
@@ -294,7 +296,7 @@ async fn r27_a_file_of_any_version_is_read_as_it_was_written() {
 }
 
 #[test]
-fn r27_an_older_file_is_copied_and_brought_up_to_date() {
+fn r27_an_older_file_is_backed_up_and_migrated() {
     let folder = tempfile::tempdir().unwrap();
     let path = old_file(&folder, 1);
     let mut connection = Connection::open(&path).unwrap();
@@ -323,7 +325,7 @@ fn r27_an_older_file_is_copied_and_brought_up_to_date() {
 }
 
 #[test]
-fn r27_an_update_that_fails_leaves_the_file_as_it_was() {
+fn r27_a_failed_migration_leaves_the_file_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let path = old_file(&folder, 1);
     let mut connection = Connection::open(&path).unwrap();
@@ -340,12 +342,10 @@ fn r27_an_update_that_fails_leaves_the_file_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_store_whose_key_is_gone_says_so_and_makes_no_other() {
+async fn a_missing_or_wrong_key_is_reported_and_not_replaced() {
     let folder = tempfile::tempdir().unwrap();
-    let (file, key) = (
-        folder.path().join("a.db"),
-        folder.path().join("attache.key"),
-    );
+    let file = folder.path().join("a.db");
+    let key = folder.path().join("attache.key");
     let store = open(&file);
     fill(&store).await;
     drop(store);
@@ -380,20 +380,18 @@ fn full_task() -> NewTask {
         config,
         version: Version::V1,
     }));
-    (task.batch.key, task.batch.turn) = (
-        Some(IdempotencyKey {
-            text: "key".into(),
-            body: [7; 32],
-        }),
-        7,
-    );
+    task.batch.key = Some(IdempotencyKey {
+        text: "key".into(),
+        body: [7; 32],
+    });
+    task.batch.turn = 7;
     task
 }
 
-/// One task with everything a store keeps.
+/// Creates a task with all that a store records, and an ended task.
 async fn fill(store: &Sqlite) -> Head {
     let CreateResult::Created(head) = store.create(&full_task()).await.unwrap() else {
-        panic!("it is new")
+        panic!("the id is unused")
     };
     store
         .append(&head, Seq(1), &batch("b", TaskState::InputRequired, 2_000))

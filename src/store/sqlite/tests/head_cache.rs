@@ -1,4 +1,4 @@
-//! What is known of tasks without asking the file.
+//! The cache of task heads.
 
 use super::super::head_cache::HeadChange;
 use super::*;
@@ -14,11 +14,11 @@ fn position(store: &Sqlite, id: &str) -> Option<u64> {
 }
 
 #[tokio::test]
-async fn what_is_known_of_a_task_moves_with_every_commit_and_goes_with_it() {
+async fn cached_heads_follow_commits_and_removals() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder.path().join("a.db"));
     let head = create(&store, "t").await.unwrap();
-    assert_eq!(position(&store, "t"), None, "nobody has read it yet");
+    assert_eq!(position(&store, "t"), None, "no read has cached it yet");
     assert_eq!(found(&store, "t").await, Some(head.clone()));
     for at in 1..5 {
         assert_eq!(position(&store, "t"), Some(at));
@@ -27,11 +27,10 @@ async fn what_is_known_of_a_task_moves_with_every_commit_and_goes_with_it() {
             .append(&head, Seq(at), &batch("x", TaskState::Working, millis))
             .await
             .unwrap();
-        let (position, status_time) = (Seq(at + 1), time(millis));
         let moved = Head {
-            position,
+            position: Seq(at + 1),
             state: TaskState::Working,
-            status_time,
+            status_time: time(millis),
             ..head.clone()
         };
         assert_eq!(found(&store, "t").await, Some(moved));
@@ -49,7 +48,7 @@ async fn what_is_known_of_a_task_moves_with_every_commit_and_goes_with_it() {
 }
 
 #[tokio::test]
-async fn several_batches_of_one_commit_are_known_in_their_order() {
+async fn batches_of_one_commit_are_applied_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(open(&folder.path().join("a.db")));
     let head = create(&store, "t").await.unwrap();
@@ -57,7 +56,8 @@ async fn several_batches_of_one_commit_are_known_in_their_order() {
     let blocker = block_writer(&store).await;
     let mut callers = JoinSet::new();
     for at in 1..4 {
-        let (store, head) = (Arc::clone(&store), head.clone());
+        let store = Arc::clone(&store);
+        let head = head.clone();
         callers.spawn(async move {
             store
                 .append(&head, Seq(at), &batch("x", TaskState::Working, 2))
@@ -72,7 +72,7 @@ async fn several_batches_of_one_commit_are_known_in_their_order() {
 }
 
 #[tokio::test]
-async fn what_is_known_stays_within_its_scope_and_hides_no_alias() {
+async fn cached_heads_stay_within_their_scope_and_hide_no_alias() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder.path().join("a.db"));
     let head = create(&store, "t").await.unwrap();
@@ -95,14 +95,14 @@ async fn what_is_known_stays_within_its_scope_and_hides_no_alias() {
         assert_eq!(
             store.position(&bob, &"t".into()),
             None,
-            "a position is that of an id"
+            "`position` does not resolve aliases"
         );
         assert_eq!(found(&store, "t").await, Some(head.clone()));
     }
 }
 
 #[tokio::test]
-async fn no_more_is_known_than_was_allowed() {
+async fn the_cache_is_bounded() {
     let folder = tempfile::tempdir().unwrap();
     for most in [0, 3] {
         let options = Options {
@@ -122,13 +122,13 @@ async fn no_more_is_known_than_was_allowed() {
             most
         );
         for id in &ids {
-            assert!(found(&store, id).await.is_some(), "all of them are there");
+            assert!(found(&store, id).await.is_some(), "every task is found");
         }
     }
 }
 
 #[test]
-fn what_was_read_before_a_change_is_not_remembered_behind_it() {
+fn a_head_read_before_a_change_is_not_cached_after_it() {
     let heads = HeadCache::new(9);
     let id = TaskId::from("t");
     let head = Head {
@@ -146,11 +146,7 @@ fn what_was_read_before_a_change_is_not_remembered_behind_it() {
     let version = heads.begin_read(&id);
     heads.apply_commit(change(to(2)));
     heads.insert_if_unchanged(&version, &head);
-    assert_eq!(
-        known(),
-        None,
-        "it was read before the commit, and comes behind it"
-    );
+    assert_eq!(known(), None, "read before the commit, inserted after it");
 
     let version = heads.begin_read(&id);
     heads.insert_if_unchanged(&version, &head);
@@ -159,20 +155,16 @@ fn what_was_read_before_a_change_is_not_remembered_behind_it() {
     assert_eq!(
         known(),
         Some(2),
-        "it was read before the commit, and came before it"
+        "inserted before the commit, then updated by it"
     );
 
     let version = heads.begin_read(&id);
     heads.apply_commit(change(None));
     heads.insert_if_unchanged(&version, &head);
-    assert_eq!(known(), None, "it was removed");
+    assert_eq!(known(), None, "read before the removal, inserted after it");
 
     let version = heads.begin_read(&id);
     heads.insert_if_unchanged(&version, &head);
     heads.apply_rollback(change(to(2)));
-    assert_eq!(
-        known(),
-        None,
-        "what came of a transaction that failed, the file knows"
-    );
+    assert_eq!(known(), None, "a failed transaction evicts the head");
 }

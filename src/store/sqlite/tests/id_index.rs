@@ -1,10 +1,10 @@
-//! Ids and keys are found wherever their names are: in memory, on the move, in the index.
+//! The id index: entries are found in the buffer, during a flush, and in both levels.
 
 use super::super::id_index::IdIndex;
 use super::super::sorted_pages::{LARGE_LEVEL, SMALL_LEVEL, SortedPages};
 use super::*;
 
-/// A store whose rounds are so short that a few tasks go through several.
+/// Opens a store that flushes after 8 entries, so that a few tasks cause several flushes.
 fn open_with_small_flushes(path: &Path) -> Sqlite {
     let options = Options::default();
     let mut database = open::open(path, &options).unwrap();
@@ -13,7 +13,7 @@ fn open_with_small_flushes(path: &Path) -> Sqlite {
     Sqlite::from_database(database, &options).unwrap()
 }
 
-/// With all that may belong to a task.
+/// Returns a task with a webhook and an idempotency key.
 fn task_with_key(number: usize) -> NewTask {
     let mut task = new_task(&format!("t{number}"));
     task.config = Some(Box::new(PushRegistration {
@@ -27,9 +27,9 @@ fn task_with_key(number: usize) -> NewTask {
     task
 }
 
-/// Every task is there under its id and its key, and nobody else gets either.
-async fn assert_all_found(store: &Sqlite, there: impl Iterator<Item = usize>) {
-    for number in there {
+/// Asserts that every task is found by id and by key, and that its id is taken for other scopes.
+async fn assert_all_found(store: &Sqlite, numbers: impl Iterator<Item = usize>) {
+    for number in numbers {
         let id: TaskId = format!("t{number}").into();
         let head = store.find(&scope(), &id).await.unwrap().unwrap();
         assert_eq!(head.id, id);
@@ -54,7 +54,7 @@ async fn assert_all_found(store: &Sqlite, there: impl Iterator<Item = usize>) {
     }
 }
 
-/// How many names are in the small index, and in the large one.
+/// Counts the entries of the small level and of the large level.
 fn count_indexed(path: &Path) -> (usize, usize) {
     let connection = Connection::open(path).unwrap();
     let count = |index: SortedPages| {
@@ -67,7 +67,7 @@ fn count_indexed(path: &Path) -> (usize, usize) {
     (count(SMALL_LEVEL), count(LARGE_LEVEL))
 }
 
-/// How many rows belong to tasks.
+/// Counts the rows that belong to tasks.
 fn rows(path: &Path) -> i64 {
     let counts = ["task", "batch", "snapshot", "config", "key"]
         .map(|table| format!("(SELECT count(*) FROM {table})"));
@@ -79,7 +79,7 @@ fn rows(path: &Path) -> i64 {
 }
 
 #[tokio::test]
-async fn names_are_found_on_all_their_ways() {
+async fn entries_are_found_in_buffer_and_levels() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let mut store = open_with_small_flushes(&path);
@@ -89,7 +89,7 @@ async fn names_are_found_on_all_their_ways() {
             assert_all_found(&store, 0..=number).await;
             assert!(
                 store.reader_pool.id_index().len() <= 18,
-                "memory holds two rounds at most"
+                "the buffer holds at most two flushes"
             );
         }
         if number % 11 == 0 {
@@ -101,12 +101,12 @@ async fn names_are_found_on_all_their_ways() {
     let (recent, name) = count_indexed(&path);
     assert!(
         recent + name > 200 && recent > 10 && name > 40,
-        "{recent} recent ones and {name} others"
+        "{recent} entries in the small level, {name} in the large one"
     );
 }
 
 #[tokio::test]
-async fn names_go_with_their_tasks() {
+async fn entries_are_removed_with_their_tasks() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let store = open_with_small_flushes(&path);
@@ -115,7 +115,7 @@ async fn names_go_with_their_tasks() {
         for number in 0..40 {
             let CreateResult::Created(head) = store.create(&task_with_key(number)).await.unwrap()
             else {
-                panic!("{number} is there in round {round}")
+                panic!("task {number} exists in round {round}")
             };
             store
                 .save_snapshot(&head, head.position, &Snapshot::default())
@@ -128,18 +128,14 @@ async fn names_go_with_their_tasks() {
         assert_all_found(&store, 20..40).await;
         store.remove(second).await.unwrap();
         assert_eq!(store.find(&scope(), &"t39".into()).await.unwrap(), None);
-        assert_eq!(
-            count_indexed(&path),
-            (0, 0),
-            "nothing is left in the indexes"
-        );
-        assert_eq!(rows(&path), 0, "nor of what belonged to the tasks");
-        assert_eq!(store.reader_pool.id_index().len(), 0, "nor in memory");
+        assert_eq!(count_indexed(&path), (0, 0), "both levels are empty");
+        assert_eq!(rows(&path), 0, "no row of the tasks is left");
+        assert_eq!(store.reader_pool.id_index().len(), 0, "the buffer is empty");
     }
 }
 
 #[tokio::test]
-async fn names_of_a_commit_that_failed_are_free() {
+async fn entries_of_a_failed_commit_are_free() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let store = Arc::new(open_with_small_flushes(&path));
@@ -154,12 +150,12 @@ async fn names_of_a_commit_that_failed_are_free() {
     }
     {
         let store = Arc::clone(&store);
-        // Trouble that is everybody's.
+        // A lock fails the whole group.
         let busy = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
-        let trouble = move |_: &mut write::Transaction<'_>| -> writer::CommandResult<()> {
+        let locked = move |_: &mut write::Transaction<'_>| -> writer::CommandResult<()> {
             Err(rusqlite::Error::SqliteFailure(busy, None))
         };
-        callers.spawn(async move { store.writer.run(trouble).await });
+        callers.spawn(async move { store.writer.run(locked).await });
     }
     tokio::task::yield_now().await;
     drop(blocker);
@@ -175,14 +171,14 @@ async fn names_of_a_commit_that_failed_are_free() {
 }
 
 #[tokio::test]
-async fn a_number_is_not_given_out_again() {
+async fn row_numbers_are_not_reused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let store = open_with_small_flushes(&path);
     for number in 0..40 {
         let CreateResult::Created(head) = store.create(&task_with_key(number)).await.unwrap()
         else {
-            panic!("it is new")
+            panic!("the id is unused")
         };
         if number > 0 {
             store.remove(&[head]).await.unwrap();

@@ -1,3 +1,5 @@
+//! Tests of the SQLite store: group commit, shutdown, query plans.
+
 mod failures;
 mod files;
 mod head_cache;
@@ -6,6 +8,7 @@ mod sorted_pages;
 
 use std::path::Path;
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Duration;
 
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -16,7 +19,7 @@ use crate::model::{Caller, Event, PushConfig, Task, TaskState, Version};
 use crate::store::{Error, IdempotencyKey, conformance};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sqlite_keeps_the_contract() {
+async fn sqlite_passes_the_conformance_suite() {
     let folder = tempfile::tempdir().unwrap();
     let number = std::sync::atomic::AtomicUsize::new(0);
     conformance(async || {
@@ -27,7 +30,7 @@ async fn sqlite_keeps_the_contract() {
 }
 
 #[tokio::test]
-async fn a_full_queue_makes_callers_wait_and_nothing_else() {
+async fn callers_wait_while_the_queue_is_full() {
     let folder = tempfile::tempdir().unwrap();
     let options = Options {
         queue_capacity: 1,
@@ -47,7 +50,7 @@ async fn a_full_queue_makes_callers_wait_and_nothing_else() {
 }
 
 #[test]
-fn answers_arrive_wherever_those_are_who_asked() {
+fn replies_reach_callers_on_every_runtime() {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(open(&folder.path().join("a.db")));
     let many = || {
@@ -62,13 +65,15 @@ fn answers_arrive_wherever_those_are_who_asked() {
             .build()
             .unwrap()
     };
-    // One that is there and does nothing, and one that is gone.
+    // A runtime that is idle, and one that was dropped.
     let idle = one();
     idle.block_on(create(&store, "idle")).unwrap();
     many().block_on(create(&store, "gone")).unwrap();
-    let (here, there) = (many(), many());
+    let here = many();
+    let there = many();
     for (ids, there) in [(["a", "b"], &here), (["c", "d"], &there)] {
-        let (commits, blocker) = (store.commit_counter(), here.block_on(block_writer(&store)));
+        let commits = store.commit_counter();
+        let blocker = here.block_on(block_writer(&store));
         let before = commits.count();
         let callers = [(&here, ids[0]), (there, ids[1])].map(|(runtime, id)| {
             let store = Arc::clone(&store);
@@ -85,13 +90,13 @@ fn answers_arrive_wherever_those_are_who_asked() {
         assert_eq!(
             commits.count(),
             before + 2,
-            "what held the writer, and these together"
+            "one commit of the blocker and one of the group"
         );
     }
 }
 
 #[tokio::test]
-async fn what_waits_is_committed_together() {
+async fn queued_commands_share_one_commit() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let store = Arc::new(open(&path));
@@ -114,14 +119,14 @@ async fn what_waits_is_committed_together() {
         let store = Arc::clone(&store);
         JoinSet::from_iter([async move {
             let count = "SELECT count(*) FROM task";
-            let ask = move |transaction: &mut write::Transaction<'_>| {
+            let command = move |transaction: &mut write::Transaction<'_>| {
                 let ours: i64 = transaction
                     .connection
                     .query_row(count, (), |row| row.get(0))?;
                 let theirs: i64 = others.query_row(count, (), |row| row.get(0))?;
                 Ok(Ok((ours, theirs)))
             };
-            store.writer.run(ask).await.unwrap()
+            store.writer.run(command).await.unwrap()
         }])
     };
     tokio::task::yield_now().await;
@@ -129,21 +134,21 @@ async fn what_waits_is_committed_together() {
     assert_eq!(
         probe.join_all().await,
         [(4, 1)],
-        "within one transaction, which nobody else sees yet"
+        "the group is one transaction, which other connections do not see yet"
     );
-    // What held the writer, and all that came meanwhile.
+    // The blocking command, then all that queued up behind it.
     assert_eq!(commits.count(), 3);
     for (id, result) in callers.join_all().await {
         assert_eq!(
             result.is_err(),
             id == "first",
-            "a conflict is the command's own: {id}"
+            "a conflict does not affect the group: {id}"
         );
     }
 }
 
 #[tokio::test]
-async fn what_was_asked_for_is_done_before_the_store_ends() {
+async fn drop_commits_queued_commands() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let store = Arc::new(open(&path));
@@ -160,7 +165,7 @@ async fn what_was_asked_for_is_done_before_the_store_ends() {
     drop(Arc::into_inner(store).unwrap());
     assert!(
         !folder.path().join("a.db-wal").exists(),
-        "the write-ahead log was moved into the file"
+        "the write-ahead log was checkpointed"
     );
     let page = open(&path)
         .list(
@@ -176,7 +181,7 @@ async fn what_was_asked_for_is_done_before_the_store_ends() {
 }
 
 #[tokio::test]
-async fn a_closed_store_says_so_and_lets_go_of_the_file() {
+async fn a_closed_store_fails_and_releases_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let store = open(&path);
@@ -202,7 +207,7 @@ async fn a_context_is_found_in_every_slice() {
     let path = folder.path().join("a.db");
     let store = open(&path);
     let mut expected = Vec::new();
-    // Numbers far apart, as they are when most tasks between them were removed.
+    // Row numbers far apart, as after the removal of most tasks.
     for number in [1_u64, 1_023, 1_024, 5_000, 1 << 40] {
         let id = format!("t{number}");
         expected.push(create(&store, &id).await.unwrap());
@@ -236,7 +241,7 @@ async fn a_context_is_found_in_every_slice() {
 }
 
 #[tokio::test]
-async fn queries_follow_their_indexes() {
+async fn queries_use_their_indexes() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder.path().join("a.db"));
     let plan = async |sql: &'static str| {
@@ -341,32 +346,32 @@ async fn create(store: &Sqlite, id: &str) -> Result<Head> {
     }
 }
 
-/// Holds the writer in the middle of a transaction until the sender is dropped.
+/// Blocks the writer inside a transaction until the returned sender is dropped.
 async fn block_writer(store: &Arc<Sqlite>) -> SyncSender<()> {
-    let (holder, held) = sync_channel::<()>(0);
-    let (begun, has_begun) = tokio::sync::oneshot::channel();
-    let ask = {
+    let (blocker, released) = sync_channel::<()>(0);
+    let (started, has_started) = tokio::sync::oneshot::channel();
+    let command = {
         let store = Arc::clone(store);
         async move {
-            let mut begun = Some(begun);
+            let mut started = Some(started);
             let wait = move |_: &mut write::Transaction<'_>| {
-                let _ = begun.take().map(|begun| begun.send(()));
-                let _ = held.recv();
+                let _ = started.take().map(|started| started.send(()));
+                let _ = released.recv();
                 Ok(Ok(()))
             };
             store.writer.run(wait).await
         }
     };
-    // Polled once is sent; the answer is nobody's.
+    // The first poll sends the command. Its reply is dropped.
     tokio::select! {
         biased;
-        result = ask => result.unwrap(),
-        begun = has_begun => begun.unwrap(),
+        result = command => result.unwrap(),
+        started = has_started => started.unwrap(),
     }
-    holder
+    blocker
 }
 
-/// What an operator reads of an error.
+/// Returns the message that an operator reads.
 fn error_message<T: std::fmt::Debug>(result: Result<T>) -> String {
     match result.unwrap_err() {
         Error::Failed(cause) => cause.to_string(),

@@ -1,4 +1,4 @@
-//! An index in blocks has what was added and not removed, however its blocks were cut.
+//! Sorted pages: add, remove, split, drain and scan.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::super::id_index::IndexEntry;
 use super::super::sorted_pages::{self, LARGE_LEVEL, SMALL_LEVEL};
 use super::*;
 
-/// Both indexes, and nothing else.
+/// Returns a database with the tables of both levels.
 fn indexes() -> Connection {
     let connection = Connection::open_in_memory().unwrap();
     for table in ["recent", "name"] {
@@ -28,7 +28,7 @@ fn all(connection: &Connection) -> Vec<IndexEntry> {
     entries
 }
 
-/// The lengths of the blocks, in names.
+/// Returns the sizes of the pages in entries.
 fn lengths(connection: &Connection) -> Vec<i64> {
     let mut statement = connection
         .prepare("SELECT length(body) FROM name ORDER BY first")
@@ -46,10 +46,10 @@ fn sorted(entries: impl IntoIterator<Item = IndexEntry>) -> Vec<IndexEntry> {
 }
 
 #[test]
-fn names_come_and_go_and_the_others_stay() {
+fn adds_and_removes_entries() {
     let connection = indexes();
     let mut there = BTreeSet::new();
-    // The same hashes come again, under other numbers too.
+    // Hashes repeat, also with other row numbers.
     let mut seed = 7_i64;
     let mut next = || {
         seed = (seed.wrapping_mul(25_214_903_917) + 11) & ((1 << 48) - 1);
@@ -89,14 +89,11 @@ fn names_come_and_go_and_the_others_stay() {
         );
     }
     LARGE_LEVEL.remove(&connection, &sorted(there)).unwrap();
-    assert!(
-        lengths(&connection).is_empty(),
-        "no block is left without a name"
-    );
+    assert!(lengths(&connection).is_empty(), "no empty page is left");
 }
 
 #[test]
-fn a_block_that_is_full_becomes_two_and_a_name_is_there_once() {
+fn a_full_page_is_split_and_entries_are_unique() {
     let connection = indexes();
     let entries: Vec<IndexEntry> = (0..336).map(|n| (n * 10, n)).collect();
     LARGE_LEVEL.add(&connection, &entries).unwrap();
@@ -112,9 +109,9 @@ fn a_block_that_is_full_becomes_two_and_a_name_is_there_once() {
     );
 }
 
-/// Whoever sends keys may choose them so.
+/// Callers choose their keys, so they can make hashes collide.
 #[test]
-fn a_thousand_names_of_one_hash_stay_together() {
+fn entries_with_the_same_hash_stay_together() {
     let connection = indexes();
     let same: Vec<IndexEntry> = (0..1_000).map(|number| (500, number)).collect();
     let with_suffix: Vec<IndexEntry> = (0..1_000).map(|hash| (hash, -7)).collect();
@@ -135,14 +132,14 @@ fn with_first(first: i64, rest: std::ops::Range<i64>) -> Vec<i64> {
 }
 
 #[test]
-fn what_is_taken_is_gone_and_its_blocks_are_used_again() {
+fn drained_pages_are_reused() {
     let connection = indexes();
     let entries: Vec<IndexEntry> = (0..1_000).map(|n| (n * 10, n)).collect();
     SMALL_LEVEL.add(&connection, &entries).unwrap();
     let mut taken = SMALL_LEVEL.drain_range(&connection, 0, 5_000).unwrap();
     assert!(
         taken.len() >= 500 && taken.len() < 1_000,
-        "{} were taken",
+        "{} drained",
         taken.len()
     );
     assert!(
@@ -159,7 +156,7 @@ fn what_is_taken_is_gone_and_its_blocks_are_used_again() {
 }
 
 #[test]
-fn names_of_a_range_are_told_unless_they_are_in_too_many_blocks() {
+fn scan_visits_a_range_unless_it_has_too_many_pages() {
     let connection = indexes();
     let scan = |from, to, max_pages| {
         let mut entries = Vec::new();
@@ -186,7 +183,7 @@ fn names_of_a_range_are_told_unless_they_are_in_too_many_blocks() {
 }
 
 #[test]
-fn a_block_that_is_damaged_is_told() {
+fn a_damaged_page_is_reported() {
     let connection = indexes();
     connection
         .execute("INSERT INTO name VALUES (0, x'0102')", ())
@@ -196,6 +193,6 @@ fn a_block_that_is_damaged_is_told() {
             .add(&connection, &[(5, 5)])
             .unwrap_err()
             .to_string()
-            .contains("half a name")
+            .contains("incomplete index entry")
     );
 }

@@ -1,0 +1,113 @@
+//! Write commands in encoded form.
+//!
+//! Callers encode and encrypt on their own threads, so that the single writer thread only executes SQL.
+
+use super::error::DatabaseError;
+use super::secret_box::SecretBox;
+use crate::model::{ContextId, PushConfigId, Scope, TaskId, TaskState, Timestamp};
+use crate::store::{Batch, IdempotencyKey, NewTask, PushRegistration, Result, codec};
+
+/// Maximum number of events in one row. A larger batch takes several rows, so that a read can skip a part of it.
+const EVENTS_PER_ROW: usize = 256;
+
+/// Maximum size of a blob in bytes. SQLite refuses 1,000,000,000.
+const BYTES_PER_ROW: usize = 900_000_000;
+
+/// Encoded [`Batch`].
+pub(super) struct EncodedBatch {
+    pub(super) rows: Vec<EncodedRow>,
+    pub(super) state: TaskState,
+    pub(super) status_time: Timestamp,
+    pub(super) parked: bool,
+    pub(super) key: Option<IdempotencyKey>,
+    pub(super) turn: u64,
+}
+
+/// One row of the table `batch`.
+pub(super) struct EncodedRow {
+    /// Number of events in the row.
+    pub(super) count: u64,
+    pub(super) body: Vec<u8>,
+}
+
+impl EncodedBatch {
+    pub(super) fn new(batch: &Batch) -> Result<Self> {
+        let encode_row = |events: &[_]| {
+            Ok(EncodedRow {
+                count: events.len() as u64,
+                body: check_row_size(codec::encode_events(batch.time, events))?,
+            })
+        };
+        let rows = batch
+            .events
+            .chunks(EVENTS_PER_ROW)
+            .map(encode_row)
+            .collect::<Result<_>>()?;
+        Ok(Self {
+            rows,
+            state: batch.state,
+            status_time: batch.status_time,
+            parked: batch.parked,
+            key: batch.key.clone(),
+            turn: batch.turn,
+        })
+    }
+
+    /// Returns the number of events.
+    pub(super) fn count(&self) -> u64 {
+        self.rows.iter().map(|row| row.count).sum()
+    }
+}
+
+/// Encoded [`NewTask`].
+pub(super) struct EncodedTask {
+    pub(super) id: TaskId,
+    pub(super) scope: Scope,
+    pub(super) context_id: ContextId,
+    pub(super) alias: Option<TaskId>,
+    pub(super) config: Option<EncodedConfig>,
+    pub(super) batch: EncodedBatch,
+}
+
+impl EncodedTask {
+    pub(super) fn new(task: &NewTask, secret_box: &SecretBox) -> Result<Self> {
+        let config = task
+            .config
+            .as_ref()
+            .map(|config| EncodedConfig::new(config, secret_box))
+            .transpose()?;
+        Ok(Self {
+            id: task.id.clone(),
+            scope: task.scope.clone(),
+            context_id: task.context_id.clone(),
+            alias: task.alias.clone(),
+            config,
+            batch: EncodedBatch::new(&task.batch)?,
+        })
+    }
+}
+
+/// Encoded and encrypted webhook registration.
+pub(super) struct EncodedConfig {
+    pub(super) id: Option<PushConfigId>,
+    pub(super) body: Vec<u8>,
+}
+
+impl EncodedConfig {
+    pub(super) fn new(registration: &PushRegistration, secret_box: &SecretBox) -> Result<Self> {
+        let body = check_row_size(secret_box.encrypt(codec::encode_registration(registration)))?;
+        Ok(Self {
+            id: registration.config.id.clone(),
+            body,
+        })
+    }
+}
+
+/// Refuses a blob that SQLite would refuse, before it fails a commit that other commands share.
+pub(super) fn check_row_size(body: Vec<u8>) -> Result<Vec<u8>> {
+    if body.len() <= BYTES_PER_ROW {
+        Ok(body)
+    } else {
+        Err(DatabaseError::too_large(body.len(), BYTES_PER_ROW))
+    }
+}

@@ -1,0 +1,293 @@
+//! Lists, sweeps and counts of tasks.
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, params, params_from_iter};
+
+use super::id_index;
+use super::read::scope_number;
+use super::row::{
+    HEAD_COLUMNS, count_column, head_from_row, scoped_head_from_row, sql_limit, state_column,
+};
+use super::write::ALL_SCOPES;
+use crate::model::{ContextId, Scope, TaskId, TaskState, Timestamp};
+use crate::store::codec::state_number;
+use crate::store::{Head, TaskCounts, TaskPage, TaskQuery};
+
+/// Lists one page of a scope, and counts all matches in the same read transaction.
+pub(super) fn list(
+    connection: &mut Connection,
+    scope: &Scope,
+    query: &TaskQuery,
+) -> rusqlite::Result<TaskPage> {
+    let transaction = connection.transaction()?;
+    let Some(number) = scope_number(&transaction, scope)? else {
+        return Ok(TaskPage::default());
+    };
+    let filter = ListFilter::new(number, query);
+    let total = total(&transaction, number, query, &filter)?;
+    let (sql, values) = filter.into_page(query);
+    let mut statement = transaction.prepare_cached(&sql)?;
+    let heads = statement.query_map(params_from_iter(values), |row| {
+        head_from_row(row, scope.clone())
+    })?;
+    Ok(TaskPage {
+        tasks: heads.collect::<rusqlite::Result<_>>()?,
+        total,
+    })
+}
+
+/// Counts the matches: from the counters of `tally` if only the state is filtered, else from the index.
+fn total(
+    connection: &Connection,
+    scope: i64,
+    query: &TaskQuery,
+    filter: &ListFilter,
+) -> rusqlite::Result<u64> {
+    if query.context_id.is_some() || query.since.is_some() {
+        let mut statement = connection.prepare_cached(&filter.select("count(*)"))?;
+        return statement.query_row(params_from_iter(&filter.values), |row| count_column(row, 0));
+    }
+    sum_counts(connection, scope, |state| {
+        query.state.is_none_or(|wanted| wanted == state)
+    })
+}
+
+/// Sums the counters of a scope over the states that pass `includes`.
+fn sum_counts(
+    connection: &Connection,
+    scope: i64,
+    includes: impl Fn(TaskState) -> bool,
+) -> rusqlite::Result<u64> {
+    let mut statement =
+        connection.prepare_cached("SELECT state, tasks FROM tally WHERE scope = ?1")?;
+    let mut rows = statement.query([scope])?;
+    let mut total = 0;
+    while let Some(row) = rows.next()? {
+        if includes(state_column(row, 0)?) {
+            total += count_column(row, 1)?;
+        }
+    }
+    Ok(total)
+}
+
+/// SQL of a [`TaskQuery`] without its cursor.
+///
+/// Every query names its index, because SQLite has no statistics to choose one by.
+struct ListFilter {
+    with: &'static str,
+    from: String,
+    values: Vec<Value>,
+}
+
+/// Row source `slice`: the non-empty slices of the index `task_context`, found by skip scan.
+const SLICES: &str = "WITH RECURSIVE slice (n) AS (
+    SELECT min(number) >> 10 FROM task UNION ALL
+    SELECT (SELECT min(number) >> 10 FROM task WHERE number >= (n + 1) << 10) FROM slice WHERE n IS NOT NULL)";
+
+impl ListFilter {
+    fn new(scope: i64, query: &TaskQuery) -> Self {
+        let mut filter = match &query.context_id {
+            None => Self::whole_scope(scope),
+            Some(context_id) => Self::context(scope, context_id),
+        };
+        if let Some(state) = query.state {
+            filter.and("state = ?", i64::from(state_number(state)));
+        }
+        if let Some(since) = query.since {
+            filter.and("status_time >= ?", since.as_millis());
+        }
+        filter
+    }
+
+    fn whole_scope(scope: i64) -> Self {
+        let from = "FROM task INDEXED BY task_listed WHERE scope = ?1".to_owned();
+        Self {
+            with: "",
+            from,
+            values: vec![Value::Integer(scope)],
+        }
+    }
+
+    fn context(scope: i64, context_id: &ContextId) -> Self {
+        let from = "FROM slice CROSS JOIN task INDEXED BY task_context
+                    WHERE task.number >> 10 = slice.n AND context_hash = ?1 AND context = ?2 AND scope = ?3";
+        let values = vec![
+            Value::Integer(context_hash(context_id)),
+            Value::Text(context_id.to_string()),
+            Value::Integer(scope),
+        ];
+        Self {
+            with: SLICES,
+            from: from.to_owned(),
+            values,
+        }
+    }
+
+    fn and(&mut self, condition: &str, value: impl Into<Value>) {
+        self.from.push_str(" AND ");
+        self.from.push_str(condition);
+        self.values.push(value.into());
+    }
+
+    fn select(&self, columns: &str) -> String {
+        format!("{} SELECT {columns} {}", self.with, self.from)
+    }
+
+    /// Converts the filter into the SQL and the parameters of one page.
+    fn into_page(mut self, query: &TaskQuery) -> (String, Vec<Value>) {
+        if let Some((time, id)) = &query.after {
+            self.and("(status_time, id) < (?, ?)", time.as_millis());
+            self.values.push(id.to_string().into());
+        }
+        self.values.push(sql_limit(query.limit).into());
+        (
+            format!(
+                "{} ORDER BY status_time DESC, id DESC LIMIT ?",
+                self.select(HEAD_COLUMNS)
+            ),
+            self.values,
+        )
+    }
+}
+
+/// Returns the upper 32 bits of the FNV-1a hash of a context id. The hash is on disk: do not change it.
+pub(super) fn context_hash(context_id: &ContextId) -> i64 {
+    let hash = context_id
+        .as_str()
+        .bytes()
+        .fold(id_index::FNV_OFFSET_BASIS, id_index::fnv1a_step);
+    i64::from((hash >> 32) as u32)
+}
+
+/// Lists tasks that have not ended, by id.
+pub(super) fn list_unfinished(
+    connection: &Connection,
+    after: Option<&TaskId>,
+    limit: usize,
+) -> rusqlite::Result<Vec<Head>> {
+    list_by_id(
+        connection,
+        "INDEXED BY task_unfinished",
+        "ended = 0",
+        after,
+        limit,
+    )
+}
+
+/// Lists tasks that have not ended and are not parked, by id.
+pub(super) fn list_runnable(
+    connection: &Connection,
+    after: Option<&TaskId>,
+    limit: usize,
+) -> rusqlite::Result<Vec<Head>> {
+    list_by_id(
+        connection,
+        "INDEXED BY task_with_work",
+        "ended = 0 AND parked = 0",
+        after,
+        limit,
+    )
+}
+
+fn list_by_id(
+    connection: &Connection,
+    index: &str,
+    condition: &str,
+    after: Option<&TaskId>,
+    limit: usize,
+) -> rusqlite::Result<Vec<Head>> {
+    let cursor = if after.is_some() {
+        "AND task.id > ?2"
+    } else {
+        ""
+    };
+    let sql = format!(
+        "SELECT {HEAD_COLUMNS}, agent, tenant, owner FROM task {index}
+         JOIN scope ON scope.number = task.scope WHERE {condition} {cursor} ORDER BY task.id LIMIT ?1"
+    );
+    let mut values = vec![Value::Integer(sql_limit(limit))];
+    values.extend(after.map(|id| Value::Text(id.to_string())));
+    let mut statement = connection.prepare_cached(&sql)?;
+    statement
+        .query_map(params_from_iter(values), scoped_head_from_row)?
+        .collect()
+}
+
+/// Lists the parked tasks of a scope, oldest status first.
+pub(super) fn list_parked(
+    connection: &Connection,
+    scope: &Scope,
+    limit: usize,
+) -> rusqlite::Result<Vec<Head>> {
+    let Some(number) = scope_number(connection, scope)? else {
+        return Ok(Vec::new());
+    };
+    let sql = format!(
+        "SELECT {HEAD_COLUMNS} FROM task INDEXED BY task_parked
+         WHERE ended = 0 AND parked = 1 AND scope = ?1 ORDER BY status_time LIMIT ?2"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    statement
+        .query_map([number, sql_limit(limit)], |row| {
+            head_from_row(row, scope.clone())
+        })?
+        .collect()
+}
+
+/// Returns the later status time of the task created last and the task ended last. Both are index lookups.
+pub(super) fn latest_time(connection: &Connection) -> rusqlite::Result<Option<Timestamp>> {
+    let sql = "SELECT max(time) FROM (
+                 SELECT max(status_time) AS time FROM task INDEXED BY task_ended WHERE ended = 1 UNION ALL
+                 SELECT status_time FROM task WHERE number = (SELECT max(number) FROM task))";
+    let millis: Option<i64> = connection
+        .prepare_cached(sql)?
+        .query_row((), |row| row.get(0))?;
+    Ok(millis.and_then(Timestamp::from_millis))
+}
+
+/// Lists tasks that ended before a time, oldest first.
+pub(super) fn list_ended(
+    connection: &Connection,
+    before: Timestamp,
+    limit: usize,
+) -> rusqlite::Result<Vec<Head>> {
+    let sql = format!(
+        "SELECT {HEAD_COLUMNS}, agent, tenant, owner FROM task INDEXED BY task_ended
+         JOIN scope ON scope.number = task.scope WHERE ended = 1 AND status_time < ?1
+         ORDER BY status_time LIMIT ?2"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    statement
+        .query_map(
+            params![before.as_millis(), sql_limit(limit)],
+            scoped_head_from_row,
+        )?
+        .collect()
+}
+
+/// Counts ended tasks.
+pub(super) fn count_ended(connection: &Connection) -> rusqlite::Result<u64> {
+    sum_counts(connection, ALL_SCOPES, TaskState::is_terminal)
+}
+
+/// Counts the tasks of one agent and tenant over all owners.
+pub(super) fn count_tasks(
+    connection: &Connection,
+    agent: &str,
+    tenant: &str,
+) -> rusqlite::Result<TaskCounts> {
+    let sql = "SELECT state, sum(tasks) FROM scope CROSS JOIN tally
+         WHERE agent = ?1 AND tenant = ?2 AND tally.scope = scope.number GROUP BY state";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query([agent, tenant])?;
+    let mut counts = TaskCounts::default();
+    while let Some(row) = rows.next()? {
+        let state = state_column(row, 0)?;
+        let tasks = count_column(row, 1)?;
+        counts.total += tasks;
+        if !state.is_terminal() {
+            counts.open += tasks;
+        }
+    }
+    Ok(counts)
+}
