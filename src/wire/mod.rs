@@ -98,9 +98,8 @@ impl Dialect {
         }
     }
 
-    /// Returns the dialect for a response to a request for task `requested`. If that is not the
-    /// task's id, it is the alias chosen by a 0.1 client, and the response uses it as the id
-    /// (04 §4).
+    /// Returns the dialect for a response to a request for task `requested`. An id other than the
+    /// task's own is the alias of a 0.1 client, which the response uses as the id (04 §4).
     #[must_use]
     pub fn with_alias_in_response(self, requested: Option<TaskId>, response: &Response) -> Self {
         match response {
