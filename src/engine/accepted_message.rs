@@ -1,4 +1,7 @@
-//! What a caller waits for: the end of the turn that took their message.
+//! Accepted messages, and waiting for the result of their turns.
+//!
+//! The *turn result* is the state of the task for which a blocking caller waits: the task has ended, or the turn that
+//! answers the caller's message requires input or credentials.
 
 use std::sync::Arc;
 
@@ -6,55 +9,54 @@ use tokio::sync::oneshot;
 
 use super::detach_on_drop::DetachOnDrop;
 use super::folded_log::FoldedLog;
-use super::journal::{Follow, TailSubscription};
+use super::follow::{Follow, TailSubscription};
 use super::shared_entry::SharedEntry;
 use super::{Engine, Error, Result, reason};
 use crate::model::{Entry, Seq, Task};
 use crate::store::{Batch, Head};
 
-/// A message that is in the log, and the log as it was then. It is large and goes through many hands, so it goes in a box.
+/// A durable message, and the fold of the log at that point. Boxed wherever it is passed, because it is large.
 #[derive(Debug)]
 pub(crate) struct AcceptedMessage {
     pub(crate) head: Head,
     pub(super) log: FoldedLog,
     pub(super) turn: u64,
-    /// All that there is in the log, where that is over and somebody wants to read it.
-    pub(super) opening: Option<Batch>,
-    /// Where somebody works on the task: what comes next is at hand for whoever has this.
+    /// The whole log, if it is complete and the sender wants to follow it.
+    pub(super) batch: Option<Batch>,
+    /// Subscription to the tail, if the task has a runner: the sender misses no entry.
     pub(super) tail: Option<TailSubscription>,
 }
 
 impl AcceptedMessage {
-    /// The number of the turn that takes the message.
+    /// Number of the turn that answers the message.
     pub(crate) fn turn(&self) -> u64 {
         self.turn
     }
 
-    /// How many turns had ended before.
+    /// Number of turns that had ended when the message was accepted.
     pub(crate) fn turns_ended(&self) -> u64 {
         self.log.current_turn() - 1
     }
 
-    /// Whether the turn that took the message is over, or the task with it. One that waits for credentials in
-    /// mid-turn is not.
+    /// Returns whether the turn or the task has ended. A turn that waits for credentials has not.
     pub(crate) fn is_over(&self) -> bool {
         self.log.task.is_ended() || self.log.current_turn() > self.turn
     }
 
-    /// Whether what its caller waits for has happened already.
+    /// Returns whether the turn result is in the log.
     pub(crate) fn has_turn_result(&self) -> bool {
         self.log.has_turn_result(self.turn)
     }
 
-    /// The task, where that has happened.
+    /// Returns the turn result. Only meaningful if [`has_turn_result`](Self::has_turn_result).
     ///
     /// # Errors
-    /// The task failed because its agent broke a rule of the protocol.
+    /// The task failed because its agent violated the protocol.
     pub(crate) fn into_turn_result(self: Box<Self>) -> Result<Task> {
         check_agent_response(self.into_task().0)
     }
 
-    /// The task as it was when it took the message, and the position that stands for.
+    /// Returns the task when the message was accepted, and its position.
     pub(crate) fn into_task(self: Box<Self>) -> (Task, Seq) {
         let Self { log, .. } = *self;
         (Arc::unwrap_or_clone(log.task), log.position)
@@ -62,95 +64,94 @@ impl AcceptedMessage {
 }
 
 impl Engine {
-    /// Every entry from the first on, as it comes.
+    /// Returns a reader of all entries of the task.
     pub(crate) fn follow_from_start(&self, accepted: &mut AcceptedMessage) -> Follow {
-        let known = accepted
-            .opening
-            .take()
-            .map(|batch| SharedEntry::unshared(batch.into_entries(Seq(0))));
-        self.journal.follow_from(
-            &accepted.head,
-            known.unwrap_or_default(),
-            accepted.tail.take(),
-        )
+        let buffered = match accepted.batch.take() {
+            Some(batch) => SharedEntry::unshared(batch.into_entries(Seq(0))),
+            None => Vec::new(),
+        };
+        let journal = &self.inner.journal;
+        journal.follow_from(&accepted.head, buffered, accepted.tail.take())
     }
 
-    /// Every entry behind what was there when the message was taken, as it comes.
+    /// Returns a reader of the entries after the acceptance of the message.
     pub(crate) fn follow_from_acceptance(&self, accepted: &mut AcceptedMessage) -> Follow {
-        self.journal
-            .follow_after(&accepted.head, accepted.log.position, accepted.tail.take())
+        let position = accepted.log.position;
+        let journal = &self.inner.journal;
+        journal.follow_after(&accepted.head, position, accepted.tail.take())
     }
 
-    /// Waits until the task has ended or the turn that took the message has stopped to ask; gives the task then.
+    /// Waits for the turn result, and returns the task.
     ///
     /// # Errors
-    /// The task failed because its agent broke a rule of the protocol, or nothing can be read for now.
+    /// The task failed because its agent violated the protocol, or the log cannot be read.
     pub(crate) async fn await_turn_result(&self, accepted: Box<AcceptedMessage>) -> Result<Task> {
-        match accepted.has_turn_result() {
-            true => accepted.into_turn_result(),
-            false => check_agent_response(
-                self.await_entry(accepted, FoldedLog::is_turn_result)
-                    .await?,
-            ),
+        if accepted.has_turn_result() {
+            return accepted.into_turn_result();
         }
+        let task = self
+            .await_entry(accepted, FoldedLog::is_turn_result)
+            .await?;
+        check_agent_response(task)
     }
 
-    /// The task at the first entry that is what is waited for.
+    /// Applies entries until one of them matches, and returns the task.
     async fn await_entry(
         &self,
         accepted: Box<AcceptedMessage>,
-        is_it: impl Fn(&FoldedLog, u64, &Entry) -> bool,
+        is_match: impl Fn(&FoldedLog, u64, &Entry) -> bool,
     ) -> Result<Task> {
         let AcceptedMessage {
             head,
             mut log,
             turn,
-            opening: _,
+            batch: _,
             tail,
         } = *accepted;
-        let mut follow = self.journal.follow_after(&head, log.position, tail);
+        let mut follow = self.inner.journal.follow_after(&head, log.position, tail);
         loop {
             for entry in follow.next().await? {
                 log.apply(&entry)?;
-                if is_it(&log, turn, &entry) {
+                if is_match(&log, turn, &entry) {
                     return Ok(Arc::unwrap_or_clone(log.task));
                 }
             }
         }
     }
 
-    /// What a turn came to where tasks are not kept: when it is over its task is dropped, whether or not its caller
-    /// has waited for it.
+    /// Waits for the end of the turn, deletes the task, and returns it. For stores that do not keep tasks.
+    ///
+    /// The task is deleted even if the caller does not wait.
     pub(crate) async fn await_turn_end_and_delete(
         &self,
         accepted: Box<AcceptedMessage>,
     ) -> Result<Task> {
         let (reply, result) = oneshot::channel();
         let engine = self.clone();
-        let work = DetachOnDrop::new(self, async move {
+        let wait_and_delete = async move {
             let head = accepted.head.clone();
             let task = engine.await_turn_end(accepted).await;
-            let dropped = engine
-                .with_store_timeout(async { Ok(engine.journal.delete(&[head]).await?) })
-                .await;
-            let _ = reply.send(task.and_then(|task| dropped.map(|()| task)));
-        });
-        work.poll_once().await;
+            let delete = async { Ok(engine.inner.journal.delete(&[head]).await?) };
+            let deleted = engine.with_store_timeout(delete).await;
+            let _ = reply.send(task.and_then(|task| deleted.map(|()| task)));
+        };
+        DetachOnDrop::new(self, wait_and_delete).poll_once().await;
         result.await.unwrap_or(Err(Error::ShuttingDown))
     }
 
     async fn await_turn_end(&self, accepted: Box<AcceptedMessage>) -> Result<Task> {
-        let over =
+        let is_turn_over =
             |log: &FoldedLog, turn, _: &Entry| log.task.is_ended() || log.current_turn() > turn;
-        let task = match accepted.is_over() {
-            true => accepted.into_task().0,
-            false => self.await_entry(accepted, over).await?,
+        let task = if accepted.is_over() {
+            accepted.into_task().0
+        } else {
+            self.await_entry(accepted, is_turn_over).await?
         };
         check_agent_response(task)
     }
 }
 
-/// A task that has come to rest, unless its agent broke a rule of the protocol.
+/// Returns the task, or an error if it failed because its agent violated the protocol.
 fn check_agent_response(task: Task) -> Result<Task> {
     if reason::is_invalid_response(&task) {
         Err(Error::InvalidAgentResponse(task.id))

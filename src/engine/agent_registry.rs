@@ -1,7 +1,7 @@
-//! The agents that an engine runs, by their name, and what each of them may do.
+//! Registry of the agents that an engine runs, by name, with their settings and turn limits.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, Weak};
+use std::sync::{Arc, RwLock, RwLockReadGuard, Weak};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -9,88 +9,90 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::settings::{AgentSettings, RestartPolicy, Settings, UnansweredPolicy};
 use crate::agent::{Agent, DynAgent, Failure, Outcome, Turn};
 use crate::model::Scope;
+use crate::rt::{read_lock, write_lock};
 
-/// The agents that an engine runs. They may come and go while it does.
+/// The agents of an engine. The set can be replaced while the engine runs.
 #[derive(Clone)]
 pub(crate) struct AgentRegistry(Arc<RwLock<RegistryState>>);
 
 struct RegistryState {
     current: AgentSet,
-    /// Those who were sent away: theirs is what somebody still has in hand for them, and nothing new.
+    /// Removed agents that still have running tasks; they accept no new ones.
     removed: HashMap<Arc<str>, Weak<AgentHandle>>,
-    /// Whoever does the work of one that is not there.
+    /// Runs the tasks of agents that are neither registered nor still running.
     fallback: Arc<AgentHandle>,
 }
 
-/// One agent.
+/// An agent with its settings.
 pub(crate) struct AgentHandle {
     pub(crate) agent: Arc<dyn DynAgent>,
     settings: AgentSettings,
-    /// Its own turns, where it has not as many as all of them together.
+    /// Limit of this agent's concurrent turns (`max_turns` of the agent).
     own_permits: Option<Arc<Semaphore>>,
 }
 
-/// Leave to run a turn, for as long as it is held.
+/// Permit to run a turn: one of the engine's, and one of the agent's if it has a limit.
 pub(super) struct TurnPermit {
     _own: Option<OwnedSemaphorePermit>,
     _all: OwnedSemaphorePermit,
 }
 
-/// An agent as it is hired: its name, what it does, what it may do.
-pub(crate) type AgentRegistration = (Arc<str>, Arc<dyn DynAgent>, AgentSettings);
+/// Parameters with which an agent is registered.
+pub(crate) struct AgentRegistration {
+    pub(crate) name: Arc<str>,
+    pub(crate) agent: Arc<dyn DynAgent>,
+    pub(crate) settings: AgentSettings,
+}
 
-/// Agents by their name. Each is there as long as somebody holds it, whoever is employed by then.
+/// Agents by name.
 #[derive(Clone, Default)]
 pub(crate) struct AgentSet(HashMap<Arc<str>, Arc<AgentHandle>>);
 
 impl AgentSet {
-    /// Each shares its turns with what the one of its name before it has left to do.
+    /// Creates the handles. An agent shares its turn permits with its predecessor of the same name.
     fn new(agents: impl IntoIterator<Item = AgentRegistration>, previous: &Self) -> Self {
-        let handles = agents.into_iter().map(|(name, agent, settings)| {
-            let handle = AgentHandle::new(
-                agent,
-                settings,
-                previous.0.get(&name).map(|handle| &**handle),
-            );
+        let handles = agents.into_iter().map(|registration| {
+            let name = registration.name.clone();
+            let handle = AgentHandle::new(registration, previous.get(&name).map(|old| &**old));
             (name, Arc::new(handle))
         });
         Self(handles.collect())
     }
 
-    /// The agent of this name.
+    /// Returns the agent with this name.
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<AgentHandle>> {
         self.0.get(name)
     }
 }
 
 impl AgentRegistry {
-    /// Agents by their name.
+    /// Creates a registry of these agents. Tasks of any other agent fail.
     pub(crate) fn new(agents: impl IntoIterator<Item = AgentRegistration>) -> Self {
         let registry = Self::with_fallback(RemovedAgent);
         registry.replace(AgentSet::new(agents, &AgentSet::default()));
         registry
     }
 
-    /// One agent for everything.
+    /// Creates a registry in which one agent runs the tasks of every name.
     #[cfg(test)]
     pub(super) fn single(agent: impl Agent) -> Self {
         Self::with_fallback(agent)
     }
 
     fn with_fallback(agent: impl Agent) -> Self {
-        let fallback = Arc::new(AgentHandle::new(
-            Arc::new(agent),
-            AgentSettings::default(),
-            None,
-        ));
+        let fallback = AgentRegistration {
+            name: "".into(),
+            agent: Arc::new(agent),
+            settings: AgentSettings::default(),
+        };
         Self(Arc::new(RwLock::new(RegistryState {
             current: AgentSet::default(),
             removed: HashMap::new(),
-            fallback,
+            fallback: Arc::new(AgentHandle::new(fallback, None)),
         })))
     }
 
-    /// Agents who could take the place of those there are.
+    /// Creates handles for agents that are to replace the current ones.
     pub(super) fn prepare_agents(
         &self,
         agents: impl IntoIterator<Item = AgentRegistration>,
@@ -98,10 +100,10 @@ impl AgentRegistry {
         AgentSet::new(agents, &self.state().current)
     }
 
-    /// These from now on. What has begun goes on as it began; one that is not among them ends what it has, as long as
-    /// somebody holds it, and gets nothing new.
+    /// Replaces the set. Running turns finish with the agent that started them. A removed agent serves the tasks it
+    /// still runs, and accepts no new ones.
     pub(super) fn replace(&self, agents: AgentSet) {
-        let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = write_lock(&self.0);
         let previous = std::mem::replace(&mut state.current, agents);
         let RegistryState {
             current, removed, ..
@@ -113,12 +115,12 @@ impl AgentRegistry {
                 .map(|(name, handle)| (name.clone(), Arc::downgrade(handle))),
         );
         removed.retain(|name, handle| handle.strong_count() > 0 && current.get(name).is_none());
-        // What an agent does when it is dropped is no reason for others to wait.
+        // The destructors of agents run after the lock is released.
         drop(state);
         drop(previous);
     }
 
-    /// The agent whose tasks these are.
+    /// Returns the agent that runs the tasks of this scope.
     pub(super) fn agent_for(&self, scope: &Scope) -> Arc<AgentHandle> {
         let state = self.state();
         let removed = || state.removed.get(&scope.agent).and_then(Weak::upgrade);
@@ -130,12 +132,12 @@ impl AgentRegistry {
             .unwrap_or_else(|| state.fallback.clone())
     }
 
-    /// Those who are not to go.
+    /// Returns the current set.
     pub(super) fn agents(&self) -> AgentSet {
         self.state().current.clone()
     }
 
-    /// Whether a task of any agent may wait too long for somebody outside.
+    /// Returns whether any agent has a timeout for unanswered questions.
     pub(super) fn has_unanswered_timeout(&self, settings: &Settings) -> bool {
         let state = self.state();
         let mut handles = state.current.0.values().chain([&state.fallback]);
@@ -143,26 +145,28 @@ impl AgentRegistry {
     }
 
     fn state(&self) -> RwLockReadGuard<'_, RegistryState> {
-        // Every change leaves it whole, so a panic elsewhere spoils nothing.
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+        read_lock(&self.0)
     }
 }
 
 impl AgentHandle {
-    /// One who takes the place of `previous` shares its turns with what that one has left to do.
-    fn new(agent: Arc<dyn DynAgent>, settings: AgentSettings, previous: Option<&Self>) -> Self {
-        let most = settings
-            .max_turns
-            .map(|most| most.clamp(1, Semaphore::MAX_PERMITS));
-        let shared = previous.filter(|previous| previous.settings.max_turns == settings.max_turns);
-        let own_permits = match shared {
-            Some(previous) => previous.own_permits.clone(),
-            None => most.map(|most| Arc::new(Semaphore::new(most))),
+    /// Creates a handle. With an unchanged `max_turns` it shares the permits of `previous`, so that turns of both
+    /// count towards one limit.
+    fn new(registration: AgentRegistration, previous: Option<&Self>) -> Self {
+        let AgentRegistration {
+            agent, settings, ..
+        } = registration;
+        let predecessor = previous.filter(|old| old.settings.max_turns == settings.max_turns);
+        let own_permits = match predecessor {
+            Some(old) => old.own_permits.clone(),
+            None => settings.max_turns.map(|max_turns| {
+                Arc::new(Semaphore::new(max_turns.clamp(1, Semaphore::MAX_PERMITS)))
+            }),
         };
         Self {
             agent,
-            own_permits,
             settings,
+            own_permits,
         }
     }
 
@@ -182,7 +186,7 @@ impl AgentHandle {
         self.settings.max_silence.or(all.max_silence)
     }
 
-    /// Leave to run a turn, if it can be had at once.
+    /// Acquires a turn permit if one is available immediately.
     pub(super) fn try_acquire_turn(&self, all: &Arc<Semaphore>) -> Option<TurnPermit> {
         let own = match &self.own_permits {
             Some(own_permits) => Some(own_permits.clone().try_acquire_owned().ok()?),
@@ -194,7 +198,8 @@ impl AgentHandle {
         })
     }
 
-    /// Leave to run a turn. Whoever waits for its own agent takes nothing from the others.
+    /// Waits for a turn permit. The agent's own permit comes first, so that an agent at its limit does not occupy
+    /// permits of the engine. Returns `None` if the semaphores are closed.
     pub(super) async fn acquire_turn(self: Arc<Self>, all: Arc<Semaphore>) -> Option<TurnPermit> {
         let own = match &self.own_permits {
             Some(own_permits) => Some(own_permits.clone().acquire_owned().await.ok()?),
@@ -207,14 +212,11 @@ impl AgentHandle {
     }
 }
 
-/// Fails the tasks of an agent that was served before and is no longer.
+/// Agent that fails the tasks of an agent which is no longer registered.
 struct RemovedAgent;
 
 impl Agent for RemovedAgent {
     async fn run(&self, _: Turn) -> Result<Outcome, Failure> {
-        Err(Failure::new(
-            "gone",
-            "no agent of this name is served any more",
-        ))
+        Err(Failure::new("gone", "no agent of this name is registered"))
     }
 }

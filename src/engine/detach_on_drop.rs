@@ -1,5 +1,4 @@
-//! Work that a caller's leaving cannot stop: done where it was begun as long as its caller waits for the answer, then on the
-//! tracker.
+//! Futures that outlive their caller: polled by the caller while it waits, then spawned.
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,30 +13,36 @@ use tokio::time::timeout_at;
 use super::{Engine, Error, Result};
 use crate::rt::cancel;
 
-/// Work on a task. Dropped before it is done, it goes on without us.
+/// A runner's future that is polled by its caller and spawned when it is dropped unfinished.
+///
+/// ```text
+///  caller's task                               task tracker
+///  ─────────────                               ────────────
+///  new ─► poll ─► poll ─► reply received
+///                           │
+///                         drop ── unfinished ─► spawn ─► poll ─► … ─► finished
+///                           └──── finished: nothing to do
+/// ```
+///
+/// A task outlives its caller: a caller that disconnects drops this guard, and the future continues on the tracker. A
+/// quick turn finishes within the caller's polls, without a spawn and without a wake-up of another task.
 pub(super) struct DetachOnDrop {
     engine: Engine,
-    /// In a box from the start, so that nobody carries it around; and once, since it is large. `None` when it is done.
+    /// Boxed once at creation, because it is large and moves. `None` when it has finished.
     future: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
 impl DetachOnDrop {
-    /// Nothing is done yet; and nothing ever, if the engine stops.
-    pub(super) fn new(engine: &Engine, work: impl Future<Output = ()> + Send + 'static) -> Self {
-        let engine = engine.clone();
-        if engine.stop.is_cancelled() {
-            return Self {
-                engine,
-                future: None,
-            };
-        }
+    /// Wraps a future without polling it. If the engine is shutting down, drops it.
+    pub(super) fn new(engine: &Engine, future: impl Future<Output = ()> + Send + 'static) -> Self {
+        let is_stopped = engine.inner.stop.is_cancelled();
         Self {
-            engine,
-            future: Some(Box::pin(work)),
+            engine: engine.clone(),
+            future: (!is_stopped).then(|| Box::pin(future) as _),
         }
     }
 
-    /// Does what can be done without waiting; the rest goes on without us.
+    /// Polls the future once, and detaches the rest.
     pub(super) async fn poll_once(mut self) {
         poll_fn(|context| {
             self.poll_inner(context);
@@ -46,64 +51,67 @@ impl DetachOnDrop {
         .await;
     }
 
-    /// Works until there is an answer, or has waited long enough for one. Whoever waits for the store waits here, and no
-    /// other task has to be woken first.
+    /// Polls the future until there is a reply, and detaches the rest.
+    ///
+    /// # Errors
+    /// `StoreUnavailable` after `store_timeout`, `ShuttingDown` if the reply channel is closed or the engine stops.
     pub(super) async fn run_until_reply<T>(
         mut self,
-        mut answer: oneshot::Receiver<Result<T>>,
+        mut reply: oneshot::Receiver<Result<T>>,
     ) -> Result<T> {
         let engine = self.engine.clone();
         let mut result = poll_fn(|context| {
             self.poll_inner(context);
-            // Looked at first: an agent that never pauses may have used up what this task may do before it lets others run,
-            // and then whoever waits for something is told to wait, though it is there.
-            let answer = match answer.try_recv() {
-                Err(TryRecvError::Empty) => ready!(Pin::new(&mut answer).poll(context)).ok(),
-                known => known.ok(),
+            // `try_recv` first: an agent that never pauses may have used up the task's cooperative budget, and then
+            // `poll` returns `Pending` although there is a reply.
+            let reply = match reply.try_recv() {
+                Err(TryRecvError::Empty) => ready!(Pin::new(&mut reply).poll(context)).ok(),
+                received => received.ok(),
             };
-            Poll::Ready(answer.unwrap_or(Err(Error::ShuttingDown)))
+            Poll::Ready(reply.unwrap_or(Err(Error::ShuttingDown)))
         });
-        // Without a timer, where the work is done at once.
-        let immediate = poll_fn(|context| Poll::Ready(Pin::new(&mut result).poll(context)));
-        if let Poll::Ready(result) = immediate.await {
+        // The first poll needs no timer.
+        let first_poll = poll_fn(|context| Poll::Ready(Pin::new(&mut result).poll(context)));
+        if let Poll::Ready(result) = first_poll.await {
             return result;
         }
-        let waited = async {
+        let result_or_stop = async {
             tokio::select! {
                 biased;
                 result = result => result,
-                () = engine.stop.cancelled() => Err(Error::ShuttingDown),
+                () = engine.inner.stop.cancelled() => Err(Error::ShuttingDown),
             }
         };
-        timeout_at(engine.reply_deadline(Duration::ZERO), waited)
+        timeout_at(engine.reply_deadline(Duration::ZERO), result_or_stop)
             .await
             .unwrap_or(Err(Error::StoreUnavailable))
     }
 
     fn poll_inner(&mut self, context: &mut Context<'_>) {
-        let Some(work) = &mut self.future else { return };
-        // A panic is the task's, not the caller's. Unwind safe: the work is not polled again.
-        if !catch_unwind(AssertUnwindSafe(|| {
-            work.as_mut().poll(context).is_pending()
-        }))
-        .unwrap_or(false)
-        {
+        let Some(future) = &mut self.future else {
+            return;
+        };
+        // A panic of the runner must not reach the caller. Unwind safe: the future is not polled again.
+        let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context)));
+        if !matches!(polled, Ok(Poll::Pending)) {
             self.future = None;
         }
     }
 }
 
 impl Drop for DetachOnDrop {
+    /// Spawns the future on the tracker, if it has not finished.
     fn drop(&mut self) {
-        let Some(work) = self.future.take() else {
+        let Some(future) = self.future.take() else {
             return;
         };
-        // A runtime that is itself going down takes it along.
+        // Outside a runtime, the runtime is shutting down: the future is dropped.
         let Ok(runtime) = Handle::try_current() else {
             return;
         };
-        self.engine
+        let engine = &self.engine.inner;
+        engine
             .tracker
-            .spawn_on(cancel::run_until(self.engine.stop.clone(), work), &runtime);
+            .spawn_on(cancel::run_until(engine.stop.clone(), future), &runtime);
     }
 }

@@ -25,8 +25,6 @@ pub(crate) enum Error {
     StoreUnavailable,
     /// The store accepts no writes.
     Unwritable(HealthProblem),
-    /// Another process runs the task.
-    Superseded,
     /// The store failed.
     Store(store::Error),
     /// The agent violated the protocol, and the task has failed.
@@ -47,7 +45,6 @@ impl Error {
             Self::ShuttingDown
             | Self::StoreUnavailable
             | Self::Unwritable(_)
-            | Self::Superseded
             | Self::Store(_)
             | Self::InvalidAgentResponse(_)
             | Self::CorruptLog(_) => false,
@@ -79,7 +76,6 @@ impl fmt::Display for Error {
             Self::ShuttingDown => f.write_str("the engine is shutting down"),
             Self::StoreUnavailable => f.write_str("the store is unavailable"),
             Self::Unwritable(problem) => write!(f, "the store cannot be written: {problem}"),
-            Self::Superseded => f.write_str("another process runs the task"),
             Self::InvalidAgentResponse(_) => f.write_str("the agent violated the protocol"),
             Self::Store(error) => fmt::Display::fmt(error, f),
             Self::CorruptLog(error) => fmt::Display::fmt(error, f),
@@ -98,7 +94,6 @@ impl std::error::Error for Error {
             | Self::ShuttingDown
             | Self::StoreUnavailable
             | Self::Unwritable(_)
-            | Self::Superseded
             | Self::InvalidAgentResponse(_)
             | Self::CorruptLog(_) => None,
         }
@@ -118,10 +113,9 @@ impl From<Error> for model::Error {
             Error::InvalidAgentResponse(task) => {
                 Self::new(ErrorKind::InvalidAgentResponse).with_detail("taskId", task.as_str())
             }
-            Error::Overloaded
-            | Error::ShuttingDown
-            | Error::StoreUnavailable
-            | Error::Superseded => Self::new(ErrorKind::Unavailable).with_retry_after(RETRY_AFTER),
+            Error::Overloaded | Error::ShuttingDown | Error::StoreUnavailable => {
+                Self::new(ErrorKind::Unavailable).with_retry_after(RETRY_AFTER)
+            }
             Error::TooLarge => {
                 Self::new(ErrorKind::PayloadTooLarge).with_message(error.to_string())
             }

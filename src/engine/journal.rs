@@ -1,64 +1,79 @@
-//! Store and bus as one log: append, read, follow. The tail of a log that somebody works on is in memory, so a
-//! reader that keeps up never touches the store. A log that rests is folded from what was kept of it and what came
-//! behind that, never from its beginning if it is long.
+//! Store, bus and caches as one log: append, read, follow.
+//!
+//! The tail of an active log is in memory, so a reader that keeps up never reads the store. The fold of an inactive
+//! log comes from the task cache, or from the last snapshot and the entries after it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::active_tasks::{ActiveTask, ActiveTasks};
 use super::folded_log::FoldedLog;
+use super::follow::{Follow, TailSubscription};
 use super::shared_entry::SharedEntry;
 use super::snapshots::{MIN_SNAPSHOT_ENTRIES, Snapshotter};
+use super::tail::{SnapshotOccasion, TailLimits};
 use super::task_cache::{TaskCache, TaskView};
-use super::{Error, Result};
+use super::{Error, Result, Settings};
 use crate::bus::Bus;
 use crate::model::{Entry, Event, Scope, Seq, Task, TaskId};
 use crate::store::{
     self, Batch, CreateResult, Head, NewTask, Store, StoreFuture, TaskPage, TaskQuery,
 };
 
-/// How many entries are read at once.
-const READ_PAGE_ENTRIES: usize = 1000;
+/// Number of entries per read of the store.
+pub(super) const READ_PAGE_ENTRIES: usize = 1000;
 
+/// Access to the logs of all tasks.
 pub(crate) struct Journal {
     pub(super) store: Arc<dyn Store>,
     bus: Arc<dyn Bus>,
     pub(super) active_tasks: ActiveTasks,
     pub(super) task_cache: TaskCache,
     snapshotter: Arc<Snapshotter>,
-    /// The fold of a log of so many entries is worth keeping.
+    /// Minimum number of entries for a snapshot.
     pub(super) snapshot_min_entries: u64,
-    /// How long those who follow wait for the store to answer.
-    store_timeout: Duration,
-    stop: CancellationToken,
+    /// How long subscribers wait for a read of the store.
+    pub(super) store_timeout: Duration,
+    /// Cancelled at shutdown.
+    pub(super) stop: CancellationToken,
+}
+
+/// A batch of events and its size in bytes.
+pub(super) struct SizedBatch {
+    pub(super) batch: Batch,
+    pub(super) bytes: usize,
 }
 
 impl Journal {
     pub(super) fn new(
         store: Arc<dyn Store>,
         bus: Arc<dyn Bus>,
-        (active_tasks, task_cache): (ActiveTasks, TaskCache),
-        store_timeout: Duration,
-        (tracker, stop): (TaskTracker, CancellationToken),
+        settings: &Settings,
+        tracker: TaskTracker,
+        stop: CancellationToken,
     ) -> Self {
+        let tail_limits = TailLimits {
+            max_entries: settings.max_tail_entries,
+            max_bytes: settings.max_tail_bytes,
+        };
         let snapshotter = Arc::new(Snapshotter::new(store.clone(), tracker, stop.clone()));
         Self {
             store,
             bus,
-            active_tasks,
-            task_cache,
+            active_tasks: ActiveTasks::new(settings.max_waiting_messages, tail_limits),
+            task_cache: TaskCache::new(settings.task_cache_bytes),
             snapshotter,
             snapshot_min_entries: MIN_SNAPSHOT_ENTRIES,
-            store_timeout,
+            store_timeout: settings.store_timeout,
             stop,
         }
     }
 
+    /// Creates a task with its first entries.
     pub(super) fn create<'a>(
         &'a self,
         task: &'a NewTask,
@@ -66,15 +81,17 @@ impl Journal {
         self.store.create(task)
     }
 
+    /// Returns the head of a task, or `None` if the scope does not contain it.
     pub(super) async fn find(&self, scope: &Scope, task: &TaskId) -> store::Result<Option<Head>> {
         self.store.find(scope, task).await
     }
 
+    /// Returns a page of the scope's tasks.
     pub(super) async fn list(&self, scope: &Scope, query: &TaskQuery) -> store::Result<TaskPage> {
         self.store.list(scope, query).await
     }
 
-    /// Adds a batch after `position`; readers hear of it only once it is durable.
+    /// Appends a batch after `position`. Readers do not see it before [`publish`](Self::publish).
     pub(super) fn append<'a>(
         &'a self,
         task: &'a Head,
@@ -84,41 +101,39 @@ impl Journal {
         self.store.append(task, position, batch)
     }
 
-    /// Lets readers see what is durable now, and has the fold, which may be ahead of that, kept if much has come since the
-    /// last time. Gives back the room that the events had.
+    /// Makes a durable batch visible to readers, and saves a snapshot if one is due.
+    ///
+    /// `position` is that of the entry before the batch; `log` may be ahead of the batch. Returns the emptied event
+    /// buffer for reuse.
     pub(super) fn publish(
         &self,
         task: &Head,
         active: &ActiveTask,
         position: Seq,
-        (batch, weight): (Batch, usize),
+        sized_batch: SizedBatch,
         log: &FoldedLog,
     ) -> Vec<Event> {
-        let turn_ended = matches!(batch.events.last(), Some(Event::TurnEnded));
-        let task_ended = batch.state.is_terminal();
+        let SizedBatch { batch, bytes } = sized_batch;
+        let occasion = snapshot_occasion(&batch);
         let end = Seq(position.0 + batch.events.len() as u64);
-        let (time, mut events) = (batch.time, batch.events);
-        // Whoever comes later begins with the fold, or reads the store.
-        match self.bus.is_watched(&task.id) {
-            true => {
-                let numbered = events.drain(..).zip(position.0 + 1..);
-                active.publish(
-                    numbered.map(|(event, seq)| Entry {
-                        seq: Seq(seq),
-                        time,
-                        event,
-                    }),
-                    weight,
-                );
-            }
-            false => {
-                active.advance(position, time, &events);
-                events.clear();
-            }
+        let time = batch.time;
+        let mut events = batch.events;
+        if self.bus.is_watched(&task.id) {
+            let numbered = events.drain(..).zip(position.0 + 1..);
+            let entries = numbered.map(|(event, seq)| Entry {
+                seq: Seq(seq),
+                time,
+                event,
+            });
+            active.publish(entries, bytes);
+        } else {
+            // Not buffered: a later subscriber starts with the fold, or reads the store.
+            active.advance(position, time, &events);
+            events.clear();
         }
         self.announce(&task.id, end);
         if log.position == end
-            && active.is_snapshot_due(self.snapshot_min_entries, turn_ended, task_ended)
+            && active.is_snapshot_due(self.snapshot_min_entries, occasion)
             && self.snapshotter.save(task, log.clone())
         {
             active.mark_snapshotted();
@@ -126,19 +141,18 @@ impl Journal {
         events
     }
 
-    /// Wakes those who follow the task.
+    /// Notifies subscribers of the task.
     pub(super) fn announce(&self, task: &TaskId, position: Seq) {
         self.bus.announce(task, position);
     }
 
-    /// The whole log, folded, as it was when `task` was found or later: from memory if somebody works on it or has
-    /// read it before, else from the store.
+    /// Returns the fold of the log, at least as new as `task`: of the active task, from the cache, or from the store.
     pub(super) async fn log(&self, task: &Head) -> Result<FoldedLog> {
         let active = self
             .active_tasks
             .get(&task.id)
             .and_then(|active| active.log());
-        // What is durable is in the live fold a moment later, and the head may be of that moment.
+        // An entry is durable before it is in the tail, so the head may be ahead of the tail's fold.
         if let Some(log) = active.filter(|log| log.position >= task.position) {
             return Ok(log);
         }
@@ -149,7 +163,7 @@ impl Journal {
         {
             return Ok(cached.log.clone());
         }
-        // Watched meanwhile, so that what comes is at hand behind what was read.
+        // Subscribed during the read, so that the tail buffers entries appended after it.
         let _watch = self
             .active_tasks
             .get(&task.id)
@@ -162,7 +176,7 @@ impl Journal {
         Ok(log)
     }
 
-    /// The task at the end of its log, if it rests and was read before.
+    /// Returns the task from the cache, if the cached fold is at position `end`.
     pub(super) fn cached_task(&self, task: &TaskId, end: Seq) -> Option<TaskView> {
         let cached = self
             .task_cache
@@ -171,7 +185,7 @@ impl Journal {
         Some(TaskView::cached(cached, &self.task_cache))
     }
 
-    /// The task, as it was when `task` was found or later.
+    /// Returns the task, at least as new as `task`.
     pub(super) async fn task_view(&self, task: &Head) -> Result<TaskView> {
         if let Some(view) = self.cached_task(&task.id, task.position) {
             return Ok(view);
@@ -182,7 +196,7 @@ impl Journal {
             .unwrap_or(TaskView::Owned(log.task)))
     }
 
-    /// The log as the store has it, for the one who works on it.
+    /// Reads the log from the store, for its runner. A task that is going to change leaves the cache.
     pub(super) async fn load_for_runner(&self, task: &Head) -> Result<FoldedLog> {
         let log = self.read_log(task).await?;
         if !log.task.is_ended() {
@@ -196,7 +210,7 @@ impl Journal {
         self.apply_new_entries(task, base).await
     }
 
-    /// What is known of a log without reading its entries; an empty one if that is nothing.
+    /// Returns the newest fold that needs no entries: from the cache, or from a snapshot. Empty if there is none.
     async fn load_base(&self, task: &Head) -> FoldedLog {
         if let Some(cached) = self.task_cache.get(&task.id) {
             return cached.log.clone();
@@ -204,30 +218,27 @@ impl Journal {
         if task.position.0 < self.snapshot_min_entries {
             return FoldedLog::empty();
         }
-        // A cache: where it fails the log itself may be readable, and if not, that says why.
-        let snapshot = self.store.load_snapshot(task).await.ok().flatten();
-        snapshot.map_or_else(FoldedLog::empty, |(position, folded)| {
-            FoldedLog::from_snapshot(position, folded)
-        })
+        // Errors are ignored: the log may still be readable, and if not, reading it returns the error.
+        self.load_snapshot(task, Seq(u64::MAX)).await
     }
 
-    /// The task as it was at a position.
+    /// Returns the fold of the last snapshot, if there is one at `max_position` or before; else an empty fold.
+    async fn load_snapshot(&self, task: &Head, max_position: Seq) -> FoldedLog {
+        match self.store.load_snapshot(task).await {
+            Ok(Some((position, snapshot))) if position <= max_position => {
+                FoldedLog::from_snapshot(position, snapshot)
+            }
+            Ok(_) | Err(_) => FoldedLog::empty(),
+        }
+    }
+
+    /// Returns the state of the task at a position.
     pub(super) async fn task_at_position(&self, task: &Head, position: Seq) -> Result<Arc<Task>> {
-        let snapshot = self
-            .store
-            .load_snapshot(task)
-            .await
-            .ok()
-            .flatten()
-            .filter(|(snapshot, _)| *snapshot <= position);
-        let mut log = snapshot.map_or_else(FoldedLog::empty, |(position, folded)| {
-            FoldedLog::from_snapshot(position, folded)
-        });
+        let mut log = self.load_snapshot(task, position).await;
         while log.position < position {
-            let left = usize::try_from(position.0 - log.position.0)
-                .unwrap_or(READ_PAGE_ENTRIES)
-                .min(READ_PAGE_ENTRIES);
-            let entries = self.store.read(task, log.position, left).await?;
+            let missing = usize::try_from(position.0 - log.position.0).unwrap_or(usize::MAX);
+            let limit = missing.min(READ_PAGE_ENTRIES);
+            let entries = self.store.read(task, log.position, limit).await?;
             if entries.is_empty() {
                 return Err(Error::Deleted);
             }
@@ -238,10 +249,11 @@ impl Journal {
         Ok(log.task)
     }
 
-    /// Takes in what came behind a fold.
+    /// Applies the entries after a fold.
     async fn apply_new_entries(&self, task: &Head, base: FoldedLog) -> Result<FoldedLog> {
-        let (from, mut log) = (base.position, base);
-        // With the last that is known: where that is not there, the task was removed.
+        let from = base.position;
+        let mut log = base;
+        // Starts with the last known entry: if it does not exist, the task was deleted.
         let mut after = Seq(from.0.saturating_sub(1));
         loop {
             let entries = self.store.read(task, after, READ_PAGE_ENTRIES).await?;
@@ -263,7 +275,7 @@ impl Journal {
         Ok(log)
     }
 
-    /// Forgets tasks, and lets those who still follow one find out.
+    /// Deletes tasks and notifies their subscribers.
     pub(super) async fn delete(&self, tasks: &[Head]) -> store::Result<()> {
         self.store.remove(tasks).await?;
         for head in tasks {
@@ -273,7 +285,7 @@ impl Journal {
         Ok(())
     }
 
-    /// The tail of a log, watched from now on.
+    /// Subscribes to the tail of an active task.
     pub(super) fn subscribe_tail(
         &self,
         task: &TaskId,
@@ -285,164 +297,43 @@ impl Journal {
         }
     }
 
-    /// Wakes when anybody, here or elsewhere, has added to the log.
+    /// Subscribes to announcements of the log's position, of this process and others.
     pub(super) fn watch(&self, task: &TaskId) -> watch::Receiver<Seq> {
         self.bus.watch(task)
     }
 
-    /// Every entry after `position`, as it comes.
+    /// Returns a reader of the entries after `position`, present and future.
     pub(super) fn follow(self: &Arc<Self>, task: &Head, position: Seq) -> Follow {
         self.follow_after(task, position, None)
     }
 
-    /// The same for one who watches it already.
+    /// Returns a reader of the entries after `position`, with an existing subscription.
     pub(super) fn follow_after(
         self: &Arc<Self>,
         task: &Head,
         position: Seq,
         tail: Option<TailSubscription>,
     ) -> Follow {
-        Follow {
-            position,
-            ..self.follow_from(task, Vec::new(), tail)
-        }
+        Follow::new(self.clone(), task.clone(), position, Vec::new(), tail)
     }
 
-    /// Every entry from the first on, where the first ones are at hand.
+    /// Returns a reader of all entries, of which the first ones are in `buffered`.
     pub(super) fn follow_from(
         self: &Arc<Self>,
         task: &Head,
         buffered: Vec<SharedEntry>,
         tail: Option<TailSubscription>,
     ) -> Follow {
-        let (announcements, active) = match tail {
-            Some(TailSubscription {
-                announcements,
-                active,
-            }) => (announcements, Some(active)),
-            None => (self.bus.watch(&task.id), self.active_tasks.get(&task.id)),
-        };
-        let (journal, task) = (self.clone(), task.clone());
-        Follow {
-            journal,
-            task,
-            position: Seq(0),
-            buffered,
-            announcements,
-            active,
-        }
+        Follow::new(self.clone(), task.clone(), Seq(0), buffered, tail)
     }
 }
 
-/// The tail of a log that somebody works on: what is added while there is one of these stays in it, within its bounds.
-#[derive(Debug)]
-pub(super) struct TailSubscription {
-    announcements: watch::Receiver<Seq>,
-    active: Arc<ActiveTask>,
-}
-
-/// A reader of one log, at its own pace. It slows nobody, and nobody slows it.
-pub(crate) struct Follow {
-    journal: Arc<Journal>,
-    task: Head,
-    position: Seq,
-    /// What is at hand of what comes next.
-    buffered: Vec<SharedEntry>,
-    announcements: watch::Receiver<Seq>,
-    /// The tail it reads. Held, so that it is still there for those who have not read the last of it when the work is done.
-    active: Option<Arc<ActiveTask>>,
-}
-
-impl Follow {
-    /// The next entries, at least one; waits for them.
-    ///
-    /// # Errors
-    /// The task is gone, the engine stops, or nothing can be recorded for now. Nothing was skipped: whoever calls
-    /// again goes on where they were.
-    pub(crate) async fn next(&mut self) -> Result<Vec<SharedEntry>> {
-        loop {
-            // Seen before reading: what is announced while we read wakes us again.
-            self.announcements.mark_unchanged();
-            let entries = self.read_next().await?;
-            if let Some(last) = entries.last() {
-                self.position = last.seq;
-                return Ok(entries);
-            }
-            tokio::select! {
-                biased;
-                changed = self.announcements.changed() => changed.map_err(|_| Error::ShuttingDown)?,
-                () = self.journal.stop.cancelled() => return Err(Error::ShuttingDown),
-            }
-        }
-    }
-
-    /// The next entries, none if there are none now; does not wait for them.
-    ///
-    /// # Errors
-    /// As `next`.
-    pub(crate) async fn try_next(&mut self) -> Result<Vec<SharedEntry>> {
-        let entries = self.read_next().await?;
-        if let Some(last) = entries.last() {
-            self.position = last.seq;
-        }
-        Ok(entries)
-    }
-
-    async fn read_next(&mut self) -> Result<Vec<SharedEntry>> {
-        if !self.buffered.is_empty() {
-            return Ok(std::mem::take(&mut self.buffered));
-        }
-        if let Some(entries) = self.read_tail()? {
-            return Ok(entries);
-        }
-        // Apart: whoever keeps up waits without room for it.
-        let stored = Box::pin(timeout(self.journal.store_timeout, self.read_store()));
-        let entries = stored.await.unwrap_or(Err(Error::StoreUnavailable))?;
-        Ok(SharedEntry::unshared(entries))
-    }
-
-    /// The next entries, none if there are none now; `None` where the tail does not reach back so far, or there is none.
-    fn read_tail(&mut self) -> Result<Option<Vec<SharedEntry>>> {
-        let held = self.active.take();
-        if let Some(active) =
-            held.filter(|active| !active.is_closed() || active.has_entries_after(self.position))
-        {
-            return self.read_tail_of(active);
-        }
-        match self.journal.active_tasks.get(&self.task.id) {
-            Some(active) => self.read_tail_of(active),
-            None => Ok(None),
-        }
-    }
-
-    fn read_tail_of(&mut self, active: Arc<ActiveTask>) -> Result<Option<Vec<SharedEntry>>> {
-        let entries = active.entries_after(self.position, READ_PAGE_ENTRIES);
-        if entries.as_ref().is_some_and(Vec::is_empty) && active.is_unwritable() {
-            return Err(Error::StoreUnavailable);
-        }
-        self.active = Some(active);
-        Ok(entries)
-    }
-
-    async fn read_store(&self) -> Result<Vec<Entry>> {
-        let entries = self
-            .journal
-            .store
-            .read(&self.task, self.position, READ_PAGE_ENTRIES)
-            .await?;
-        if entries.is_empty() && !self.exists().await? {
-            return Err(Error::Deleted);
-        }
-        Ok(entries)
-    }
-
-    /// Whether the log is there at all: a task is removed whole or not.
-    async fn exists(&self) -> Result<bool> {
-        Ok(!self
-            .journal
-            .store
-            .read(&self.task, Seq(0), 1)
-            .await?
-            .is_empty())
+fn snapshot_occasion(batch: &Batch) -> SnapshotOccasion {
+    if !matches!(batch.events.last(), Some(Event::TurnEnded)) {
+        SnapshotOccasion::WithinTurn
+    } else if batch.state.is_terminal() {
+        SnapshotOccasion::TaskEnded
+    } else {
+        SnapshotOccasion::TurnEnded
     }
 }

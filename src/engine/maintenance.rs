@@ -1,105 +1,107 @@
-//! What nobody asks for: tasks that were cut off, that wait too long, that are too old or too many.
+//! Maintenance of tasks without a runner: startup recovery, expiry of unanswered and orphaned tasks, retention.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::MissedTickBehavior;
 
-use super::active_tasks::{Dispatch, RunnerCommand};
+use super::active_tasks::Dispatch;
 use super::clock::SteadyClock;
+use super::inbox::RunnerCommand;
 use super::{Engine, Result, UnansweredPolicy};
 use crate::model::{Caller, Scope, TaskId, TaskState, Timestamp};
+use crate::rt::lock;
 use crate::store::{Head, TaskQuery};
 
-/// How long to wait before trying again where the store has failed.
+/// First delay of the exponential backoff after a store failure.
 pub(super) const MIN_RETRY_DELAY: Duration = Duration::from_millis(100);
+
+/// Longest delay of the exponential backoff after a store failure.
 pub(super) const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
 
-/// How many tasks are looked at together.
+/// Number of tasks per read of the store.
 const SWEEP_PAGE_TASKS: usize = 500;
 
-/// How many tasks are read and seen to at the same time after a restart: as many as the store commits together.
+/// Maximum number of tasks that are recovered at the same time: as many as the store commits in one group.
 const MAX_CONCURRENT_RECOVERIES: usize = 256;
 
-/// Tasks that have ended, or begun to wait for strangers, since the last sweep, and whether there are so many that it should
-/// come sooner.
+/// Counters that trigger a sweep before its interval has passed.
 #[derive(Debug, Default)]
 pub(super) struct SweepTriggers {
+    /// Tasks that have ended since the last trigger.
     ended: AtomicU64,
+    /// Tasks of anonymous callers that were parked since the last trigger.
     parked: AtomicU64,
-    /// Where strangers have left tasks waiting: as many as there are agents and tenants.
+    /// Scopes with parked tasks of anonymous callers: one per agent and tenant.
     anonymous_scopes: Mutex<HashSet<Scope>>,
     due: Notify,
 }
 
 impl SweepTriggers {
-    /// Counts one more, and calls for a sweep if there are a tenth more than may be kept.
-    fn count(&self, counted: &AtomicU64, most: u64) {
-        if counted.fetch_add(1, Ordering::Relaxed) + 1 >= (most / 10).max(100) {
-            counted.store(0, Ordering::Relaxed);
+    /// Increments a counter. Triggers a sweep at a tenth of `limit`, at least 100.
+    fn count(&self, counter: &AtomicU64, limit: u64) {
+        if counter.fetch_add(1, Ordering::Relaxed) + 1 >= (limit / 10).max(100) {
+            counter.store(0, Ordering::Relaxed);
             self.due.notify_one();
         }
     }
 
     fn anonymous_scopes(&self) -> MutexGuard<'_, HashSet<Scope>> {
-        // A scope is put in whole.
-        self.anonymous_scopes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.anonymous_scopes)
     }
 }
 
-/// Which tasks are looked for.
+/// Selection of tasks for a sweep.
 #[derive(Clone, Copy)]
 enum SweepKind {
-    /// Those with work left, also where they wait for somebody outside: a message may have come that nobody worked on.
-    Interrupted,
-    /// Those that may wait, or be silent, for too long.
+    /// Tasks with an unanswered message or a started turn. An `input-required` task may have one, too.
+    Runnable,
+    /// Tasks that may be unanswered or orphaned for too long.
     Overdue,
 }
 
 impl Engine {
-    /// A task has ended. Where only so many are kept, they must not pile up between two sweeps.
+    /// Counts an ended task, so that more than `max_tasks` trigger a sweep.
     pub(super) fn count_ended(&self) {
-        if let Some(most) = self.settings.max_tasks {
-            self.sweep_triggers.count(&self.sweep_triggers.ended, most);
+        if let Some(max_tasks) = self.inner.settings.max_tasks {
+            let triggers = &self.inner.sweep_triggers;
+            triggers.count(&triggers.ended, max_tasks);
         }
     }
 
-    /// A task waits for somebody outside. Strangers have no allowance, so they must not pile these up either.
+    /// Counts a parked task of an anonymous caller, so that more than `max_anonymous_waiting_tasks` trigger a sweep.
     pub(super) fn count_parked(&self, scope: &Scope) {
         if scope.owner == Caller::anonymous() {
-            self.sweep_triggers.anonymous_scopes().insert(scope.clone());
-            self.sweep_triggers.count(
-                &self.sweep_triggers.parked,
-                self.settings.max_anonymous_waiting_tasks,
-            );
+            let triggers = &self.inner.sweep_triggers;
+            triggers.anonymous_scopes().insert(scope.clone());
+            let limit = self.inner.settings.max_anonymous_waiting_tasks;
+            triggers.count(&triggers.parked, limit);
         }
     }
 
-    /// Looks at every task that has not ended and has nobody who works on it, and does as the policy says. Call it
-    /// once before serving.
+    /// Applies `on_restart` to all tasks that a previous process has left unfinished. Call it once before serving.
     pub(crate) async fn recover(&self) -> Result<()> {
-        if let Some(newest) = self.journal.store.latest_time().await? {
-            self.retention_clock.start_at(newest, &*self.clock);
+        if let Some(newest) = self.inner.journal.store.latest_time().await? {
+            let clock = &*self.inner.clock;
+            self.inner.retention_clock.start_at(newest, clock);
         }
-        self.sweep_tasks(SweepKind::Interrupted).await
+        self.sweep_tasks(SweepKind::Runnable).await
     }
 
-    /// Sees to what waits or is silent too long, and forgets what is too old or too many, for as long as it runs.
+    /// Runs sweeps at their interval and when triggered. Failures are logged.
     pub(crate) async fn run_maintenance(&self) -> Infallible {
-        let mut every =
-            tokio::time::interval(self.settings.sweep_every.max(Duration::from_millis(1)));
-        every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let interval = self.inner.settings.sweep_every;
+        let mut ticks = tokio::time::interval(interval.max(Duration::from_millis(1)));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let swept = tokio::select! {
                 biased;
-                _ = every.tick() => self.sweep().await,
-                () = self.sweep_triggers.due.notified() => self.enforce_limits().await,
+                _ = ticks.tick() => self.sweep().await,
+                () = self.inner.sweep_triggers.due.notified() => self.enforce_limits().await,
             };
             if let Err(error) = swept {
                 tracing::warn!(error = &error as &dyn std::error::Error, "sweep failed");
@@ -107,137 +109,122 @@ impl Engine {
         }
     }
 
-    /// One sweep.
+    /// Runs one sweep: expires overdue tasks, deletes old ones, enforces limits.
     pub(crate) async fn sweep(&self) -> Result<()> {
-        let ages = self
-            .settings
-            .max_parked_age
-            .or(self.settings.orphan_timeout);
-        if ages.is_some() || self.agents.has_unanswered_timeout(&self.settings) {
+        let settings = &self.inner.settings;
+        let has_age_limit = settings.max_parked_age.is_some() || settings.orphan_timeout.is_some();
+        if has_age_limit || self.inner.agents.has_unanswered_timeout(settings) {
             self.sweep_tasks(SweepKind::Overdue).await?;
         }
-        if let Some(age) = self.settings.max_age {
-            // What is forgotten does not come back, so this time is not taken from the clock alone, not even at the start.
-            self.delete_ended_before(self.time_before_on(&self.retention_clock, age))
-                .await?;
+        if let Some(age) = settings.max_age {
+            // Deletion cannot be undone, so it uses the clock that also resists a wrong time at startup.
+            let time = self.time_before_on(&self.inner.retention_clock, age);
+            self.delete_ended_before(time).await?;
         }
         self.enforce_limits().await
     }
 
+    /// Deletes and expires the oldest tasks beyond the limits.
     async fn enforce_limits(&self) -> Result<()> {
         self.delete_oldest_ended().await?;
-        let anonymous_scopes: Vec<Scope> = self
-            .sweep_triggers
-            .anonymous_scopes()
-            .iter()
-            .cloned()
-            .collect();
-        for scope in anonymous_scopes {
+        let triggers = &self.inner.sweep_triggers;
+        let scopes: Vec<Scope> = triggers.anonymous_scopes().iter().cloned().collect();
+        for scope in scopes {
             self.expire_oldest_waiting(&scope).await?;
         }
         Ok(())
     }
 
-    /// Lets the oldest of a scope's tasks that wait for somebody outside fail, as long as there are too many.
+    /// Fails the oldest parked tasks of a scope beyond `max_anonymous_waiting_tasks`.
     async fn expire_oldest_waiting(&self, scope: &Scope) -> Result<()> {
-        let mut over = 0;
+        let store = &self.inner.journal.store;
+        let mut waiting = 0;
         for state in [TaskState::InputRequired, TaskState::AuthRequired] {
             let query = TaskQuery {
                 state: Some(state),
                 limit: 1,
                 ..TaskQuery::default()
             };
-            over += self.journal.store.list(scope, &query).await?.total;
+            waiting += store.list(scope, &query).await?.total;
         }
-        over = over.saturating_sub(self.settings.max_anonymous_waiting_tasks);
-        while over > 0 {
-            let limit = usize::try_from(over)
-                .unwrap_or(SWEEP_PAGE_TASKS)
-                .min(SWEEP_PAGE_TASKS);
-            let oldest = self.journal.store.list_parked(scope, limit).await?;
+        let mut excess = waiting.saturating_sub(self.inner.settings.max_anonymous_waiting_tasks);
+        while excess > 0 {
+            let limit = page_limit(excess);
+            let oldest = store.list_parked(scope, limit).await?;
             for head in &oldest {
                 self.send_command(head, RunnerCommand::ExpireOverQuota)
                     .await?;
             }
-            // Some may have gone on meanwhile, or be about to: the next sweep counts anew.
-            over = if oldest.len() < limit {
-                0
-            } else {
-                over - limit as u64
-            };
+            if oldest.len() < limit {
+                // The others are not parked any more. The next sweep counts again.
+                return Ok(());
+            }
+            excess -= limit as u64;
         }
         Ok(())
     }
 
-    /// How long a task may wait for somebody outside before something happens.
+    /// Returns how long a parked task of this scope may wait.
     fn unanswered_timeout(&self, scope: &Scope) -> Option<Duration> {
-        let policy = match self.agents.agent_for(scope).on_waiting(&self.settings) {
+        let settings = &self.inner.settings;
+        let policy = match self.inner.agents.agent_for(scope).on_waiting(settings) {
             UnansweredPolicy::Stay => None,
             UnansweredPolicy::ContinueAfter(time) | UnansweredPolicy::FailAfter(time) => Some(time),
         };
-        policy.into_iter().chain(self.settings.max_parked_age).min()
+        policy.into_iter().chain(settings.max_parked_age).min()
     }
 
-    /// Whether a task may have waited, or been silent, for too long; its log knows for sure.
+    /// Returns whether a task may be unanswered or orphaned for too long. Its runner checks the log.
     fn is_overdue(&self, head: &Head) -> bool {
+        let orphan_timeout = self.inner.settings.orphan_timeout;
         let limit = if head.state.is_interrupted() {
-            self.unanswered_timeout(&head.scope)
-                .into_iter()
-                .chain(self.settings.orphan_timeout)
-                .min()
+            let unanswered_timeout = self.unanswered_timeout(&head.scope);
+            unanswered_timeout.into_iter().chain(orphan_timeout).min()
         } else {
-            self.settings.orphan_timeout
+            orphan_timeout
         };
-        // Whoever works on a task has limits of their own.
+        // A task with a runner has limits of its own.
         limit.is_some_and(|time| head.status_time < self.time_before(time))
-            && self.journal.active_tasks.get(&head.id).is_none()
+            && self.inner.journal.active_tasks.get(&head.id).is_none()
     }
 
-    /// So long ago. A clock that jumps makes nothing old.
-    pub(super) fn time_before(&self, time: Duration) -> Timestamp {
-        self.time_before_on(&self.steady_clock, time)
+    /// Returns the time `age` ago, on the clock that resists forward jumps.
+    pub(super) fn time_before(&self, age: Duration) -> Timestamp {
+        self.time_before_on(&self.inner.steady_clock, age)
     }
 
-    fn time_before_on(&self, steady_clock: &SteadyClock, time: Duration) -> Timestamp {
-        let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
-        let now = steady_clock.now(&*self.clock);
+    fn time_before_on(&self, clock: &SteadyClock, age: Duration) -> Timestamp {
+        let millis = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+        let now = clock.now(&*self.inner.clock);
         Timestamp::from_millis(now.as_millis().saturating_sub(millis)).unwrap_or_default()
     }
 
-    /// Goes through tasks of every scope and does as the policy says with those that nobody works on.
+    /// Starts a runner for each selected task of any scope that has none.
     async fn sweep_tasks(&self, kind: SweepKind) -> Result<()> {
-        let (mut after, permits) = (
-            None::<TaskId>,
-            Arc::new(Semaphore::new(MAX_CONCURRENT_RECOVERIES)),
-        );
+        let store = &self.inner.journal.store;
+        let permits = Arc::new(Semaphore::new(MAX_CONCURRENT_RECOVERIES));
+        let mut after = None::<TaskId>;
         loop {
             let heads = match kind {
-                SweepKind::Interrupted => {
-                    self.journal
-                        .store
+                SweepKind::Runnable => {
+                    let heads = store
                         .list_runnable(after.as_ref(), SWEEP_PAGE_TASKS)
-                        .await?
+                        .await?;
+                    for head in &heads {
+                        self.recover_task(head, &permits).await;
+                    }
+                    heads
                 }
                 SweepKind::Overdue => {
-                    self.journal
-                        .store
+                    let heads = store
                         .list_unfinished(after.as_ref(), SWEEP_PAGE_TASKS)
-                        .await?
+                        .await?;
+                    for head in heads.iter().filter(|head| self.is_overdue(head)) {
+                        self.expire_task(head).await;
+                    }
+                    heads
                 }
             };
-            for head in &heads {
-                let permit = permits.clone().acquire_owned().await.ok();
-                let command = match kind {
-                    SweepKind::Interrupted => Some(RunnerCommand::Recover(permit)),
-                    SweepKind::Overdue => self.is_overdue(head).then_some(RunnerCommand::Expire),
-                };
-                if let Some(command) = command
-                    && let Dispatch::NoRunner(command, active, inbox) =
-                        self.journal.active_tasks.dispatch(&head.id, command)
-                {
-                    self.start_runner(head, command, (active, inbox)).await;
-                }
-            }
             match heads.last() {
                 Some(last) if heads.len() == SWEEP_PAGE_TASKS => after = Some(last.id.clone()),
                 _ => return Ok(()),
@@ -245,37 +232,61 @@ impl Engine {
         }
     }
 
+    /// Starts the recovery of a task as soon as a permit is available.
+    async fn recover_task(&self, head: &Head, permits: &Arc<Semaphore>) {
+        let permit = permits.clone().acquire_owned().await.ok();
+        let active_tasks = &self.inner.journal.active_tasks;
+        if let Dispatch::NoRunner(command, inbox) =
+            active_tasks.dispatch(&head.id, RunnerCommand::Recover)
+        {
+            self.start_runner(head, command, inbox, permit).await;
+        }
+    }
+
+    async fn expire_task(&self, head: &Head) {
+        let active_tasks = &self.inner.journal.active_tasks;
+        if let Dispatch::NoRunner(command, inbox) =
+            active_tasks.dispatch(&head.id, RunnerCommand::Expire)
+        {
+            self.start_runner(head, command, inbox, None).await;
+        }
+    }
+
     async fn delete_ended_before(&self, time: Timestamp) -> Result<()> {
+        let journal = &self.inner.journal;
         loop {
-            let old = self
-                .journal
-                .store
-                .list_ended(time, SWEEP_PAGE_TASKS)
-                .await?;
-            self.journal.delete(&old).await?;
-            if old.len() < SWEEP_PAGE_TASKS {
+            let ended = journal.store.list_ended(time, SWEEP_PAGE_TASKS).await?;
+            journal.delete(&ended).await?;
+            if ended.len() < SWEEP_PAGE_TASKS {
                 return Ok(());
             }
         }
     }
 
+    /// Deletes the oldest ended tasks beyond `max_tasks`.
     async fn delete_oldest_ended(&self) -> Result<()> {
-        let Some(most) = self.settings.max_tasks else {
+        let Some(max_tasks) = self.inner.settings.max_tasks else {
             return Ok(());
         };
+        let journal = &self.inner.journal;
         loop {
-            let over = self.journal.store.count_ended().await?.saturating_sub(most);
-            let limit = usize::try_from(over)
-                .unwrap_or(SWEEP_PAGE_TASKS)
-                .min(SWEEP_PAGE_TASKS);
-            if limit == 0 {
+            let excess = journal.store.count_ended().await?.saturating_sub(max_tasks);
+            if excess == 0 {
                 return Ok(());
             }
-            let oldest = self.journal.store.list_ended(Timestamp::MAX, limit).await?;
+            let limit = page_limit(excess);
+            let oldest = journal.store.list_ended(Timestamp::MAX, limit).await?;
             if oldest.is_empty() {
                 return Ok(());
             }
-            self.journal.delete(&oldest).await?;
+            journal.delete(&oldest).await?;
         }
     }
+}
+
+/// Returns the number of tasks to read, at most a page.
+fn page_limit(tasks: u64) -> usize {
+    usize::try_from(tasks)
+        .unwrap_or(SWEEP_PAGE_TASKS)
+        .min(SWEEP_PAGE_TASKS)
 }

@@ -1,7 +1,10 @@
-//! Who may change a task: the one writer of every log.
+//! Engine: the only module that changes tasks.
 //!
-//! Whoever wants something of a task passes a wish to the one [`runner::Runner`] that works on it, or becomes that
-//! runner. So a log has one writer in this process, and a connection owns nothing.
+//! Each active task has exactly one [`runner::Runner`] in this process. Callers send it a command; if there is none,
+//! the caller starts one. Runners are not owned by connections: a task outlives its caller.
+//!
+//! Entry points: [`Engine::start`] (new task), [`Engine::resume`] (message to a task), [`Engine::cancel`],
+//! [`Engine::follow`] (stream), [`Engine::recover`] (startup), [`Engine::run_maintenance`] (expiry and retention).
 
 mod accepted_message;
 mod active_tasks;
@@ -10,6 +13,8 @@ mod clock;
 mod detach_on_drop;
 mod error;
 mod folded_log;
+mod follow;
+mod inbox;
 mod journal;
 mod maintenance;
 mod reason;
@@ -17,21 +22,21 @@ mod runner;
 mod settings;
 mod shared_entry;
 mod snapshots;
+mod tail;
 mod task_cache;
 #[cfg(test)]
 pub(crate) mod tests;
 mod turn;
 
 use std::future::poll_fn;
-use std::ops::Deref;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
 use tokio::sync::oneshot::{self, error::TryRecvError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -46,72 +51,86 @@ use crate::store::{
     Head, IdempotencyKey, IdempotencyRecord, PushRegistration, Store, TaskCounts, TaskPage,
     TaskQuery, Webhook, WebhookFilter,
 };
-use active_tasks::{ActiveTask, ActiveTasks, Dispatch, Inbox, IncomingMessage, RunnerCommand};
+use active_tasks::Dispatch;
 use clock::{Clock, SteadyClock};
 use detach_on_drop::DetachOnDrop;
+use inbox::{Inbox, IncomingMessage, RunnerCommand};
 use journal::Journal;
 use maintenance::SweepTriggers;
 use runner::Runner;
-use task_cache::TaskCache;
 
 pub(crate) use accepted_message::AcceptedMessage;
 pub(crate) use agent_registry::{AgentHandle, AgentRegistration, AgentRegistry, AgentSet};
 pub(crate) use clock::SystemClock;
 pub(crate) use error::{Error, Result};
-pub(crate) use journal::Follow;
+pub(crate) use follow::Follow;
 pub use settings::{AgentSettings, RestartPolicy, Settings, UnansweredPolicy};
 pub(crate) use shared_entry::SharedEntry;
 pub(crate) use task_cache::TaskView;
 
-/// Opens logs, runs the agent, and lets others wait for what comes of it. Every task has one of these: they share it.
+/// Timeout of the store check of `/readyz`.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Longest wait for a reply, for settings that the clock cannot represent.
+const MAX_REPLY_WAIT: Duration = Duration::from_secs(60 * 60 * 24 * 365);
+
+/// Creates tasks, runs agents, and gives access to tasks and their logs. Clones share one state.
 #[derive(Clone)]
-pub(crate) struct Engine(Arc<EngineInner>);
-
-impl Deref for Engine {
-    type Target = EngineInner;
-
-    fn deref(&self) -> &EngineInner {
-        &self.0
-    }
+pub(crate) struct Engine {
+    inner: Arc<EngineInner>,
 }
 
-/// What an engine is made of.
+/// State shared by all clones of an [`Engine`].
 pub(crate) struct EngineInner {
     journal: Arc<Journal>,
     agents: AgentRegistry,
     clock: Arc<dyn Clock>,
+    /// Clock for the expiry of tasks.
     steady_clock: SteadyClock,
-    /// The same for what is forgotten when it is old; it does not believe a clock that is ahead at the start.
+    /// Clock for the deletion of tasks. In addition it starts no later than the newest entry of the store.
     retention_clock: SteadyClock,
     tracker: TaskTracker,
+    /// Cancelled at shutdown.
     stop: CancellationToken,
     settings: Settings,
+    /// Permits for concurrent turns (`max_turns`).
     turn_permits: Arc<Semaphore>,
+    /// Number of tasks that wait for a turn permit (`max_waiting_turns`).
     waiting_turns: Arc<AtomicUsize>,
     sweep_triggers: SweepTriggers,
 }
 
-/// A message that opens a task.
+/// Components and settings of an [`Engine`].
+pub(crate) struct EngineConfig {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) bus: Arc<dyn Bus>,
+    pub(crate) agents: AgentRegistry,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) settings: Settings,
+    /// Runs detached tasks. Close and await it at shutdown.
+    pub(crate) tracker: TaskTracker,
+    /// Drops all turns when it is cancelled.
+    pub(crate) stop: CancellationToken,
+}
+
+/// A message that creates a task.
 pub(crate) struct InitialMessage {
-    /// Shared from the start, since it goes through many hands.
     pub(crate) message: Arc<Message>,
-    /// What makes it the same message when it is sent again.
     pub(crate) key: Option<IdempotencyKey>,
-    /// The name that a client of the first days gave the task.
+    /// Task id that a client of version 0.1 or 0.2 has chosen.
     pub(crate) alias: Option<TaskId>,
-    /// A webhook, registered before anything happens.
+    /// Webhook, registered together with the creation.
     pub(crate) config: Option<Box<PushRegistration>>,
-    /// How the agent failed before the task was there: its first turn ends with that.
+    /// Failure of the agent before the task was created. The first turn ends with it.
     pub(crate) failure: Option<Failure>,
-    /// Whether its log is going to be read from the beginning.
+    /// Whether the sender is going to read the log from its first entry (streaming send).
     pub(crate) is_followed: bool,
 }
 
 impl From<Message> for InitialMessage {
     fn from(message: Message) -> Self {
-        let message = Arc::new(message);
         Self {
-            message,
+            message: Arc::new(message),
             key: None,
             alias: None,
             config: None,
@@ -122,80 +141,71 @@ impl From<Message> for InitialMessage {
 }
 
 impl Engine {
-    /// An engine whose turns run on `tracker` and are dropped when `stop` is cancelled.
-    pub(crate) fn new(
-        store: Arc<dyn Store>,
-        bus: Arc<dyn Bus>,
-        agents: AgentRegistry,
-        clock: Arc<dyn Clock>,
-        settings: Settings,
-        (tracker, stop): (TaskTracker, CancellationToken),
-    ) -> Self {
-        let settings = settings.for_store(&*store);
-        let active_tasks = ActiveTasks::new(
-            settings.max_waiting_messages,
-            (settings.max_tail_entries, settings.max_tail_bytes),
-        );
-        let task_cache = TaskCache::new(settings.task_cache_bytes);
-        let owned = (tracker.clone(), stop.clone());
-        let journal = Journal::new(
+    pub(crate) fn new(config: EngineConfig) -> Self {
+        let EngineConfig {
             store,
             bus,
-            (active_tasks, task_cache),
-            settings.store_timeout,
-            owned,
-        );
-        Self(Arc::new(EngineInner {
-            journal: Arc::new(journal),
             agents,
             clock,
-            steady_clock: SteadyClock::default(),
-            retention_clock: SteadyClock::default(),
+            settings,
             tracker,
             stop,
-            turn_permits: Arc::new(Semaphore::new(
-                settings.max_turns.clamp(1, Semaphore::MAX_PERMITS),
-            )),
-            waiting_turns: Arc::default(),
-            sweep_triggers: SweepTriggers::default(),
-            settings,
-        }))
+        } = config;
+        let settings = settings.for_store(&*store);
+        let journal = Journal::new(store, bus, &settings, tracker.clone(), stop.clone());
+        let max_turns = settings.max_turns.clamp(1, Semaphore::MAX_PERMITS);
+        Self {
+            inner: Arc::new(EngineInner {
+                journal: Arc::new(journal),
+                agents,
+                clock,
+                steady_clock: SteadyClock::default(),
+                retention_clock: SteadyClock::default(),
+                tracker,
+                stop,
+                settings,
+                turn_permits: Arc::new(Semaphore::new(max_turns)),
+                waiting_turns: Arc::default(),
+                sweep_triggers: SweepTriggers::default(),
+            }),
+        }
     }
 
-    /// Who works now.
+    /// Returns the current agents.
     pub(crate) fn agents(&self) -> AgentSet {
-        self.agents.agents()
+        self.inner.agents.agents()
     }
 
-    /// Agents who could take the place of those there are.
+    /// Prepares agents that are to replace the current ones; see [`replace_agents`](Self::replace_agents).
     pub(crate) fn prepare_agents(
         &self,
         agents: impl IntoIterator<Item = AgentRegistration>,
     ) -> AgentSet {
-        self.agents.prepare_agents(agents)
+        self.inner.agents.prepare_agents(agents)
     }
 
-    /// Lets these agents work from now on. What has begun goes on with those who began it.
+    /// Replaces the agents. Running turns finish with the agent that started them.
     pub(crate) fn replace_agents(&self, agents: AgentSet) {
-        self.agents.replace(agents);
+        self.inner.agents.replace(agents);
     }
 
-    /// The task, if this scope has it.
+    /// Returns the head of a task, or `None` if the scope does not contain it.
     pub(crate) async fn find(&self, scope: &Scope, task: &TaskId) -> Result<Option<Head>> {
-        self.with_store_timeout(async { Ok(self.journal.find(scope, task).await?) })
+        self.with_store_timeout(async { Ok(self.inner.journal.find(scope, task).await?) })
             .await
     }
 
-    /// A page of the scope's tasks.
+    /// Returns a page of the scope's tasks.
     pub(crate) async fn list(&self, scope: &Scope, query: &TaskQuery) -> Result<TaskPage> {
-        self.with_store_timeout(async { Ok(self.journal.list(scope, query).await?) })
+        self.with_store_timeout(async { Ok(self.inner.journal.list(scope, query).await?) })
             .await
     }
 
-    /// How many tasks the tenant of this scope has of its agent, whoever its callers are.
+    /// Counts the tasks of this scope's agent and tenant, of all callers. `None` if the store does not count them.
     pub(crate) async fn count_tasks(&self, scope: &Scope) -> Result<Option<TaskCounts>> {
         self.with_store_timeout(async {
             Ok(self
+                .inner
                 .journal
                 .store
                 .count_tasks(&scope.agent, &scope.tenant)
@@ -204,59 +214,55 @@ impl Engine {
         .await
     }
 
-    /// The task as it stands, and the position it stands for. It is as new as `head` at least: to see what came
-    /// since, find that again, or follow from the position.
+    /// Returns the task, at least as new as `head`, and its position. To read on, follow from that position.
     pub(crate) async fn task(&self, head: &Head) -> Result<(Arc<Task>, Seq)> {
-        let log = self.with_store_timeout(self.journal.log(head)).await?;
+        let log = self
+            .with_store_timeout(self.inner.journal.log(head))
+            .await?;
         Ok((log.task, log.position))
     }
 
-    /// The task as it stands, of this scope, where all of that is at hand; `None` says nothing: find it.
+    /// Returns the task from the cache, if it is cached and current. `None` does not mean that it does not exist.
     pub(crate) fn cached_task(&self, scope: &Scope, task: &TaskId) -> Option<TaskView> {
-        let position = self.journal.store.position(scope, task)?;
-        self.journal.cached_task(task, position)
+        let position = self.inner.journal.store.position(scope, task)?;
+        self.inner.journal.cached_task(task, position)
     }
 
-    /// The task as it stands, as new as `head` at least, for one who reads all of it.
+    /// Returns the task, at least as new as `head`, for encoding.
     pub(crate) async fn task_view(&self, head: &Head) -> Result<TaskView> {
-        self.with_store_timeout(self.journal.task_view(head)).await
+        self.with_store_timeout(self.inner.journal.task_view(head))
+            .await
     }
 
-    /// Every entry after a position, as it comes.
+    /// Returns a reader of the entries after a position, present and future.
     pub(crate) fn follow(&self, head: &Head, position: Seq) -> Follow {
-        self.journal.follow(head, position)
+        self.inner.journal.follow(head, position)
     }
 
-    /// Refuses while nothing of the task can be recorded: there is nothing to follow then.
+    /// Returns an error while the task's log cannot be written: a subscriber would wait for nothing.
     pub(crate) fn check_writable(&self, head: &Head) -> Result<()> {
-        let lost = self
-            .journal
-            .active_tasks
-            .get(&head.id)
-            .is_some_and(|active| active.is_unwritable());
-        if lost {
-            Err(Error::StoreUnavailable)
-        } else {
-            Ok(())
+        match self.inner.journal.active_tasks.get(&head.id) {
+            Some(active) if active.is_unwritable() => Err(Error::StoreUnavailable),
+            Some(_) | None => Ok(()),
         }
     }
 
-    /// A fresh id for a conversation that has none yet.
+    /// Returns a new context id.
     pub(crate) fn new_context_id(&self) -> ContextId {
-        self.clock.new_id().into()
+        self.inner.clock.new_id().into()
     }
 
-    /// An id that nobody has.
+    /// Returns a new unique id.
     pub(crate) fn new_id(&self) -> Arc<str> {
-        self.clock.new_id()
+        self.inner.clock.new_id()
     }
 
-    /// Whether tasks are there when their turn is over.
+    /// Returns whether the store keeps tasks after their turn.
     pub(crate) fn keeps_tasks(&self) -> bool {
-        self.journal.store.keeps_tasks()
+        self.inner.journal.store.keeps_tasks()
     }
 
-    /// Whether the store answers, and takes writes.
+    /// Checks that the store responds and accepts writes.
     pub(crate) async fn check(&self) -> Result<()> {
         let nobody = Scope {
             agent: "".into(),
@@ -265,8 +271,9 @@ impl Engine {
         };
         let none = TaskId::from("none");
         let check = async {
-            self.journal.find(&nobody, &none).await?;
-            self.journal
+            self.inner.journal.find(&nobody, &none).await?;
+            self.inner
+                .journal
                 .store
                 .check_health()
                 .await
@@ -277,25 +284,29 @@ impl Engine {
             .unwrap_or(Err(Error::StoreUnavailable))
     }
 
-    /// Registers a webhook.
+    /// Registers a webhook of a task.
     pub(crate) async fn put_config(&self, head: &Head, config: &PushRegistration) -> Result<()> {
-        self.with_store_timeout(async { Ok(self.journal.store.put_config(head, config).await?) })
-            .await
+        self.with_store_timeout(async {
+            Ok(self.inner.journal.store.put_config(head, config).await?)
+        })
+        .await
     }
 
-    /// The webhooks of a task, oldest first.
+    /// Returns the webhooks of a task, oldest first.
     pub(crate) async fn list_configs(&self, head: &Head) -> Result<Vec<PushRegistration>> {
-        self.with_store_timeout(async { Ok(self.journal.store.list_configs(head).await?) })
+        self.with_store_timeout(async { Ok(self.inner.journal.store.list_configs(head).await?) })
             .await
     }
 
-    /// Removes a webhook.
+    /// Removes a webhook of a task.
     pub(crate) async fn delete_config(&self, head: &Head, id: &PushConfigId) -> Result<()> {
-        self.with_store_timeout(async { Ok(self.journal.store.delete_config(head, id).await?) })
-            .await
+        self.with_store_timeout(async {
+            Ok(self.inner.journal.store.delete_config(head, id).await?)
+        })
+        .await
     }
 
-    /// Webhooks of every scope, for those who deliver.
+    /// Returns webhooks of all scopes, for the push dispatcher.
     pub(crate) async fn list_webhooks(
         &self,
         which: WebhookFilter,
@@ -304,6 +315,7 @@ impl Engine {
     ) -> Result<Vec<Webhook>> {
         self.with_store_timeout(async {
             Ok(self
+                .inner
                 .journal
                 .store
                 .list_webhooks(which, after, limit)
@@ -312,74 +324,77 @@ impl Engine {
         .await
     }
 
-    /// A webhook, and how far the deliveries to it are.
+    /// Returns a webhook with its delivery state.
     pub(crate) async fn find_webhook(
         &self,
         head: &Head,
         id: &PushConfigId,
     ) -> Result<Option<Webhook>> {
-        self.with_store_timeout(async { Ok(self.journal.store.find_webhook(head, id).await?) })
-            .await
+        self.with_store_timeout(async {
+            Ok(self.inner.journal.store.find_webhook(head, id).await?)
+        })
+        .await
     }
 
-    /// Records how far the deliveries to a webhook are; `false` when it is not there any more.
+    /// Saves the delivery state of a webhook. Returns `false` if the webhook was removed.
     pub(crate) async fn record_delivery(&self, push: &Webhook) -> Result<bool> {
-        self.with_store_timeout(async { Ok(self.journal.store.record_delivery(push).await?) })
+        self.with_store_timeout(async { Ok(self.inner.journal.store.record_delivery(push).await?) })
             .await
     }
 
-    /// The task as it was at a position.
+    /// Returns the state of the task at a position.
     pub(crate) async fn task_at_position(&self, head: &Head, position: Seq) -> Result<Arc<Task>> {
-        self.with_store_timeout(self.journal.task_at_position(head, position))
+        self.with_store_timeout(self.inner.journal.task_at_position(head, position))
             .await
     }
 
-    /// The trace of the newest message of a task, if it had one.
+    /// Returns the trace context of the newest message of a task that had one.
     pub(crate) async fn newest_trace(&self, head: &Head) -> Result<Option<TraceContext>> {
-        let log = self.with_store_timeout(self.journal.log(head)).await?;
+        let log = self
+            .with_store_timeout(self.inner.journal.log(head))
+            .await?;
         Ok(log.newest_trace().cloned())
     }
 
-    /// Now.
+    /// Returns the wall-clock time.
     pub(crate) fn now(&self) -> Timestamp {
-        self.clock.now()
+        self.inner.clock.now()
     }
 
-    /// Opens a task with this message and begins to work on it, whether or not somebody waits for that. What it is given is put
-    /// where it belongs at once.
+    /// Creates a task with this message and runs it. The task continues if the returned future is dropped.
+    ///
+    /// Not an `async fn`: the arguments are moved into the runner before the first poll, and the future stays small.
     pub(crate) fn start(
         &self,
         call: Call,
-        opening: InitialMessage,
+        initial: InitialMessage,
     ) -> impl Future<Output = Result<Box<AcceptedMessage>>> + Send + use<> {
         let (reply, accepted) = oneshot::channel();
-        let runner = Runner::for_new_task(self.clone(), call, opening, reply);
+        let runner = Runner::for_new_task(self.clone(), call, initial, reply);
         let work = runner.map(|runner| DetachOnDrop::new(self, runner.run_new()));
         async { work?.run_until_reply(accepted).await }
     }
 
-    /// The message that was sent under this key before, if there was one.
+    /// Returns the earlier message with this idempotency key, if there is one.
     pub(crate) async fn find_replay(
         &self,
         scope: &Scope,
         key: &IdempotencyKey,
     ) -> Result<Option<Box<AcceptedMessage>>> {
         self.with_store_timeout(async {
-            match self.journal.store.find_by_key(scope, key).await? {
-                Some(seen) => Ok(Some(self.accepted_replay(seen).await?)),
+            match self.inner.journal.store.find_by_key(scope, key).await? {
+                Some(record) => Ok(Some(self.accepted_replay(record).await?)),
                 None => Ok(None),
             }
         })
         .await
     }
 
-    /// The task as it is, and the turn that took the message of a key.
-    async fn accepted_replay(
-        &self,
-        IdempotencyRecord { head, turn }: IdempotencyRecord,
-    ) -> Result<Box<AcceptedMessage>> {
-        let log = self.journal.log(&head).await?;
-        // A key of before turns were recorded with them stands for the newest.
+    /// Returns the current task and the turn of the message with an idempotency key.
+    async fn accepted_replay(&self, record: IdempotencyRecord) -> Result<Box<AcceptedMessage>> {
+        let IdempotencyRecord { head, turn } = record;
+        let log = self.inner.journal.log(&head).await?;
+        // Keys of old databases have no turn: use the newest.
         let turn = if turn == 0 {
             log.newest_turn().max(1)
         } else {
@@ -389,17 +404,17 @@ impl Engine {
             turn,
             head,
             log,
-            opening: None,
+            batch: None,
             tail: None,
         }))
     }
 
-    /// Whether a message that comes again under its own id is the same message.
+    /// Returns whether message ids are idempotency keys.
     pub(crate) fn has_idempotent_message_ids(&self) -> bool {
-        self.settings.idempotent_message_ids
+        self.inner.settings.idempotent_message_ids
     }
 
-    /// Adds a message to a task; works on it at once, or after the messages before it.
+    /// Adds a message to a task. Its turn runs after those of earlier messages.
     pub(crate) async fn resume(
         &self,
         call: Call,
@@ -423,11 +438,11 @@ impl Engine {
         self.await_reply(accepted, deadline).await
     }
 
-    /// Asks for a task to be canceled; gives it as it then is.
+    /// Cancels a task, and returns it as canceled.
     pub(crate) async fn cancel(&self, head: &Head, metadata: Option<Object>) -> Result<Task> {
         let (reply, canceled) = oneshot::channel();
-        // The agent has its grace, and the store its time.
-        let deadline = self.reply_deadline(self.settings.cancel_grace);
+        // The agent has its grace period, and the store its timeout.
+        let deadline = self.reply_deadline(self.inner.settings.cancel_grace);
         self.send_command(
             head,
             RunnerCommand::Cancel {
@@ -440,20 +455,20 @@ impl Engine {
         self.await_reply(canceled, deadline).await
     }
 
-    /// When those who call now have waited long enough for the store.
+    /// Returns when a caller of now stops waiting: after the grace period and `store_timeout`.
     fn reply_deadline(&self, grace: Duration) -> Instant {
         let now = Instant::now();
-        now.checked_add(grace.saturating_add(self.settings.store_timeout))
+        now.checked_add(grace.saturating_add(self.inner.settings.store_timeout))
             .unwrap_or(now + MAX_REPLY_WAIT)
     }
 
-    /// What the one who works on the task answers; the work goes on, whether somebody waits or not.
+    /// Waits for the reply of a runner. The runner continues if this is dropped.
     async fn await_reply<T>(
         &self,
         mut reply: oneshot::Receiver<Result<T>>,
         deadline: Instant,
     ) -> Result<T> {
-        // Without a timer, where the work was done while we came here.
+        // If the runner was polled by this task, the reply is there: no timer needed.
         match reply.try_recv() {
             Ok(result) => return result,
             Err(TryRecvError::Closed) => return Err(Error::ShuttingDown),
@@ -466,47 +481,44 @@ impl Engine {
             })
     }
 
-    /// What the store answers, if it does in time.
-    async fn with_store_timeout<T>(&self, reply: impl Future<Output = Result<T>>) -> Result<T> {
-        let mut reply = pin!(reply);
-        // Most often it has the answer at hand, and needs no timer.
-        let immediate = poll_fn(|context| Poll::Ready(reply.as_mut().poll(context)));
-        if let Poll::Ready(reply) = immediate.await {
-            return reply;
+    /// Limits a store operation to `store_timeout`.
+    async fn with_store_timeout<T>(&self, operation: impl Future<Output = Result<T>>) -> Result<T> {
+        let mut operation = pin!(operation);
+        // Most operations complete on the first poll, which needs no timer.
+        let first_poll = poll_fn(|context| Poll::Ready(operation.as_mut().poll(context)));
+        if let Poll::Ready(result) = first_poll.await {
+            return result;
         }
-        timeout(self.settings.store_timeout, reply)
+        timeout(self.inner.settings.store_timeout, operation)
             .await
             .unwrap_or(Err(Error::StoreUnavailable))
     }
 
-    /// Passes a wish to whoever works on the task, or works on it.
+    /// Sends a command to the runner of a task, or starts one.
     async fn send_command(&self, head: &Head, command: RunnerCommand) -> Result<()> {
-        match self.journal.active_tasks.dispatch(&head.id, command) {
+        let active_tasks = &self.inner.journal.active_tasks;
+        match active_tasks.dispatch(&head.id, command) {
             Dispatch::Delivered => Ok(()),
             Dispatch::QueueFull => Err(Error::Overloaded),
-            Dispatch::NoRunner(command, active, inbox) => {
-                self.start_runner(head, command, (active, inbox)).await;
+            Dispatch::NoRunner(command, inbox) => {
+                self.start_runner(head, command, inbox, None).await;
                 Ok(())
             }
         }
     }
 
-    /// Works on a task that nobody works on, beginning with a wish.
+    /// Starts a runner for a task that has none, with its first command. `recovery_permit` is released when the command
+    /// was handled.
     async fn start_runner(
         &self,
         head: &Head,
         command: RunnerCommand,
-        (active, inbox): (Arc<ActiveTask>, Inbox),
+        inbox: Inbox,
+        recovery_permit: Option<OwnedSemaphorePermit>,
     ) {
-        let runner = Runner::for_stored_task(self.clone(), head.clone(), active, inbox);
-        DetachOnDrop::new(self, runner.run_stored(command))
+        let runner = Runner::for_stored_task(self.clone(), head.clone(), inbox);
+        DetachOnDrop::new(self, runner.run_stored(command, recovery_permit))
             .poll_once()
             .await;
     }
 }
-
-/// How long a store may take to say that it is there.
-const CHECK_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(2);
-
-/// Longer than anybody waits, and no time that a clock cannot tell.
-const MAX_REPLY_WAIT: Duration = Duration::from_secs(60 * 60 * 24 * 365);

@@ -41,7 +41,7 @@ use tokio_util::task::TaskTracker;
 use crate::agent::Agent;
 use crate::auth::{Access, CallerLimits};
 use crate::bus;
-use crate::engine::{AgentRegistry, Engine, Settings, SystemClock};
+use crate::engine::{AgentRegistry, Engine, EngineConfig, Settings, SystemClock};
 use crate::model::{AgentCard, Error, ErrorKind, Limits, Result};
 use crate::push::{DeadLetters, NotificationSigner, PushDispatcher, PushSettings};
 use crate::store::{self, Store};
@@ -324,14 +324,15 @@ impl StaticConfig {
         #[cfg(feature = "jws")]
         let push_signer = self.push_signer;
         let base_url = config.base_url(address, handshake.is_some())?;
-        let engine = Engine::new(
+        let engine = Engine::new(EngineConfig {
             store,
-            Arc::new(bus::LocalBus::default()),
-            AgentRegistry::new(config.agent_configs()),
-            Arc::new(SystemClock),
+            bus: Arc::new(bus::LocalBus::default()),
+            agents: AgentRegistry::new(config.agent_configs()),
+            clock: Arc::new(SystemClock),
             settings,
-            (tasks.clone(), stop.clone()),
-        );
+            tracker: tasks.clone(),
+            stop: stop.clone(),
+        });
         engine.recover().await?;
         #[cfg(feature = "jws")]
         let signer = push_signer

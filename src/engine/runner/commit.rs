@@ -1,223 +1,202 @@
-//! Plans and commits: what is folded, then durable, then seen.
+//! Staging and committing events of a task: fold first, then append, then publish.
 
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
-use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::{AcceptedMessage, Error, Result, Runner};
-use crate::model::{ContextId, Event, Seq, TaskId, TaskState, TaskStatus};
-use crate::store::{
-    self, Batch, CreateResult, Head, IdempotencyKey, IdempotencyRecord, NewTask, PushRegistration,
-    StoreFuture,
-};
+use super::{Runner, RunnerResult};
+use crate::engine::journal::SizedBatch;
+use crate::engine::tail::SnapshotOccasion;
+use crate::engine::{AcceptedMessage, Result};
+use crate::model::{Event, Seq, TaskState, TaskStatus};
+use crate::store::{self, Head, IdempotencyKey, StoreFuture};
 use crate::telemetry::metrics::{self, Stopwatch};
 
-/// What rides with the opening of a log.
-pub(super) struct CreateParams {
-    pub(super) context_id: ContextId,
-    pub(super) key: Option<IdempotencyKey>,
-    pub(super) alias: Option<TaskId>,
-    pub(super) config: Option<Box<PushRegistration>>,
-    pub(super) is_followed: bool,
-    pub(super) reply: CreateReply,
+/// Whether the runner has more to do after a commit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(in crate::engine) enum CommitPoint {
+    /// A turn runs or follows.
+    Interim,
+    /// No turn follows. A task that is created by this commit needs no inbox and no tail.
+    Final,
 }
 
-/// Who waits for a log to be open.
-type CreateReply = oneshot::Sender<Result<Box<AcceptedMessage>>>;
-
-/// A log that is about to be opened, and who waits for that.
-struct PendingCreate {
-    task: NewTask,
-    weight: usize,
-    is_followed: bool,
-    reply: CreateReply,
-    started: Stopwatch,
-}
-
-/// A batch that was given to the store, and what became of it.
+/// A batch that was handed to the store, and the store's answer.
 pub(in crate::engine) struct AppendAttempt {
-    batch: Batch,
-    weight: usize,
+    sized_batch: SizedBatch,
     started: Stopwatch,
-    written: store::Result<Seq>,
+    result: store::Result<Seq>,
+}
+
+/// A batch that the store has not written.
+pub(in crate::engine) struct FailedAppend {
+    pub(in crate::engine) error: store::Error,
+    pub(in crate::engine) events: Vec<Event>,
 }
 
 impl AppendAttempt {
     pub(in crate::engine) fn is_written(&self) -> bool {
-        self.written.is_ok()
+        self.result.is_ok()
     }
 
     pub(in crate::engine) fn into_events(self) -> Vec<Event> {
-        self.batch.events
+        self.sized_batch.batch.events
     }
 }
 
-/// How many entries are read at once.
-const READ_PAGE_ENTRIES: usize = 1000;
-
 impl Runner {
-    /// Folds events that will be written with the next commit.
+    /// Stages events: folds them now, and appends them with the next commit.
     pub(in crate::engine) fn stage(&mut self, events: impl IntoIterator<Item = Event>) {
-        let folded = self.staged.len();
-        self.staged.extend(events);
-        self.stage_from(folded);
+        let first = self.pipeline.staged.len();
+        self.pipeline.staged.extend(events);
+        self.fold_staged_from(first);
     }
 
-    /// The same for those behind this, which are in their place already.
-    pub(super) fn stage_from(&mut self, folded: usize) {
-        let weight = self.staged[folded..].iter().map(Event::memory_size).sum();
-        self.fold_staged(folded, weight);
+    /// Folds the staged events from an index on.
+    pub(super) fn fold_staged_from(&mut self, first: usize) {
+        let bytes = self.pipeline.staged[first..]
+            .iter()
+            .map(Event::memory_size)
+            .sum();
+        self.fold_staged(first, bytes);
     }
 
-    /// The same for events that were weighed before, all together. Leaves room for more in their place.
-    pub(in crate::engine) fn stage_sized(&mut self, events: &mut Vec<Event>, weight: usize) {
+    /// Stages events of `bytes` in total, and leaves an empty buffer in their place.
+    pub(in crate::engine) fn stage_sized(&mut self, events: &mut Vec<Event>, bytes: usize) {
         if events.is_empty() {
-            // What waits for the next status counts from now on.
-            self.task_bytes += weight;
+            // Metadata that is held for the next status counts from now on.
+            self.pipeline.task_bytes += bytes;
             return;
         }
-        let folded = self.staged.len();
-        match folded {
-            0 => std::mem::swap(&mut self.staged, events),
-            // To where the more of them are: there is room for most of them, or for all.
-            few if few < events.len() => {
-                events.splice(..0, self.staged.drain(..));
-                std::mem::swap(&mut self.staged, events);
-            }
-            _ => self.staged.append(events),
-        }
-        self.fold_staged(folded, weight);
+        let first = self.pipeline.staged.len();
+        self.pipeline.take_events(events);
+        self.fold_staged(first, bytes);
     }
 
-    /// Folds what was added behind this.
-    fn fold_staged(&mut self, folded: usize, weight: usize) {
-        let now = self.engine.clock.now();
-        if folded == 0 {
-            self.staged_since = now;
-        }
-        let log = &mut self.log;
-        self.staged[folded..]
-            .iter_mut()
-            .for_each(|event| log.apply_next(now, event));
-        self.task_bytes += weight;
-        self.staged_bytes += weight;
+    fn fold_staged(&mut self, first: usize, bytes: usize) {
+        let now = self.engine.inner.clock.now();
+        self.pipeline.fold(&mut self.log, first, bytes, now);
     }
 
     pub(in crate::engine) fn has_staged(&self) -> bool {
-        !self.staged.is_empty()
+        !self.pipeline.staged.is_empty()
     }
 
-    /// How many events are planned and not given to the store.
     pub(in crate::engine) fn staged_count(&self) -> usize {
-        self.staged.len()
+        self.pipeline.staged.len()
     }
 
-    /// Gives what was planned to the store, behind so many events that are on their way to it.
+    /// Approximate size of the task in bytes, including staged events.
+    pub(in crate::engine) fn task_bytes(&self) -> usize {
+        self.pipeline.task_bytes
+    }
+
+    fn take_batch(&mut self, key: Option<IdempotencyKey>) -> SizedBatch {
+        self.pipeline.take_batch(&self.log, key)
+    }
+
+    /// Hands the staged events to the store, after `in_flight` events that are not durable yet.
     pub(in crate::engine) fn start_append(
         &mut self,
         head: &Arc<Head>,
         in_flight: usize,
     ) -> impl Future<Output = AppendAttempt> + Send + use<> {
-        let (engine, head) = (self.engine.clone(), head.clone());
-        let ((batch, weight), started) = (self.take_batch(None), Stopwatch::start());
-        let position = Seq(self.durable_position.0 + in_flight as u64);
+        let engine = self.engine.clone();
+        let head = head.clone();
+        let sized_batch = self.take_batch(None);
+        let started = Stopwatch::start();
+        let position = Seq(self.pipeline.durable_position.0 + in_flight as u64);
         async move {
-            let written = engine.journal.append(&head, position, &batch).await;
+            let journal = &engine.inner.journal;
+            let result = journal.append(&head, position, &sized_batch.batch).await;
             AppendAttempt {
-                batch,
-                weight,
+                sized_batch,
                 started,
-                written,
+                result,
             }
         }
     }
 
-    /// Lets readers see what was sent, or gives back what the store has not taken.
+    /// Publishes a written batch, or returns its events if the store has not written it.
     pub(in crate::engine) fn complete_append(
         &mut self,
-        sent: AppendAttempt,
-    ) -> Result<(), (store::Error, Vec<Event>)> {
+        attempt: AppendAttempt,
+    ) -> Result<(), FailedAppend> {
         let AppendAttempt {
-            batch,
-            weight,
+            sized_batch,
             started,
-            written,
-        } = sent;
-        match written {
-            Ok(_) => {
-                self.record_commit(
-                    &metrics::state_changes(&batch.events),
-                    batch.events.len(),
-                    &started,
-                );
-                self.publish_durable(batch.events.len(), Some((batch, weight)));
-                Ok(())
-            }
-            Err(error) => Err((error, batch.events)),
+            result,
+        } = attempt;
+        if let Err(error) = result {
+            let events = sized_batch.batch.events;
+            return Err(FailedAppend { error, events });
         }
+        let events = &sized_batch.batch.events;
+        let count = events.len();
+        self.record_commit(&metrics::state_changes(events), count, &started);
+        self.publish_durable(count, Some(sized_batch));
+        Ok(())
     }
 
-    /// Writes what the store has not taken, before all that was planned since; only where others were there first.
-    pub(in crate::engine) async fn retry_append(
-        &mut self,
-        error: store::Error,
-        mut events: Vec<Event>,
-    ) -> Result<()> {
+    /// Appends a batch again that was refused because another process had appended first. Its events precede all events
+    /// staged since.
+    pub(in crate::engine) async fn retry_append(&mut self, failed: FailedAppend) -> RunnerResult {
+        let FailedAppend { error, mut events } = failed;
         if !matches!(error, store::Error::Conflict) {
             return Err(error.into());
         }
-        events.append(&mut self.staged);
+        events.append(&mut self.pipeline.staged);
         self.refresh().await?;
         self.restage(events);
-        self.commit(None, false).await
+        self.commit(None, CommitPoint::Interim).await
     }
 
-    /// Writes what was planned in one commit, then lets readers see it. `last` if no work follows.
+    /// Commits all staged events in one batch, and publishes them.
     pub(in crate::engine) async fn commit(
         &mut self,
         key: Option<IdempotencyKey>,
-        last: bool,
-    ) -> Result<()> {
-        if self.head.is_none() {
-            return self.create(last).await;
+        point: CommitPoint,
+    ) -> RunnerResult {
+        if self.pipeline.head().is_none() {
+            self.create(point).await?;
+            return Ok(());
         }
         while self.has_staged() {
-            let (batch, weight) = self.take_batch(key.clone());
-            let Some(head) = &self.head else {
+            let sized_batch = self.take_batch(key.clone());
+            let Some(head) = self.pipeline.head() else {
                 return Ok(());
             };
             let started = Stopwatch::start();
-            let written = self
-                .await_commit(
-                    self.engine
-                        .journal
-                        .append(head, self.durable_position, &batch),
-                )
-                .await;
-            match self.complete_append(AppendAttempt {
-                batch,
-                weight,
+            let position = self.pipeline.durable_position;
+            let journal = &self.engine.inner.journal;
+            let append = journal.append(head, position, &sized_batch.batch);
+            let result = self.await_commit(append).await;
+            let attempt = AppendAttempt {
+                sized_batch,
                 started,
-                written,
-            }) {
+                result,
+            };
+            match self.complete_append(attempt) {
                 Ok(()) => return Ok(()),
-                Err((store::Error::Conflict, events)) => {
+                Err(FailedAppend {
+                    error: store::Error::Conflict,
+                    events,
+                }) => {
                     Box::pin(self.refresh()).await?;
                     self.restage(events);
                 }
-                Err((error, _)) => return Err(error.into()),
+                Err(failed) => return Err(failed.error.into()),
             }
         }
         Ok(())
     }
 
-    /// Plans behind what others wrote: what they made impossible is recorded as ignored, and a turn that they ended
-    /// is not begun or ended once more.
-    fn restage(&mut self, planned: Vec<Event>) {
-        for event in planned {
+    /// Stages events again after entries of another process. Events that these made impossible become `Ignored`; a
+    /// turn that they ended is neither started nor ended once more.
+    fn restage(&mut self, events: Vec<Event>) {
+        for event in events {
             match event {
                 Event::TurnStarted if self.log.task.is_ended() => {}
                 Event::TurnEnded if !self.log.is_turn_running() => {}
@@ -226,240 +205,94 @@ impl Runner {
         }
     }
 
-    /// Reads the log again because others wrote to it, and looks at what they did.
-    ///
-    /// # Errors
-    /// They have begun a turn: the task is theirs now, and nothing more of ours may be added to it.
-    pub(in crate::engine) async fn refresh(&mut self) -> Result<()> {
-        let mut position = self.durable_position;
-        self.reload().await?;
-        let Some(head) = &self.head else {
-            return Ok(());
-        };
-        while position < self.durable_position {
-            let entries = self
-                .engine
-                .journal
-                .store
-                .read(head, position, READ_PAGE_ENTRIES)
-                .await?;
-            for entry in entries
-                .iter()
-                .filter(|entry| entry.seq <= self.durable_position)
-            {
-                match entry.event {
-                    Event::TurnStarted => return Err(Error::Superseded),
-                    Event::CancelRequested { .. } => self.cancel_requested = true,
-                    _ => {}
-                }
-            }
-            position = entries.last().ok_or(Error::Deleted)?.seq;
+    /// Waits for a commit without a limit, because it may still succeed. After `store_timeout`, subscribers get an
+    /// error.
+    pub(super) async fn await_commit<T>(&self, mut commit: StoreFuture<'_, T>) -> T {
+        // The first poll needs no timer.
+        let first_poll = poll_fn(|context| Poll::Ready(commit.as_mut().poll(context)));
+        if let Poll::Ready(result) = first_poll.await {
+            return result;
         }
-        Ok(())
-    }
-
-    /// Waits for a commit however long it takes: it may be there in the end. Those who follow are told when that is
-    /// too long.
-    async fn await_commit<T>(&self, mut commit: StoreFuture<'_, T>) -> T {
-        // Without a timer, where the store has it at once; and without room for it, where not.
-        if let Poll::Ready(committed) =
-            poll_fn(|context| Poll::Ready(commit.as_mut().poll(context))).await
-        {
-            return committed;
-        }
+        // Boxed: future size.
         Box::pin(self.await_commit_slow(commit)).await
     }
 
     async fn await_commit_slow<T>(&self, mut commit: StoreFuture<'_, T>) -> T {
-        if let Ok(committed) = timeout(self.engine.settings.store_timeout, &mut commit).await {
-            return committed;
+        let store_timeout = self.engine.inner.settings.store_timeout;
+        if let Ok(result) = timeout(store_timeout, &mut commit).await {
+            return result;
         }
-        tracing::warn!(task = %self.id, "store hangs");
+        tracing::warn!(task = %self.id, "store does not respond");
         self.mark_unwritable();
         commit.await
     }
 
-    /// All that was planned; whoever takes it writes it, or plans it again.
-    fn take_batch(&mut self, key: Option<IdempotencyKey>) -> (Batch, usize) {
-        let status = &self.log.task.status;
-        let status_time = status.timestamp.unwrap_or(self.staged_since);
-        let room = std::mem::take(&mut self.spare_buffer);
-        let (state, events) = (status.state, std::mem::replace(&mut self.staged, room));
-        let (parked, turn) = (self.log.is_parked(), self.log.newest_turn());
-        let batch = Batch {
-            time: self.staged_since,
-            events,
-            state,
-            status_time,
-            parked,
-            key,
-            turn,
-        };
-        (batch, std::mem::take(&mut self.staged_bytes))
-    }
-
-    fn record_commit(&self, states: &metrics::StateChanges, events: usize, started: &Stopwatch) {
+    pub(super) fn record_commit(
+        &self,
+        states: &metrics::StateChanges,
+        events: usize,
+        started: &Stopwatch,
+    ) {
         metrics::record_commit(events, started);
-        states.record(&self.scope.agent, self.version);
+        states.record(&self.scope.agent, self.turns.version);
     }
 
-    /// So many events are durable now; those who follow see the batch.
-    fn publish_durable(&mut self, events: usize, batch: Option<(Batch, usize)>) {
-        let position = self.durable_position;
-        self.durable_position = Seq(position.0 + events as u64);
+    /// Advances the durable position by `events`, and publishes the batch to readers.
+    pub(super) fn publish_durable(&mut self, events: usize, sized_batch: Option<SizedBatch>) {
+        let position = self.pipeline.durable_position;
+        self.pipeline.durable_position = Seq(position.0 + events as u64);
         if self.log.task.is_ended() {
             self.engine.count_ended();
         } else if self.log.is_parked() {
             self.engine.count_parked(&self.scope);
         }
-        match (&self.active, &self.head, batch) {
-            (Some(active), Some(head), Some(batch)) => {
-                self.spare_buffer = self
-                    .engine
-                    .journal
-                    .publish(head, active, position, batch, &self.log);
+        let journal = &self.engine.inner.journal;
+        match (&self.inbox, self.pipeline.head(), sized_batch) {
+            (Some(inbox), Some(head), Some(sized_batch)) => {
+                self.pipeline.spare_buffer =
+                    journal.publish(head, inbox.task(), position, sized_batch, &self.log);
             }
-            _ => self
-                .engine
-                .journal
-                .announce(&self.id, self.durable_position),
+            _ => journal.announce(&self.id, self.pipeline.durable_position),
         }
     }
 
-    /// Opens the log with all that was planned. Where a key finds an earlier task, that one is the answer.
-    async fn create(&mut self, last: bool) -> Result<()> {
-        let Some(pending_create) = self.prepare_create(last) else {
-            return Ok(());
-        };
-        let created = self
-            .await_commit(self.engine.journal.create(&pending_create.task))
-            .await;
-        let Some((reply, seen)) = self.complete_create(*pending_create, created, last)? else {
-            return Ok(());
-        };
-        let _ = reply.send(Box::pin(self.engine.accepted_replay(seen)).await);
-        Ok(())
+    /// Returns whether a snapshot should be saved before further batches are pipelined.
+    pub(in crate::engine) fn is_snapshot_due(&self) -> bool {
+        let min_entries = self.engine.inner.journal.snapshot_min_entries;
+        self.inbox.as_ref().is_some_and(|inbox| {
+            let occasion = SnapshotOccasion::WithinTurn;
+            inbox.task().is_snapshot_due(min_entries, occasion)
+        })
     }
 
-    /// What goes to the store. In a box: a turn keeps no room for it.
-    fn prepare_create(&mut self, last: bool) -> Option<Box<PendingCreate>> {
-        let CreateParams {
-            context_id,
-            key,
-            alias,
-            config,
-            is_followed,
-            reply,
-        } = self.create_params.take()?;
-        let (batch, weight) = self.take_batch(key);
-        if !last {
-            // Before anybody can find the task, so that nobody else begins to work on it.
-            let (active, inbox) = self.engine.journal.active_tasks.claim(&self.id);
-            (self.active, self.inbox) = (Some(active), Some(inbox));
-        }
-        let (id, scope) = (self.id.clone(), self.scope.clone());
-        let task = NewTask {
-            id,
-            scope,
-            context_id,
-            alias,
-            config,
-            batch,
-        };
-        Some(Box::new(PendingCreate {
-            task,
-            weight,
-            is_followed,
-            reply,
-            started: Stopwatch::start(),
-        }))
-    }
-
-    /// Tells whoever waits for it that the log is open, or why it is not; but for the task of before, where there is one.
-    fn complete_create(
-        &mut self,
-        pending_create: PendingCreate,
-        created: store::Result<CreateResult>,
-        last: bool,
-    ) -> Result<Option<(CreateReply, IdempotencyRecord)>> {
-        let PendingCreate {
-            task,
-            weight,
-            is_followed,
-            reply,
-            started,
-        } = pending_create;
-        match created {
-            Ok(CreateResult::Created(head)) => {
-                self.head = Some(head);
-                let events = task.batch.events.len();
-                self.record_commit(
-                    &metrics::state_changes(&task.batch.events),
-                    events,
-                    &started,
-                );
-                // A quick turn is over before anybody could follow it, but for whoever began it.
-                let shown = (!last || is_followed).then_some(task.batch);
-                let (active, opening) = if last { (None, shown) } else { (shown, None) };
-                // Watched before there is anything to see: whoever follows it begins with this.
-                let watch = (is_followed && !last).then(|| self.engine.journal.watch(&self.id));
-                self.publish_durable(events, active.map(|batch| (batch, weight)));
-                let mut accepted = self.acceptance();
-                accepted.opening = opening;
-                let _ = reply.send(Ok(accepted));
-                drop(watch);
-                Ok(None)
-            }
-            Ok(CreateResult::Replayed(seen)) => {
-                self.next_command();
-                Ok(Some((reply, seen)))
-            }
-            // Refused, and nothing was written: there is no task.
-            Err(
-                error @ (store::Error::Conflict
-                | store::Error::AlreadyApplied
-                | store::Error::KeyReused),
-            ) => {
-                self.next_command();
-                let _ = reply.send(Err(error.into()));
-                Ok(None)
-            }
-            Err(error @ store::Error::Failed(_)) => {
-                let _ = reply.send(Err(error.into()));
-                Err(Error::StoreUnavailable)
-            }
-        }
-    }
-
+    /// Reads the log from the store, and drops staged events.
     pub(super) async fn reload(&mut self) -> Result<()> {
-        let Some(head) = &self.head else {
+        let Some(head) = self.pipeline.head() else {
             return Ok(());
         };
-        self.log = self.engine.journal.load_for_runner(head).await?;
-        (self.durable_position, self.staged, self.staged_bytes) =
-            (self.log.position, Vec::new(), 0);
-        self.task_bytes = self.log.task.memory_size();
-        if let Some(active) = &self.active {
-            active.reset(&self.log);
-            self.engine
-                .journal
-                .announce(&self.id, self.durable_position);
+        self.log = self.engine.inner.journal.load_for_runner(head).await?;
+        self.pipeline.reset(&self.log);
+        if let Some(inbox) = &self.inbox {
+            inbox.task().reset(&self.log);
+            let position = self.pipeline.durable_position;
+            self.engine.inner.journal.announce(&self.id, position);
         }
         Ok(())
     }
 
+    /// Returns the reply to the sender of the newest message.
     pub(super) fn acceptance(&self) -> Box<AcceptedMessage> {
-        let head = self.head.clone().unwrap_or_else(|| self.new_head());
+        let head = self.pipeline.head().cloned();
+        let journal = &self.engine.inner.journal;
         let tail = self
-            .active
+            .inbox
             .as_ref()
-            .map(|active| self.engine.journal.subscribe_tail(&self.id, active));
-        let (turn, log) = (self.log.newest_turn(), self.log.clone());
+            .map(|inbox| journal.subscribe_tail(&self.id, inbox.task()));
         Box::new(AcceptedMessage {
-            head,
-            turn,
-            log,
-            opening: None,
+            head: head.unwrap_or_else(|| self.new_head()),
+            turn: self.log.newest_turn(),
+            log: self.log.clone(),
+            batch: None,
             tail,
         })
     }
@@ -470,7 +303,7 @@ impl Runner {
             id: self.id.clone(),
             scope: self.scope.clone(),
             context_id: self.log.task.context_id.clone(),
-            position: self.durable_position,
+            position: self.pipeline.durable_position,
             state: status.state,
             status_time: status.timestamp.unwrap_or_default(),
         }

@@ -1,20 +1,30 @@
-//! Messages on their way into the log, and those that were there before.
+//! Acceptance of messages: checks, commit, and replay of repeated messages.
 
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{AcceptedMessage, Error, IncomingMessage, Result, Runner, reason};
-use crate::model::{Event, Message, TraceContext};
+use super::{CommitPoint, Runner, RunnerResult, RunnerStop};
+use crate::engine::inbox::IncomingMessage;
+use crate::engine::{AcceptedMessage, Error, Result, reason};
+use crate::model::{Call, Event, Message, TraceContext};
 use crate::store::{self, IdempotencyKey, IdempotencyRecord};
 use crate::telemetry::metrics;
 
+/// Outcome of the commit of a message.
+enum MessageOutcome {
+    /// The sender gets this reply; the runner continues.
+    Replied(Result<Box<AcceptedMessage>>),
+    /// The sender gets the error `reply`; the runner stops.
+    Stopped { reply: Error, stop: RunnerStop },
+}
+
 impl Runner {
-    /// Records a message; its turn comes when those before it are over.
+    /// Records a message and replies to its sender. Its turn runs after those of earlier messages.
     pub(in crate::engine) async fn accept_message(
         &mut self,
         incoming: IncomingMessage,
-    ) -> Result<()> {
+    ) -> RunnerResult {
         let IncomingMessage {
             call,
             mut message,
@@ -22,27 +32,14 @@ impl Runner {
             deadline,
             reply,
         } = incoming;
-        if deadline <= Instant::now() {
-            // They were told that it could not be done in time.
-            let _ = reply.send(Err(Error::StoreUnavailable));
-            return Ok(());
-        }
-        if self.log.task.is_ended() {
-            let _ = reply.send(
-                self.replay_or(key, Error::Ended(self.log.task.status.state))
-                    .await,
-            );
-            return Ok(());
-        }
-        if self.log.backlog() > self.engine.settings.max_waiting_messages {
-            metrics::record_limit_hit("max_waiting_messages");
-            let _ = reply.send(Err(Error::Overloaded));
-            return Ok(());
-        }
         let is_idle = self.log.next_message().is_none();
-        if is_idle && !self.can_queue_turn() {
-            metrics::record_limit_hit("max_waiting_turns");
-            let _ = reply.send(Err(Error::Overloaded));
+        if let Some(refusal) = self.refusal(deadline, is_idle) {
+            let result = if matches!(refusal, Error::Ended(_)) {
+                self.replay_or(key, refusal).await
+            } else {
+                Err(refusal)
+            };
+            let _ = reply.send(result);
             return Ok(());
         }
         reason::strip_reason(&mut message);
@@ -53,76 +50,111 @@ impl Runner {
             return Ok(());
         }
         self.stage_message(message, call.trace.clone());
-        let (answered, result) = match self.commit(key.clone(), false).await {
-            Ok(()) if self.log.task.is_ended() => {
-                (Err(Error::Ended(self.log.task.status.state)), Ok(()))
+        // A sender that has disconnected does not undo the message.
+        match self.commit_message(call, key, is_idle).await {
+            MessageOutcome::Replied(result) => {
+                let _ = reply.send(result);
+                Ok(())
             }
-            Ok(()) => {
-                self.callers.push_back((self.log.newest_turn(), call));
-                (Ok(self.acceptance()), Ok(()))
+            MessageOutcome::Stopped { reply: error, stop } => {
+                let _ = reply.send(Err(error));
+                Err(stop)
             }
-            // Seen before: nothing was added, and the task is the answer.
-            Err(Error::Store(store::Error::AlreadyApplied)) => {
-                match self.replay(key, is_idle).await {
-                    Ok(accepted) => (Ok(accepted), Ok(())),
-                    Err(error) => (Err(Error::StoreUnavailable), Err(error)),
-                }
-            }
-            Err(error @ Error::Store(store::Error::KeyReused)) => {
-                (Err(error), self.discard_staged(is_idle).await)
-            }
-            Err(error) => (Err(Error::StoreUnavailable), Err(error)),
-        };
-        // The caller may have left; the message is in the log all the same.
-        let _ = reply.send(answered);
-        result
+        }
     }
 
+    /// Returns the reason why a message cannot be accepted now, if there is one.
+    fn refusal(&self, deadline: Instant, is_idle: bool) -> Option<Error> {
+        if deadline <= Instant::now() {
+            // The sender already has this reply.
+            return Some(Error::StoreUnavailable);
+        }
+        if self.log.task.is_ended() {
+            return Some(Error::Ended(self.log.task.status.state));
+        }
+        if self.log.backlog() > self.engine.inner.settings.max_waiting_messages {
+            metrics::record_limit_hit("max_waiting_messages");
+            return Some(Error::Overloaded);
+        }
+        if is_idle && !self.can_queue_turn() {
+            metrics::record_limit_hit("max_waiting_turns");
+            return Some(Error::Overloaded);
+        }
+        None
+    }
+
+    /// Commits a staged message.
+    async fn commit_message(
+        &mut self,
+        call: Call,
+        key: Option<IdempotencyKey>,
+        is_idle: bool,
+    ) -> MessageOutcome {
+        match self.commit(key.clone(), CommitPoint::Interim).await {
+            Ok(()) if self.log.task.is_ended() => {
+                MessageOutcome::Replied(Err(Error::Ended(self.log.task.status.state)))
+            }
+            Ok(()) => {
+                self.turns.calls.push_back((self.log.newest_turn(), call));
+                MessageOutcome::Replied(Ok(self.acceptance()))
+            }
+            // A repeated message: nothing was written, and the reply is the task of the first one.
+            Err(RunnerStop::Failed(Error::Store(store::Error::AlreadyApplied))) => {
+                match self.replay(key, is_idle).await {
+                    Ok(accepted) => MessageOutcome::Replied(Ok(accepted)),
+                    Err(stop) => MessageOutcome::store_unavailable(stop),
+                }
+            }
+            Err(RunnerStop::Failed(error @ Error::Store(store::Error::KeyReused))) => {
+                match self.discard_staged(is_idle).await {
+                    Ok(()) => MessageOutcome::Replied(Err(error)),
+                    Err(stop) => MessageOutcome::Stopped { reply: error, stop },
+                }
+            }
+            Err(stop) => MessageOutcome::store_unavailable(stop),
+        }
+    }
+
+    /// Adds the ids of the task and its context.
     pub(super) fn with_task_ids(&self, message: Message) -> Message {
         message
             .in_task(self.id.clone())
             .in_context(self.log.task.context_id.clone())
     }
 
+    /// Stages a message. If the task is idle, also stages the start of its turn, so that readers never see an answered
+    /// task that still asks.
     pub(super) fn stage_message(&mut self, message: Arc<Message>, trace: Option<TraceContext>) {
         let is_idle = self.log.next_message().is_none();
-        self.stage(
-            [Event::Message(message)]
-                .into_iter()
-                .chain(trace.map(Event::TraceContext)),
-        );
+        let trace = trace.map(Event::TraceContext);
+        self.stage([Event::Message(message)].into_iter().chain(trace));
         if is_idle {
-            // The turn begins with its message, so that nobody sees a task that was answered and still asks.
             self.try_begin_turn();
         }
     }
 
-    /// The answer to a message that was taken before.
+    /// Discards the staged message, and returns the reply to the first one with its key.
     async fn replay(
         &mut self,
         key: Option<IdempotencyKey>,
-        begun: bool,
-    ) -> Result<Box<AcceptedMessage>> {
-        self.discard_staged(begun).await?;
+        has_begun_turn: bool,
+    ) -> RunnerResult<Box<AcceptedMessage>> {
+        self.discard_staged(has_begun_turn).await?;
         match self.find_replay(key).await? {
-            Some(seen) => self.engine.accepted_replay(seen).await,
+            Some(record) => Ok(self.engine.accepted_replay(record).await?),
             None => Ok(self.acceptance()),
         }
     }
 
     async fn find_replay(&self, key: Option<IdempotencyKey>) -> Result<Option<IdempotencyRecord>> {
-        match key {
-            Some(key) => Ok(self
-                .engine
-                .journal
-                .store
-                .find_by_key(&self.scope, &key)
-                .await?),
-            None => Ok(None),
-        }
+        let Some(key) = key else {
+            return Ok(None);
+        };
+        let store = &self.engine.inner.journal.store;
+        Ok(store.find_by_key(&self.scope, &key).await?)
     }
 
-    /// What a message gets that its task has no place for: the task if it was taken before, as its key says, else a refusal.
+    /// Returns the reply to a message that cannot be accepted: the task if its key was used before, else the refusal.
     async fn replay_or(
         &self,
         key: Option<IdempotencyKey>,
@@ -134,19 +166,26 @@ impl Runner {
         }
     }
 
-    /// Whether the task would be larger than it may be.
+    /// Returns whether the task would exceed `max_task_bytes` with this message.
     fn exceeds_task_size(&self, message: &Arc<Message>) -> bool {
-        let most = self.engine.settings.max_task_bytes;
-        self.task_bytes
-            .saturating_add(Event::Message(message.clone()).memory_size())
-            > most
+        let message_bytes = Event::Message(message.clone()).memory_size();
+        self.task_bytes().saturating_add(message_bytes) > self.engine.inner.settings.max_task_bytes
     }
 
-    /// Forgets what was planned and not written.
-    async fn discard_staged(&mut self, begun: bool) -> Result<()> {
-        if begun {
-            self.turn_permit = None;
+    /// Discards staged events, and the permit if they include the start of a turn.
+    async fn discard_staged(&mut self, has_begun_turn: bool) -> RunnerResult {
+        if has_begun_turn {
+            self.turns.permit = None;
         }
         self.refresh().await
+    }
+}
+
+impl MessageOutcome {
+    fn store_unavailable(stop: RunnerStop) -> Self {
+        Self::Stopped {
+            reply: Error::StoreUnavailable,
+            stop,
+        }
     }
 }

@@ -1,278 +1,246 @@
-//! One turn after the other: agent -> queue -> batch -> append -> announce.
+//! Runner: the single writer of one task's log in this process.
+//!
+//! A runner executes the turns of a task one after the other and handles commands in between. Events flow from the
+//! agent through the queue into staged events, a batch, the store, and then to readers.
 
 mod commit;
+mod create;
+mod foreign_writes;
 mod messages;
+mod pipeline;
 mod recovery;
+mod stop;
+mod turn_queue;
 
-use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, timeout};
 
-use super::active_tasks::{ActiveTask, Dispatch, Inbox, IncomingMessage, RunnerCommand};
-use super::agent_registry::{AgentHandle, TurnPermit};
+use super::agent_registry::AgentHandle;
 use super::folded_log::FoldedLog;
+use super::inbox::{Inbox, RunnerCommand};
 use super::maintenance::MIN_RETRY_DELAY;
 use super::turn;
 use super::{AcceptedMessage, Engine, Error, InitialMessage, Result, reason};
-use crate::agent::Failure;
-use crate::model::{Call, Event, Scope, Seq, Task, TaskId, TaskState, Timestamp, Version};
+use crate::model::{Call, Event, Object, Scope, Task, TaskId, TaskState};
 use crate::store::Head;
 use crate::telemetry::metrics;
-use commit::CreateParams;
-use recovery::reject;
+use create::{CreateOutcome, CreateParams};
+use foreign_writes::ForeignWrites;
+use pipeline::{CommitPipeline, LogState};
+use turn_queue::{TurnQueue, WaitingSlot};
 
-pub(super) use commit::{AppendAttempt, status_event};
+pub(super) use commit::{AppendAttempt, CommitPoint, FailedAppend, status_event};
+pub(super) use foreign_writes::RunnerEvent;
+pub(super) use pipeline::shrink_if_empty;
+pub(super) use stop::{RunnerResult, RunnerStop};
 
-/// 04 §4: under this name the metadata of a task have what a client of the first days calls it.
+/// Metadata key of a task for the id that a client has chosen (04 §4).
 const LEGACY_TASK_ID_KEY: &str = "a2a.legacyTaskId";
 
-/// Room for so many events is kept by a task that waits.
-const IDLE_CAPACITY: usize = 4;
-
-/// How many events there are of a task that is over as soon as it has begun.
+/// Number of events of a task whose only turn completes immediately.
 const QUICK_TURN_EVENTS: usize = 6;
 
-/// Works on one task. While there is one, nobody else in this process writes to its log.
+/// Runs one task. While it exists, nothing else in this process appends to the task's log.
 pub(super) struct Runner {
     pub(super) engine: Engine,
     pub(super) id: TaskId,
     pub(super) scope: Scope,
-    /// The fold of everything written and about to be written.
+    /// The agent of the current turn.
+    pub(super) agent: Arc<AgentHandle>,
+    /// Fold of all durable and staged events.
     pub(super) log: FoldedLog,
-    /// How large the task is, in bytes, about.
-    pub(super) task_bytes: usize,
-    /// What is folded and not durable yet, and when the first of it was.
-    staged: Vec<Event>,
-    staged_bytes: usize,
-    /// Room for what is planned next, from what was written before.
-    spare_buffer: Vec<Event>,
-    staged_since: Timestamp,
-    /// The end of what is durable; 0 as long as the task does not exist.
-    durable_position: Seq,
-    /// Set once the log is open.
-    pub(super) head: Option<Head>,
-    create_params: Option<CreateParams>,
-    /// How the agent failed before its first turn.
-    pub(super) failure: Option<Failure>,
-    active: Option<Arc<ActiveTask>>,
+    pub(super) pipeline: CommitPipeline,
+    /// Receives commands. `None` for a task that is not active, such as one whose only turn completes immediately.
     inbox: Option<Inbox>,
-    /// What others add to the log, and how far we have looked at that.
-    watch: Option<watch::Receiver<Seq>>,
-    seen_position: Seq,
-    /// Whether somebody elsewhere has asked for the task to be canceled.
-    cancel_requested: bool,
-    /// Who works on it.
-    pub(super) agent_handle: Arc<AgentHandle>,
-    /// Leave to run the turn that was begun.
-    turn_permit: Option<TurnPermit>,
-    /// Held while the task waits for that leave.
-    waiting_slot: Option<WaitingTurn>,
-    /// Who sent the messages that wait, as far as we know, by the number of their turn.
-    callers: VecDeque<(u64, Call)>,
-    /// How long to wait before the task is tried again when this one fails.
+    foreign: ForeignWrites,
+    turns: TurnQueue,
+    /// Delay before the task is retried if this runner panics.
     retry_delay: Duration,
-    /// How long the turn that begins has waited for leave.
-    pub(super) queue_time: Duration,
-    /// The version of the last call that was heard of.
-    pub(super) version: Version,
 }
 
 impl Runner {
-    /// A runner for a task that does not exist yet; it has leave to run, or a place among those that wait.
+    /// Creates a runner for a new task, with a turn permit or a slot in the queue of waiting turns.
     ///
     /// # Errors
-    /// Enough wait already, or the message is larger than a task may be.
+    /// `Overloaded` if the queue is full, `TooLarge` if the message exceeds the size of a task.
     pub(super) fn for_new_task(
         engine: Engine,
         call: Call,
-        opening: InitialMessage,
+        initial: InitialMessage,
         reply: oneshot::Sender<Result<Box<AcceptedMessage>>>,
     ) -> Result<Box<Self>> {
-        let InitialMessage {
-            mut message,
-            key,
-            alias,
-            config,
-            failure,
-            is_followed,
-        } = opening;
-        let id = TaskId::from(engine.clock.new_id());
+        let id = TaskId::from(engine.inner.clock.new_id());
+        let mut message = initial.message;
         let context_id = message
             .context_id
             .clone()
             .unwrap_or_else(|| engine.new_context_id());
-        let own = Arc::make_mut(&mut message);
-        reason::strip_reason(own);
-        (own.task_id, own.context_id) = (Some(id.clone()), Some(context_id.clone()));
-        let metadata = alias
-            .as_ref()
-            .map(|alias| [(LEGACY_TASK_ID_KEY, alias.as_str())].into_iter().collect());
+        let own_message = Arc::make_mut(&mut message);
+        reason::strip_reason(own_message);
+        own_message.task_id = Some(id.clone());
+        own_message.context_id = Some(context_id.clone());
         let created = Event::Created {
             id: id.clone(),
             context_id: context_id.clone(),
-            metadata,
+            metadata: initial.alias.as_ref().map(alias_metadata),
         };
-        let mut runner = Self::new(engine, id, call.scope.clone());
-        (runner.failure, runner.create_params) = (
-            failure,
-            Some(CreateParams {
-                context_id,
-                key,
-                alias,
-                config,
-                is_followed,
-                reply,
-            }),
-        );
-        runner.version = call.version;
-        runner.staged.reserve_exact(QUICK_TURN_EVENTS);
-        runner.staged.push(created);
-        runner.staged.push(Event::Message(message));
-        runner
-            .staged
-            .extend(call.trace.clone().map(Event::TraceContext));
-        runner.callers.push_back((1, call));
-        let weight: usize = runner.staged.iter().map(Event::memory_size).sum();
-        if weight > runner.engine.settings.max_task_bytes {
-            metrics::record_limit_hit("max_task_bytes");
-            return Err(Error::TooLarge);
-        }
-        // Not `try_begin_turn`: all of it is folded at once.
-        runner.turn_permit = runner
-            .agent_handle
-            .try_acquire_turn(&runner.engine.turn_permits);
-        if runner.turn_permit.is_some() {
-            runner.staged.extend(runner.log.turn_start());
-        }
-        runner.stage_from(0);
-        if runner.turn_permit.is_none() {
-            // Taken before the first wait, so that a thousand who come at once count as a thousand.
-            let waiting_slot = WaitingTurn::new(&runner.engine);
-            if waiting_slot.number > runner.engine.settings.max_waiting_turns {
-                metrics::record_limit_hit("max_waiting_turns");
-                return Err(Error::Overloaded);
-            }
-            runner.waiting_slot = Some(waiting_slot);
-        }
+        let log_state = LogState::New(CreateParams {
+            context_id,
+            key: initial.key,
+            alias: initial.alias,
+            config: initial.config,
+            is_followed: initial.is_followed,
+            reply,
+        });
+        let mut runner = Self::new(engine, id, call.scope.clone(), log_state);
+        runner.turns.early_failure = initial.failure;
+        runner.turns.version = call.version;
+        let staged = &mut runner.pipeline.staged;
+        staged.reserve_exact(QUICK_TURN_EVENTS);
+        staged.push(created);
+        staged.push(Event::Message(message));
+        staged.extend(call.trace.clone().map(Event::TraceContext));
+        runner.turns.calls.push_back((1, call));
+        runner.schedule_first_turn()?;
         Ok(runner)
     }
 
-    /// A runner for a task that nobody works on.
-    pub(super) fn for_stored_task(
-        engine: Engine,
-        head: Head,
-        active: Arc<ActiveTask>,
-        inbox: Inbox,
-    ) -> Box<Self> {
-        let mut runner = Self::new(engine, head.id.clone(), head.scope.clone());
-        (runner.head, runner.active, runner.inbox) = (Some(head), Some(active), Some(inbox));
+    /// Checks the size of the staged message, acquires a turn permit or a waiting slot, and folds the staged events.
+    fn schedule_first_turn(&mut self) -> Result<()> {
+        let engine = &self.engine.inner;
+        let bytes: usize = self.pipeline.staged.iter().map(Event::memory_size).sum();
+        if bytes > engine.settings.max_task_bytes {
+            metrics::record_limit_hit("max_task_bytes");
+            return Err(Error::TooLarge);
+        }
+        // Not `try_begin_turn`: all events are folded in one go.
+        self.turns.permit = self.agent.try_acquire_turn(&engine.turn_permits);
+        if self.turns.permit.is_some() {
+            self.pipeline.staged.extend(self.log.turn_start());
+        }
+        self.fold_staged_from(0);
+        if self.turns.permit.is_none() {
+            // Counted before the first await, so that concurrent calls are all counted.
+            let slot = WaitingSlot::new(&self.engine);
+            if slot.number > self.engine.inner.settings.max_waiting_turns {
+                metrics::record_limit_hit("max_waiting_turns");
+                return Err(Error::Overloaded);
+            }
+            self.turns.waiting_slot = Some(slot);
+        }
+        Ok(())
+    }
+
+    /// Creates a runner for a stored task that has none.
+    pub(super) fn for_stored_task(engine: Engine, head: Head, inbox: Inbox) -> Box<Self> {
+        let id = head.id.clone();
+        let scope = head.scope.clone();
+        let mut runner = Self::new(engine, id, scope, LogState::Open(head));
+        runner.inbox = Some(inbox);
         runner
     }
 
-    /// A runner that knows nothing yet. In a box from the start: it is large.
-    fn new(engine: Engine, id: TaskId, scope: Scope) -> Box<Self> {
+    /// Creates a runner with an empty fold. Boxed because it is large.
+    fn new(engine: Engine, id: TaskId, scope: Scope, log_state: LogState) -> Box<Self> {
         Box::new(Self {
-            agent_handle: engine.agents.agent_for(&scope),
+            agent: engine.inner.agents.agent_for(&scope),
             engine,
             id,
             scope,
             log: FoldedLog::empty(),
-            task_bytes: 0,
-            staged: Vec::new(),
-            staged_bytes: 0,
-            spare_buffer: Vec::new(),
-            staged_since: Timestamp::default(),
-            durable_position: Seq(0),
-            head: None,
-            create_params: None,
-            failure: None,
-            active: None,
+            pipeline: CommitPipeline::new(log_state),
             inbox: None,
-            watch: None,
-            seen_position: Seq(0),
-            cancel_requested: false,
-            turn_permit: None,
-            waiting_slot: None,
-            callers: VecDeque::with_capacity(1),
+            foreign: ForeignWrites::default(),
+            turns: TurnQueue::new(),
             retry_delay: MIN_RETRY_DELAY,
-            queue_time: Duration::ZERO,
-            version: Version::V1,
         })
     }
 
-    /// Opens the log and works until nothing is left to do.
+    /// Creates the task and runs it until it is idle.
     pub(super) async fn run_new(mut self: Box<Self>) {
-        // Where a second run must not happen, and where the turn cannot begin, the record comes first.
-        let named = |create_params: &CreateParams| {
-            create_params.key.is_some() || create_params.alias.is_some()
-        };
-        let named = self.create_params.as_ref().is_some_and(named);
-        let first =
-            self.turn_permit.is_none() || named || self.agent_handle.agent.needs_durable_start();
-        let opened = if first {
-            self.commit(None, false).await
+        let created = if self.must_create_first() {
+            self.create(CommitPoint::Interim).await
         } else {
-            Ok(())
+            // The turn runs first, and its first commit creates the task.
+            Ok(CreateOutcome::Created)
         };
-        let ended = match opened {
-            Ok(()) if self.create_params.is_none() && self.head.is_none() => return,
-            Ok(()) => self.run_turns().await,
-            Err(error) => Err(error),
+        let result = match created {
+            Ok(CreateOutcome::Created) => self.run_turns().await,
+            Ok(CreateOutcome::Answered) => return,
+            Err(stop) => Err(stop),
         };
-        if ended.is_err() {
-            // Apart: what happens rarely is not carried around by every task.
-            Box::pin(self.retry_until_ended(ended)).await;
+        if let Err(stop) = result {
+            // Boxed: future size.
+            Box::pin(self.retry_until_ended(stop)).await;
         }
     }
 
-    /// Reads the log, grants the wish, and works until nothing is left to do.
-    pub(super) async fn run_stored(mut self: Box<Self>, command: RunnerCommand) {
+    /// Returns whether the task must be durable before its first turn: the turn cannot start yet, must not run twice
+    /// for one idempotency key or alias, or needs it for its side effects.
+    fn must_create_first(&self) -> bool {
+        let is_unique = match &self.pipeline.log_state {
+            LogState::New(params) => params.key.is_some() || params.alias.is_some(),
+            LogState::Open(_) | LogState::Missing => false,
+        };
+        self.turns.permit.is_none() || is_unique || self.agent.agent.needs_durable_start()
+    }
+
+    /// Reads the log, handles the command, and runs the task until it is idle.
+    ///
+    /// `recovery_permit` bounds the number of concurrent recoveries. It is released when the command was handled.
+    pub(super) async fn run_stored(
+        mut self: Box<Self>,
+        command: RunnerCommand,
+        recovery_permit: Option<OwnedSemaphorePermit>,
+    ) {
         let mut retry_delay = MIN_RETRY_DELAY;
         while let Err(error) = self.reload().await {
-            tracing::error!(task = %self.id, error = &error as &dyn std::error::Error, "log unreadable");
-            if !matches!(
-                (&command, &error),
-                (RunnerCommand::Recover(_), Error::Store(_))
-            ) {
-                let gone = matches!(error, Error::Deleted);
-                reject(command, error);
-                return self.reject_commands(if gone {
-                    || Error::Deleted
-                } else {
-                    || Error::StoreUnavailable
-                });
+            tracing::error!(
+                task = %self.id,
+                error = &error as &dyn std::error::Error,
+                "log unreadable"
+            );
+            let is_retried =
+                matches!(command, RunnerCommand::Recover) && matches!(error, Error::Store(_));
+            if !is_retried {
+                return self.reject_all(command, error);
             }
-            // Nobody else will come for it: a task that was cut off must not stay so.
+            // Startup recovery looks at each task once, so an interrupted task is retried here.
             self.wait_for_store(&mut retry_delay).await;
         }
-        let ended = match self.handle_command(command).await {
+        let handled = self.handle_command(command).await;
+        drop(recovery_permit);
+        let result = match handled {
             Ok(()) => self.run_turns().await,
-            Err(error) => Err(error),
+            Err(stop) => Err(stop),
         };
-        if ended.is_err() {
-            // Apart: what happens rarely is not carried around by every task.
-            Box::pin(self.retry_until_ended(ended)).await;
+        if let Err(stop) = result {
+            // Boxed: future size.
+            Box::pin(self.retry_until_ended(stop)).await;
         }
     }
 
-    /// Works turn by turn, and grants wishes in between, until there are none.
-    async fn run_turns(&mut self) -> Result<()> {
+    /// Runs turns, and handles commands in between, until there is neither a message nor a command.
+    async fn run_turns(&mut self) -> RunnerResult {
         loop {
             while let Some(message) = self.log.next_message().cloned() {
-                if self.turn_permit.is_none() && !self.wait_for_turn_permit().await? {
-                    break;
+                if self.turns.permit.is_none() {
+                    match self.wait_for_turn_permit().await? {
+                        PermitWait::Acquired => {}
+                        PermitWait::TaskEnded => break,
+                    }
                 }
-                // A turn that runs again is counted before it does, or it could kill the process for ever.
-                if self.agent_handle.agent.needs_durable_start() || self.log.attempts > 1 {
-                    self.commit(None, false).await?;
+                // A repeated attempt is durable before it runs: otherwise a turn that crashes the process would be
+                // repeated without limit.
+                if self.agent.agent.needs_durable_start() || self.log.attempts > 1 {
+                    self.commit(None, CommitPoint::Interim).await?;
                 }
                 turn::run(self, message).await?;
-                self.turn_permit = None;
+                self.turns.permit = None;
                 if self.log.next_message().is_some() {
                     self.refresh_agent();
                 }
@@ -285,109 +253,70 @@ impl Runner {
         }
     }
 
-    /// Somebody else may have the place of the one who has worked.
+    /// Looks up the agent again, which may have been replaced.
     fn refresh_agent(&mut self) {
-        self.agent_handle = self.engine.agents.agent_for(&self.scope);
+        self.agent = self.engine.inner.agents.agent_for(&self.scope);
     }
 
-    /// Whether one more task may wait for its turn, or need not wait.
-    pub(super) fn can_queue_turn(&self) -> bool {
-        let waiting_slot = WaitingTurn::new(&self.engine);
-        waiting_slot.number <= self.engine.settings.max_waiting_turns
-            || self
-                .agent_handle
-                .try_acquire_turn(&self.engine.turn_permits)
-                .is_some()
-    }
-
-    /// Plans the beginning of the next turn, if there is leave to run it.
-    fn try_begin_turn(&mut self) {
-        self.turn_permit = self
-            .agent_handle
-            .try_acquire_turn(&self.engine.turn_permits);
-        if self.turn_permit.is_some() {
-            self.stage(self.log.turn_start());
-        }
-    }
-
-    /// Waits until a turn may begin, granting wishes meanwhile; false when the task has ended before.
-    async fn wait_for_turn_permit(&mut self) -> Result<bool> {
-        let _place = self
-            .waiting_slot
-            .take()
-            .unwrap_or_else(|| WaitingTurn::new(&self.engine));
-        let agent_handle = self.agent_handle.clone();
+    /// Waits for a turn permit, and handles commands and foreign appends during the wait.
+    async fn wait_for_turn_permit(&mut self) -> RunnerResult<PermitWait> {
+        let slot = self.turns.waiting_slot.take();
+        let _slot = slot.unwrap_or_else(|| WaitingSlot::new(&self.engine));
         let since = Instant::now();
-        let mut free = pin!(agent_handle.acquire_turn(self.engine.turn_permits.clone()));
+        let turn_permits = self.engine.inner.turn_permits.clone();
+        let mut acquire = pin!(self.agent.clone().acquire_turn(turn_permits));
         while self.log.next_message().is_some() {
             tokio::select! {
                 biased;
-                permit = &mut free => {
-                    if self.engine.stop.is_cancelled() {
-                        // Leave that others gave back because they were stopped: so are we.
+                permit = &mut acquire => {
+                    if self.engine.inner.stop.is_cancelled() {
+                        // A permit released by a turn that was stopped. This runner is stopped, too.
                         std::future::pending::<()>().await;
                     }
-                    self.turn_permit = Some(permit.ok_or(Error::ShuttingDown)?);
-                    self.queue_time = since.elapsed();
+                    self.turns.permit = Some(permit.ok_or(Error::ShuttingDown)?);
+                    self.turns.queue_time = since.elapsed();
                     self.stage(self.log.turn_start());
-                    return Ok(true);
+                    return Ok(PermitWait::Acquired);
                 }
                 event = self.next_event() => match event {
-                    // Somebody does work on it.
-                    RunnerEvent::Command(RunnerCommand::Recover(_) | RunnerCommand::Expire | RunnerCommand::ExpireOverQuota) => {}
+                    // Not applicable: the task has a runner.
+                    RunnerEvent::Command(
+                        RunnerCommand::Recover
+                        | RunnerCommand::Expire
+                        | RunnerCommand::ExpireOverQuota,
+                    ) => {}
                     RunnerEvent::Command(command) => Box::pin(self.handle_command(command)).await?,
                     RunnerEvent::LogGrew => Box::pin(self.catch_up()).await?,
                 }
             }
         }
-        Ok(false)
+        Ok(PermitWait::TaskEnded)
     }
 
-    /// The next wish that waits; without one this runner is no longer the task's.
+    /// Returns the next command. If there is none, the runner retires: it no longer owns the task.
     fn next_command(&mut self) -> Option<RunnerCommand> {
-        let command = self
-            .engine
-            .journal
-            .active_tasks
-            .retire(&self.id, self.inbox.as_mut()?);
+        let active_tasks = &self.engine.inner.journal.active_tasks;
+        let command = active_tasks.next_or_retire(&self.id, self.inbox.as_mut()?);
         if command.is_none() {
             self.inbox = None;
         }
         command
     }
 
-    /// Does what somebody wants of a task while no turn runs.
-    pub(super) async fn handle_command(&mut self, command: RunnerCommand) -> Result<()> {
+    /// Handles a command while no turn runs.
+    async fn handle_command(&mut self, command: RunnerCommand) -> RunnerResult {
         match command {
             RunnerCommand::Message(incoming) => self.accept_message(*incoming).await,
             RunnerCommand::Cancel {
                 metadata,
                 deadline,
                 reply,
-            } => {
-                if deadline <= Instant::now() {
-                    let _ = reply.send(Err(Error::StoreUnavailable));
-                    return Ok(());
-                }
-                if self.log.task.is_ended() {
-                    let _ = reply.send(Err(Error::Ended(self.log.task.status.state)));
-                    return Ok(());
-                }
-                self.stage([
-                    Event::CancelRequested { metadata },
-                    status_event(TaskState::Canceled),
-                ]);
-                let committed = self.commit(None, true).await;
-                if committed.is_ok() {
-                    self.notify_canceled().await;
-                }
-                self.reply_to_cancel(reply, committed)
-            }
+            } => self.cancel(metadata, deadline, reply).await,
             RunnerCommand::RecordLate => {
-                self.stage(vec![reason::late_event()]);
-                self.commit(None, true).await
+                self.stage([reason::late_event()]);
+                self.commit(None, CommitPoint::Final).await
             }
-            RunnerCommand::Recover(_place) => self.recover().await,
+            RunnerCommand::Recover => self.recover().await,
             RunnerCommand::Expire => self.expire().await,
             RunnerCommand::ExpireOverQuota if self.log.is_parked() => {
                 self.fail_task("expired").await
@@ -396,121 +325,69 @@ impl Runner {
         }
     }
 
-    /// Who sent the message of the turn that begins.
-    pub(super) fn take_call(&mut self) -> Call {
-        let turn = self.log.current_turn();
-        while self
-            .callers
-            .front()
-            .is_some_and(|(number, _)| *number < turn)
-        {
-            self.callers.pop_front();
-        }
-        let call = self.callers.pop_front_if(|(number, _)| *number == turn);
-        call.map(|(_, call)| call).unwrap_or_else(|| {
-            // Before us, or elsewhere: of all that surrounded it the log has this.
-            let trace = self.log.trace_for_turn(turn).cloned();
-            Call {
-                trace,
-                ..Call::new(self.scope.clone())
-            }
-        })
-    }
-
-    /// Tells the agent that a task of its was canceled while it did nothing for it. The task has ended whatever it does.
-    async fn notify_canceled(&self) {
-        let notified = timeout(
-            self.engine.settings.cancel_grace,
-            self.agent_handle.agent.on_canceled(&self.log.task),
-        )
-        .await;
-        if let Ok(Err(failure)) = notified {
-            let cause = failure.cause() as &dyn std::error::Error;
-            let agent = &self.scope.agent;
-            tracing::warn!(task = %self.id, %agent, cause, "agent failed while it was told of a cancel");
-        }
-    }
-
-    pub(super) fn reply_to_cancel(
-        &self,
+    /// Cancels the task while no turn runs.
+    async fn cancel(
+        &mut self,
+        metadata: Option<Object>,
+        deadline: Instant,
         reply: oneshot::Sender<Result<Task>>,
-        committed: Result<()>,
-    ) -> Result<()> {
-        let canceled = match (&committed, self.log.task.status.state) {
-            (Err(_), _) => Err(Error::StoreUnavailable),
-            (Ok(()), TaskState::Canceled) => Ok(Task::clone(&self.log.task)),
-            (Ok(()), state) => Err(Error::Ended(state)),
-        };
-        let _ = reply.send(canceled);
+    ) -> RunnerResult {
+        if deadline <= Instant::now() {
+            let _ = reply.send(Err(Error::StoreUnavailable));
+            return Ok(());
+        }
+        if self.log.task.is_ended() {
+            let _ = reply.send(Err(Error::Ended(self.log.task.status.state)));
+            return Ok(());
+        }
+        self.stage([
+            Event::CancelRequested { metadata },
+            status_event(TaskState::Canceled),
+        ]);
+        let committed = self.commit(None, CommitPoint::Final).await;
+        if committed.is_ok() {
+            self.notify_canceled().await;
+        }
+        self.reply_to_cancel(reply, committed.is_ok());
         committed
     }
 
-    /// Whose task it is.
-    pub(super) fn scope(&self) -> &Scope {
-        &self.scope
+    /// Calls the agent's `on_canceled`, for at most `cancel_grace`. Its failure is logged: the task has ended.
+    async fn notify_canceled(&self) {
+        let notified = timeout(
+            self.engine.inner.settings.cancel_grace,
+            self.agent.agent.on_canceled(&self.log.task),
+        );
+        if let Ok(Err(failure)) = notified.await {
+            let cause = failure.cause() as &dyn std::error::Error;
+            let agent = &self.scope.agent;
+            tracing::warn!(task = %self.id, %agent, cause, "agent failed in on_canceled");
+        }
     }
 
-    /// Whether somebody wants something of the task.
+    /// Replies to a cancel whose commit succeeded or failed.
+    pub(super) fn reply_to_cancel(&self, reply: oneshot::Sender<Result<Task>>, is_committed: bool) {
+        let result = match self.log.task.status.state {
+            _ if !is_committed => Err(Error::StoreUnavailable),
+            TaskState::Canceled => Ok(Task::clone(&self.log.task)),
+            state => Err(Error::Ended(state)),
+        };
+        let _ = reply.send(result);
+    }
+
+    /// Returns whether a command is waiting.
     pub(super) fn has_commands(&self) -> bool {
         self.inbox.as_ref().is_some_and(Inbox::has_commands)
     }
 
-    /// Gives back room that one who waits does not need.
+    /// Frees the memory of large empty buffers, before a wait.
     pub(super) fn shrink_buffers(&mut self) {
-        shrink_if_empty(&mut self.spare_buffer);
-        shrink_if_empty(&mut self.staged);
-    }
-
-    /// Whether the fold should go to the store when nothing is on its way there.
-    pub(super) fn is_snapshot_due(&self) -> bool {
-        self.active.as_ref().is_some_and(|active| {
-            active.is_snapshot_due(self.engine.journal.snapshot_min_entries, false, false)
-        })
-    }
-
-    /// What happens next, apart from the agent.
-    pub(super) async fn next_event(&mut self) -> RunnerEvent {
-        if !self.engine.journal.store.has_external_writers() {
-            return RunnerEvent::Command(recv_or_pending(&mut self.inbox).await);
-        }
-        let watch = self
-            .watch
-            .get_or_insert_with(|| self.engine.journal.watch(&self.id));
-        let known = self.durable_position.max(self.seen_position);
-        tokio::select! {
-            biased;
-            command = recv_or_pending(&mut self.inbox) => RunnerEvent::Command(command),
-            at = wait_for_growth(watch, known) => {
-                // Once for every announcement: what is not there yet is announced again.
-                self.seen_position = at;
-                RunnerEvent::LogGrew
-            }
-        }
-    }
-
-    /// Takes in what others wrote while we wait for leave to run: a cancel needs none.
-    async fn catch_up(&mut self) -> Result<()> {
-        self.refresh().await?;
-        if self.cancel_requested && !self.log.task.is_ended() {
-            self.stage([status_event(TaskState::Canceled)]);
-            self.commit(None, true).await?;
-        }
-        Ok(())
-    }
-
-    /// Whether somebody elsewhere has ended the task, or asked for that.
-    pub(super) fn is_stopping(&self) -> bool {
-        self.cancel_requested || self.log.task.is_ended()
-    }
-
-    /// Whether somebody elsewhere has asked for the task to be canceled since this was last looked at.
-    pub(super) fn take_cancel_request(&mut self) -> bool {
-        std::mem::take(&mut self.cancel_requested)
+        self.pipeline.shrink();
     }
 }
 
 impl Drop for Runner {
-    /// Only one that was cut off still is the task's: those who follow must not wait for it.
+    /// A runner that still has its inbox was interrupted: by shutdown, or by a panic, after which another one starts.
     fn drop(&mut self) {
         if self.inbox.is_some() {
             self.mark_unwritable();
@@ -521,60 +398,21 @@ impl Drop for Runner {
     }
 }
 
-/// What reaches a runner from outside.
-pub(super) enum RunnerEvent {
-    /// Somebody wants something.
-    Command(RunnerCommand),
-    /// Somebody else has added to the log.
-    LogGrew,
+/// Outcome of waiting for a turn permit.
+enum PermitWait {
+    Acquired,
+    /// The task ended before, or its message was answered by another process.
+    TaskEnded,
 }
 
-/// Ready when the log reaches further than we know.
-async fn wait_for_growth(watch: &mut watch::Receiver<Seq>, known: Seq) -> Seq {
-    loop {
-        let at = *watch.borrow_and_update();
-        if at > known {
-            return at;
-        }
-        if watch.changed().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }
+fn alias_metadata(alias: &TaskId) -> Object {
+    [(LEGACY_TASK_ID_KEY, alias.as_str())].into_iter().collect()
 }
 
-/// Gives back the room of much more than comes at once, where there is nothing in it.
-pub(super) fn shrink_if_empty(events: &mut Vec<Event>) {
-    if events.is_empty() && events.capacity() > IDLE_CAPACITY {
-        *events = Vec::new();
-    }
-}
-
+/// Waits for the next command. Without an inbox, waits without end.
 async fn recv_or_pending(inbox: &mut Option<Inbox>) -> RunnerCommand {
     match inbox {
         Some(inbox) => inbox.recv().await,
         None => std::future::pending().await,
-    }
-}
-
-/// Counts a task among those that wait for a turn, for as long as it lives.
-struct WaitingTurn {
-    count: Arc<AtomicUsize>,
-    /// How many waited when it came, itself included.
-    number: usize,
-}
-
-impl WaitingTurn {
-    fn new(engine: &Engine) -> Self {
-        let number = engine.waiting_turns.fetch_add(1, Ordering::Relaxed) + 1;
-        Self {
-            count: engine.waiting_turns.clone(),
-            number,
-        }
-    }
-}
-
-impl Drop for WaitingTurn {
-    fn drop(&mut self) {
-        self.count.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -1,37 +1,68 @@
-//! What becomes of a task that was cut off, that waits too long, or whose store has failed.
+//! Recovery of interrupted, unanswered and orphaned tasks, and retries after store failures.
 
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Dispatch, Error, Result, Runner, RunnerCommand, recv_or_pending, turn};
+use super::pipeline::LogState;
+use super::{CommitPoint, Runner, RunnerResult, RunnerStop, recv_or_pending, turn};
+use crate::engine::inbox::RunnerCommand;
 use crate::engine::maintenance::MAX_RETRY_DELAY;
-use crate::engine::{RestartPolicy, UnansweredPolicy, reason};
+use crate::engine::{Error, RestartPolicy, Result, UnansweredPolicy, reason};
 use crate::model::{Seq, TaskStatus};
 use crate::rt::cancel;
 
+/// Decision about a task whose runner was lost.
+enum RecoveryAction {
+    /// The task has ended or is parked.
+    Nothing,
+    /// The turn runs again, as another attempt.
+    RunTurn,
+    /// The task fails with the reason `interrupted`.
+    Fail,
+}
+
+/// Outcome of the attempt to resolve a lost turn.
+enum LostTurn {
+    /// The task has ended, is parked, or its turn is to run again.
+    Resolved,
+    /// The task does not exist, or has another runner.
+    NotOurs,
+}
+
 impl Runner {
-    /// Nobody worked on this task when we came: does as the policy says.
-    pub(super) async fn recover(&mut self) -> Result<()> {
+    fn recovery_action(&self) -> RecoveryAction {
         if self.log.next_message().is_none() && !self.log.is_turn_running() {
-            return Ok(());
+            return RecoveryAction::Nothing;
         }
-        match self.agent_handle.on_restart(&self.engine.settings) {
-            // Its turn begins again, which counts as another attempt.
-            RestartPolicy::RunAgain { attempts } if self.log.attempts < attempts => Ok(()),
-            RestartPolicy::Fail | RestartPolicy::RunAgain { .. } => {
-                self.fail_task("interrupted").await
+        match self.agent.on_restart(&self.engine.inner.settings) {
+            RestartPolicy::RunAgain { attempts } if self.log.attempts < attempts => {
+                RecoveryAction::RunTurn
             }
+            RestartPolicy::Fail | RestartPolicy::RunAgain { .. } => RecoveryAction::Fail,
         }
     }
 
-    /// Does as the policy says with a task that waits for somebody outside, or on which nobody works, for too long.
-    pub(super) async fn expire(&mut self) -> Result<()> {
+    /// Applies `on_restart` to a task that was found without a runner.
+    pub(super) async fn recover(&mut self) -> RunnerResult {
+        match self.recovery_action() {
+            RecoveryAction::Nothing => Ok(()),
+            // `run_turns`, which follows every command, starts the turn.
+            RecoveryAction::RunTurn => Ok(()),
+            RecoveryAction::Fail => self.fail_task("interrupted").await,
+        }
+    }
+
+    /// Applies the policies to a task that is orphaned or unanswered for too long.
+    ///
+    /// # Errors
+    /// `Superseded` if another process may still run the task.
+    pub(super) async fn expire(&mut self) -> RunnerResult {
         if self.log.next_message().is_some() || self.log.is_turn_running() {
             return if self.is_orphaned().await? {
                 self.recover().await
             } else {
-                Err(Error::Superseded)
+                Err(RunnerStop::Superseded)
             };
         }
         let TaskStatus {
@@ -45,13 +76,14 @@ impl Runner {
         if !state.is_interrupted() {
             return Ok(());
         }
-        let is_past = |time| since < self.engine.time_before(time);
-        match self.agent_handle.on_waiting(&self.engine.settings) {
-            _ if self.engine.settings.max_parked_age.is_some_and(is_past) => {
-                self.fail_task("expired").await
-            }
-            UnansweredPolicy::FailAfter(time) if is_past(time) => self.fail_task("expired").await,
-            UnansweredPolicy::ContinueAfter(time) if is_past(time) => {
+        let settings = &self.engine.inner.settings;
+        let is_past = |age| since < self.engine.time_before(age);
+        if settings.max_parked_age.is_some_and(is_past) {
+            return self.fail_task("expired").await;
+        }
+        match self.agent.on_waiting(settings) {
+            UnansweredPolicy::FailAfter(age) if is_past(age) => self.fail_task("expired").await,
+            UnansweredPolicy::ContinueAfter(age) if is_past(age) => {
                 self.continue_unanswered().await
             }
             UnansweredPolicy::Stay
@@ -60,96 +92,115 @@ impl Runner {
         }
     }
 
-    /// Whether nothing was recorded for too long. Nobody here works on the task, somebody elsewhere may.
+    /// Returns whether the newest entry is older than `orphan_timeout`. The task has no runner here, but may have one
+    /// in another process.
     async fn is_orphaned(&self) -> Result<bool> {
-        let (Some(head), Some(time)) = (&self.head, self.engine.settings.orphan_timeout) else {
+        let engine = &self.engine.inner;
+        let (Some(head), Some(age)) = (self.pipeline.head(), engine.settings.orphan_timeout) else {
             return Ok(false);
         };
-        let last = Seq(self.durable_position.0.saturating_sub(1));
-        let last = self.engine.journal.store.read(head, last, 1).await?;
+        let before_last = Seq(self.pipeline.durable_position.0.saturating_sub(1));
+        let last = engine.journal.store.read(head, before_last, 1).await?;
         Ok(last
             .first()
-            .is_some_and(|entry| entry.time < self.engine.time_before(time)))
+            .is_some_and(|entry| entry.time < self.engine.time_before(age)))
     }
 
-    /// Begins a turn without the answer that the last one asked for.
-    async fn continue_unanswered(&mut self) -> Result<()> {
-        let silence =
-            self.with_task_ids(reason::timeout_message(self.engine.clock.new_id().into()));
-        self.stage_message(Arc::new(silence), None);
-        self.commit(None, false).await
+    /// Starts a turn without the answer that the last one asked for.
+    async fn continue_unanswered(&mut self) -> RunnerResult {
+        let id = self.engine.inner.clock.new_id().into();
+        let message = self.with_task_ids(reason::timeout_message(id));
+        self.stage_message(Arc::new(message), None);
+        self.commit(None, CommitPoint::Interim).await
     }
 
-    /// Ends the task as failed, and says why in a word.
-    pub(super) async fn fail_task(&mut self, reason: &'static str) -> Result<()> {
+    /// Ends the task as failed with a reason, unless it has ended.
+    pub(super) async fn fail_task(&mut self, reason: &'static str) -> RunnerResult {
         if self.log.task.is_ended() {
             return Ok(());
         }
-        let ending = turn::interruption_events(self, reason);
-        self.stage(ending);
-        self.commit(None, true).await
+        let events = turn::interruption_events(self, reason);
+        self.stage(events);
+        self.commit(None, CommitPoint::Final).await
     }
 
-    /// Gives the task up; where the store has failed, not before the task has an end.
-    pub(super) async fn retry_until_ended(&mut self, mut ended: Result<()>) {
-        while let Err(error) = ended {
-            if matches!(error, Error::Superseded) {
-                tracing::warn!(task = %self.id, "somebody else works on the task");
-                return self.reject_commands(|| Error::StoreUnavailable);
-            }
-            tracing::error!(task = %self.id, error = &error as &dyn std::error::Error, "turn lost");
-            self.turn_permit = None;
-            let mut retry_delay = self.retry_delay;
-            let there = loop {
-                self.mark_unwritable();
-                self.wait_for_store(&mut retry_delay).await;
-                match self.resolve_lost_turn().await {
-                    Ok(there) => break there,
-                    Err(error) => {
-                        let error = &error as &dyn std::error::Error;
-                        tracing::warn!(task = %self.id, error, "task still without an end");
-                    }
+    /// Continues after a stop. After a store failure it retries, with backoff, until the task is idle.
+    pub(super) async fn retry_until_ended(&mut self, stop: RunnerStop) {
+        let mut stop = stop;
+        loop {
+            match stop {
+                RunnerStop::Superseded => {
+                    tracing::warn!(task = %self.id, "another process runs the task");
+                    return self.reject_commands(|| Error::StoreUnavailable);
                 }
-            };
-            ended = if there {
-                self.run_turns().await
-            } else {
-                return self.reject_commands(|| Error::Deleted);
-            };
+                RunnerStop::Failed(error) => {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::error!(task = %self.id, error, "turn lost");
+                }
+            }
+            self.turns.permit = None;
+            match self.retry_lost_turn().await {
+                LostTurn::Resolved => {}
+                LostTurn::NotOurs => return self.reject_commands(|| Error::Deleted),
+            }
+            match self.run_turns().await {
+                Ok(()) => return,
+                Err(next) => stop = next,
+            }
         }
     }
 
-    /// Leaves the task to one who begins anew from what the store has. For a fault of our own, or of the store's:
-    /// what was cut off must not stay in the hands of nobody. One that fails for ever is tried ever more rarely.
+    /// Resolves a lost turn. Retries with exponential backoff while the store fails.
+    async fn retry_lost_turn(&mut self) -> LostTurn {
+        let mut retry_delay = self.retry_delay;
+        loop {
+            self.mark_unwritable();
+            self.wait_for_store(&mut retry_delay).await;
+            match self.resolve_lost_turn().await {
+                Ok(lost_turn) => return lost_turn,
+                Err(stop) => {
+                    let error = &stop as &dyn std::error::Error;
+                    tracing::warn!(task = %self.id, error, "lost turn not resolved");
+                }
+            }
+        }
+    }
+
+    /// Starts another runner from the state of the store, after a panic of this one. The delay doubles each time, so a
+    /// task that always panics is retried ever more rarely.
     pub(super) fn respawn(&mut self) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };
-        let (engine, id, scope) = (self.engine.clone(), self.id.clone(), self.scope.clone());
-        let place = (self.head.take(), self.active.take(), self.inbox.take());
+        let engine = self.engine.clone();
+        let id = self.id.clone();
+        let scope = self.scope.clone();
+        let log_state = std::mem::replace(&mut self.pipeline.log_state, LogState::Missing);
+        let inbox = self.inbox.take();
         let retry_delay = (self.retry_delay * 2).min(MAX_RETRY_DELAY);
-        // A runner only once it runs: a runtime that is itself going down drops this as it is.
-        let work = async move {
-            let mut next = Self::new(engine, id, scope);
-            (next.head, next.active, next.inbox) = place;
+        // The runner is created inside the future: if the runtime is shutting down, the future is dropped unpolled and
+        // no destructor of a runner starts yet another one.
+        let run = async move {
+            let mut next = Self::new(engine, id, scope, log_state);
+            next.inbox = inbox;
             next.retry_delay = retry_delay;
-            next.retry_until_ended(Err(Error::StoreUnavailable)).await;
+            let stop = RunnerStop::Failed(Error::StoreUnavailable);
+            next.retry_until_ended(stop).await;
         };
-        let work = cancel::run_until(self.engine.stop.clone(), Box::pin(work));
-        self.engine.tracker.spawn_on(work, &runtime);
+        let run = cancel::run_until(self.engine.inner.stop.clone(), Box::pin(run));
+        self.engine.inner.tracker.spawn_on(run, &runtime);
     }
 
-    /// Tells those who follow that nothing can be recorded for now.
+    /// Marks the log as not writable, and notifies its subscribers.
     pub(in crate::engine) fn mark_unwritable(&self) {
-        if let Some(active) = &self.active {
-            active.mark_unwritable();
-            self.engine
-                .journal
-                .announce(&self.id, self.durable_position);
+        if let Some(inbox) = &self.inbox {
+            inbox.task().mark_unwritable();
+            let position = self.pipeline.durable_position;
+            self.engine.inner.journal.announce(&self.id, position);
         }
     }
 
-    /// Waits a while, and longer each time. Who comes meanwhile is told to come back later.
+    /// Waits for `retry_delay` and doubles it. Rejects commands during the wait.
     pub(super) async fn wait_for_store(&mut self, retry_delay: &mut Duration) {
         let mut timer = pin!(tokio::time::sleep(*retry_delay));
         *retry_delay = (*retry_delay * 2).min(MAX_RETRY_DELAY);
@@ -157,60 +208,68 @@ impl Runner {
             tokio::select! {
                 biased;
                 () = &mut timer => return,
-                command = recv_or_pending(&mut self.inbox) => reject(command, Error::StoreUnavailable),
-            }
-        }
-    }
-
-    /// Does as the policy says with a task whose turn was lost. False when there is no such task, or it is in other hands.
-    async fn resolve_lost_turn(&mut self) -> Result<bool> {
-        if self.head.is_none() {
-            self.head = self.engine.journal.find(&self.scope, &self.id).await?;
-        }
-        if self.head.is_none() || !self.claim_task() {
-            return Ok(false);
-        }
-        match self.reload().await {
-            Err(Error::Deleted) => return Ok(false),
-            result => result?,
-        }
-        // The end of a turn may be there although its commit seemed to fail. If not, it was cut off like any other.
-        self.recover().await?;
-        Ok(true)
-    }
-
-    /// Whether nobody else works on the task: a quick turn does so without saying.
-    fn claim_task(&mut self) -> bool {
-        if self.inbox.is_none() {
-            match self
-                .engine
-                .journal
-                .active_tasks
-                .dispatch(&self.id, RunnerCommand::Recover(None))
-            {
-                Dispatch::Delivered | Dispatch::QueueFull => return false,
-                Dispatch::NoRunner(_, active, inbox) => {
-                    (self.active, self.inbox) = (Some(active), Some(inbox))
+                command = recv_or_pending(&mut self.inbox) => {
+                    reject(command, Error::StoreUnavailable);
                 }
             }
         }
-        true
     }
 
-    /// Stops being the one who works on a task that is not there, or not ours.
-    pub(super) fn reject_commands(&mut self, why: fn() -> Error) {
+    /// Reads the task again and applies `on_restart` if its turn has not ended.
+    async fn resolve_lost_turn(&mut self) -> RunnerResult<LostTurn> {
+        if self.pipeline.head().is_none() {
+            let journal = &self.engine.inner.journal;
+            self.pipeline.log_state = match journal.find(&self.scope, &self.id).await? {
+                Some(head) => LogState::Open(head),
+                None => return Ok(LostTurn::NotOurs),
+            };
+        }
+        if !self.claim_task() {
+            return Ok(LostTurn::NotOurs);
+        }
+        match self.reload().await {
+            Err(Error::Deleted) => return Ok(LostTurn::NotOurs),
+            result => result?,
+        }
+        // The end of the turn may be durable although its commit seemed to fail.
+        self.recover().await?;
+        Ok(LostTurn::Resolved)
+    }
+
+    /// Claims the task if this runner has no inbox. Returns `false` if the task has another runner.
+    fn claim_task(&mut self) -> bool {
+        if self.inbox.is_none() {
+            self.inbox = self.engine.inner.journal.active_tasks.try_claim(&self.id);
+        }
+        self.inbox.is_some()
+    }
+
+    /// Rejects a command because of an error, and all others that follow it.
+    pub(super) fn reject_all(&mut self, command: RunnerCommand, error: Error) {
+        let is_deleted = matches!(error, Error::Deleted);
+        reject(command, error);
+        self.reject_commands(if is_deleted {
+            || Error::Deleted
+        } else {
+            || Error::StoreUnavailable
+        });
+    }
+
+    /// Rejects all commands, and retires.
+    fn reject_commands(&mut self, error: fn() -> Error) {
         while let Some(command) = self.next_command() {
-            reject(command, why());
+            reject(command, error());
         }
     }
 }
 
-pub(super) fn reject(command: RunnerCommand, error: Error) {
+/// Replies to the sender of a command with an error.
+fn reject(command: RunnerCommand, error: Error) {
     match command {
         RunnerCommand::Message(incoming) => drop(incoming.reply.send(Err(error))),
         RunnerCommand::Cancel { reply, .. } => drop(reply.send(Err(error))),
         RunnerCommand::RecordLate
-        | RunnerCommand::Recover(_)
+        | RunnerCommand::Recover
         | RunnerCommand::Expire
         | RunnerCommand::ExpireOverQuota => {}
     }

@@ -26,7 +26,13 @@ fn shared_log(settings: Settings) -> SharedLog {
 impl SharedLog {
     /// Adds to a log as another process does; the engine hears of it if it is told.
     async fn write(&self, head: &Head, mut events: Vec<Event>, announce: bool) {
-        let mut log = self.engine.journal.load_for_runner(head).await.unwrap();
+        let mut log = self
+            .engine
+            .inner
+            .journal
+            .load_for_runner(head)
+            .await
+            .unwrap();
         let (at, time) = (log.position, Timestamp::from_millis(1_000).unwrap());
         events
             .iter_mut()
@@ -45,13 +51,14 @@ impl SharedLog {
         };
         let at = self
             .engine
+            .inner
             .journal
             .store
             .append(head, at, &batch)
             .await
             .unwrap();
         if announce {
-            self.engine.journal.announce(&head.id, at);
+            self.engine.inner.journal.announce(&head.id, at);
         }
     }
 
@@ -249,6 +256,7 @@ async fn r22_a_turn_restarted_by_another_process_supersedes_ours() {
         assert!(
             shared_log
                 .engine
+                .inner
                 .journal
                 .active_tasks
                 .get(&head.id)

@@ -266,8 +266,8 @@ async fn r25_while_the_store_is_down_calls_are_refused_immediately() {
             .unwrap_err()
     ));
     assert_eq!(
-        engine.turn_permits.available_permits(),
-        engine.settings.max_turns
+        engine.inner.turn_permits.available_permits(),
+        engine.inner.settings.max_turns
     );
     store.stop_failing();
     let seen = within_long_deadline(follow_to_end(follow)).await;
@@ -326,7 +326,7 @@ async fn r16_a_reused_key_is_not_a_store_failure() {
     assert!(matches!(refused, Error::Store(store::Error::KeyReused)));
     // At once, and without a pause for a store that is well.
     assert_eq!(check_idle(&engine).await.len(), 1);
-    assert!(engine.tracker.is_empty());
+    assert!(engine.inner.tracker.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

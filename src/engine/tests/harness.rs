@@ -533,18 +533,46 @@ pub(super) fn engine_on(store: Arc<dyn Store>, agent: impl Agent, settings: Sett
 
 /// An engine that nobody shares yet, which keeps the folds of logs of so many entries.
 pub(super) fn with_snapshot_min_entries(mut engine: Engine, snapshot_min_entries: u64) -> Engine {
-    let journal = Arc::get_mut(&mut engine.0).and_then(|parts| Arc::get_mut(&mut parts.journal));
+    let journal =
+        Arc::get_mut(&mut engine.inner).and_then(|parts| Arc::get_mut(&mut parts.journal));
     journal.expect("nobody shares it").snapshot_min_entries = snapshot_min_entries;
     engine
 }
 
+/// Creates an engine with several agents.
 pub(super) fn engine_with_agents(store: Arc<dyn Store>, agents: AgentRegistry) -> Engine {
-    let owned = (TaskTracker::new(), CancellationToken::new());
-    let (bus, clock) = (
-        Arc::new(LocalBus::default()),
-        ManualClock::starting_at(1_000),
-    );
-    Engine::new(store, bus, agents, clock, Settings::default(), owned)
+    let clock = ManualClock::starting_at(1_000);
+    build_engine(store, agents, Settings::default(), clock)
+}
+
+/// Creates an engine with a store, agents, settings and clock of its own.
+pub(super) fn build_engine(
+    store: Arc<dyn Store>,
+    agents: AgentRegistry,
+    settings: Settings,
+    clock: Arc<dyn Clock>,
+) -> Engine {
+    Engine::new(EngineConfig {
+        store,
+        bus: Arc::new(LocalBus::default()),
+        agents,
+        clock,
+        settings,
+        tracker: TaskTracker::new(),
+        stop: CancellationToken::new(),
+    })
+}
+
+pub(super) fn registration(
+    name: &str,
+    agent: impl Agent,
+    settings: AgentSettings,
+) -> AgentRegistration {
+    AgentRegistration {
+        name: name.into(),
+        agent: Arc::new(agent),
+        settings,
+    }
 }
 
 pub(crate) fn engine_with(
@@ -553,15 +581,7 @@ pub(crate) fn engine_with(
     settings: Settings,
     clock: Arc<ManualClock>,
 ) -> Engine {
-    let owned = (TaskTracker::new(), CancellationToken::new());
-    Engine::new(
-        store,
-        Arc::new(LocalBus::default()),
-        AgentRegistry::single(agent),
-        clock,
-        settings,
-        owned,
-    )
+    build_engine(store, AgentRegistry::single(agent), settings, clock)
 }
 
 pub(super) fn message(text: &str) -> Message {
@@ -606,20 +626,21 @@ pub(super) async fn send_to(engine: &Engine, head: &Head, text: &str) -> Result<
 
 /// Stops an engine as if its process had ended.
 pub(super) async fn shut_down(engine: &Engine) {
-    engine.stop.cancel();
-    engine.tracker.close();
-    within_deadline(engine.tracker.wait()).await;
+    engine.inner.stop.cancel();
+    engine.inner.tracker.close();
+    within_deadline(engine.inner.tracker.wait()).await;
 }
 
 /// Ready when nobody works on anything.
 pub(super) async fn wait_until_idle(engine: &Engine) {
-    engine.tracker.close();
-    within_deadline(engine.tracker.wait()).await;
+    engine.inner.tracker.close();
+    within_deadline(engine.inner.tracker.wait()).await;
 }
 
 /// The whole log, as the store has it.
 pub(super) async fn entries(engine: &Engine, head: &Head) -> Vec<Entry> {
     engine
+        .inner
         .journal
         .store
         .read(head, Seq(0), usize::MAX)
@@ -671,13 +692,21 @@ pub(super) async fn check_invariants(engine: &Engine, head: &Head) -> Task {
     );
     let shown = &entries[..usize::try_from(at.0).unwrap()];
     assert_eq!(Task::fold(shown).unwrap().unwrap(), task);
-    if let Some((at, folded)) = engine.journal.store.load_snapshot(head).await.unwrap() {
+    if let Some((at, folded)) = engine
+        .inner
+        .journal
+        .store
+        .load_snapshot(head)
+        .await
+        .unwrap()
+    {
         assert_eq!(
             fold_all(&entries[..usize::try_from(at.0).unwrap()]).to_snapshot(),
             folded
         );
     }
     let active = engine
+        .inner
         .journal
         .active_tasks
         .get(&head.id)
@@ -700,13 +729,13 @@ pub(super) async fn check_invariants(engine: &Engine, head: &Head) -> Task {
 /// Holds when nobody works on anything: nothing is held, every task has ended or waits for somebody outside, and
 /// the store's short form of each says the same as its log.
 pub(super) async fn check_idle(engine: &Engine) -> Vec<Task> {
-    let store = &engine.journal.store;
+    let store = &engine.inner.journal.store;
     let mut heads = store.list_unfinished(None, usize::MAX).await.unwrap();
     heads.extend(store.list_ended(Timestamp::MAX, usize::MAX).await.unwrap());
     let mut tasks = Vec::new();
     for head in &heads {
         assert!(
-            engine.journal.active_tasks.get(&head.id).is_none(),
+            engine.inner.journal.active_tasks.get(&head.id).is_none(),
             "somebody still works on {head:?}"
         );
         let task = check_invariants(engine, head).await;
@@ -716,7 +745,7 @@ pub(super) async fn check_idle(engine: &Engine) -> Vec<Task> {
             (head.state, Some(head.status_time)),
             (state, task.status.timestamp)
         );
-        let log = engine.journal.load_for_runner(head).await.unwrap();
+        let log = engine.inner.journal.load_for_runner(head).await.unwrap();
         assert_eq!(
             log.to_snapshot(),
             fold_all(&entries(engine, head).await).to_snapshot()
@@ -727,14 +756,14 @@ pub(super) async fn check_idle(engine: &Engine) -> Vec<Task> {
         );
         tasks.push(task);
     }
-    let most = engine.settings.max_turns.min(Semaphore::MAX_PERMITS);
+    let most = engine.inner.settings.max_turns.min(Semaphore::MAX_PERMITS);
     assert_eq!(
-        engine.turn_permits.available_permits(),
+        engine.inner.turn_permits.available_permits(),
         most,
         "leave to run was lost"
     );
     assert_eq!(
-        engine.waiting_turns.load(Ordering::SeqCst),
+        engine.inner.waiting_turns.load(Ordering::SeqCst),
         0,
         "a place in the queue was lost"
     );

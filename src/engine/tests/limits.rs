@@ -41,6 +41,7 @@ async fn tasks_beyond_max_turns_wait_as_submitted_and_beyond_the_queue_are_refus
     );
     assert_eq!(
         engine
+            .inner
             .journal
             .store
             .list(
@@ -307,7 +308,7 @@ async fn r44_the_tail_of_a_task_is_bounded_in_bytes_and_readers_miss_nothing() {
     let mut follow = engine.follow(&head, Seq(0));
     is_followed.add_permits(1);
     yield_until_idle().await;
-    let active = engine.journal.active_tasks.get(&head.id).unwrap();
+    let active = engine.inner.journal.active_tasks.get(&head.id).unwrap();
     let (_, at) = engine.task(&head).await.unwrap();
     assert!(
         active
@@ -341,7 +342,7 @@ async fn unfollowed_entries_leave_memory_and_later_readers_miss_nothing() {
         .head;
     agent.gate.add_permits(1);
     yield_until_idle().await;
-    let active = engine.journal.active_tasks.get(&head.id).unwrap();
+    let active = engine.inner.journal.active_tasks.get(&head.id).unwrap();
     assert!(active.log().is_none(), "nobody has asked");
     let (task, at) = engine.task(&head).await.unwrap();
     assert_eq!(task.artifacts[0].as_text(), "piecepiecepiece");

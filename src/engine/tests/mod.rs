@@ -24,7 +24,6 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::agent::{Agent, Failure, Outcome, Turn};
-use crate::bus::LocalBus;
 use crate::model::{self, Caller, ErrorKind, Event, MessageId, TaskState, Timestamp};
 use crate::store::{self, Memory};
 
@@ -71,17 +70,10 @@ fn asking_agent(permits: usize) -> AskingAgent {
 }
 
 fn engine(agent: impl Agent) -> Engine {
-    let (store, bus) = (Arc::new(Memory::new()), Arc::new(LocalBus::default()));
+    let store = Arc::new(Memory::new());
     let clock = Arc::new(FixedClock(AtomicU64::new(0)));
-    let owned = (TaskTracker::new(), CancellationToken::new());
-    Engine::new(
-        store,
-        bus,
-        AgentRegistry::single(agent),
-        clock,
-        Settings::default(),
-        owned,
-    )
+    let agents = AgentRegistry::single(agent);
+    harness::build_engine(store, agents, Settings::default(), clock)
 }
 
 pub(crate) fn call() -> Call {
@@ -115,7 +107,13 @@ async fn a_turn_is_recorded_from_start_to_end() {
         .unwrap();
     assert_eq!(task.status.state, TaskState::Completed);
     assert_eq!(task.status.timestamp, Timestamp::from_millis(1_000));
-    let entries = engine.journal.follow(&head, Seq(0)).next().await.unwrap();
+    let entries = engine
+        .inner
+        .journal
+        .follow(&head, Seq(0))
+        .next()
+        .await
+        .unwrap();
     let events: Vec<_> = entries.iter().map(|entry| &entry.event).collect();
     let [
         Event::Created { id, .. },
@@ -237,8 +235,8 @@ async fn a_task_outlives_its_caller() {
     let head = accepted.head.clone();
     drop(accepted);
     agent.permits.add_permits(1);
-    engine.tracker.close();
-    within_deadline(engine.tracker.wait()).await;
+    engine.inner.tracker.close();
+    within_deadline(engine.inner.tracker.wait()).await;
     assert_eq!(
         engine.task(&head).await.unwrap().0.status.state,
         TaskState::Completed
@@ -252,9 +250,9 @@ async fn an_engine_that_stops_drops_its_turns() {
         .start(call(), InitialMessage::from(Message::user("stop")))
         .await
         .unwrap();
-    engine.stop.cancel();
-    engine.tracker.close();
-    within_deadline(engine.tracker.wait()).await;
+    engine.inner.stop.cancel();
+    engine.inner.tracker.close();
+    within_deadline(engine.inner.tracker.wait()).await;
     assert!(matches!(
         engine
             .start(call(), InitialMessage::from(Message::user("x")))

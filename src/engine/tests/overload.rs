@@ -150,12 +150,8 @@ async fn an_agent_that_has_all_its_turns_holds_up_no_other() {
         ..AgentSettings::default()
     };
     let agents = AgentRegistry::new([
-        ("one".into(), Arc::new(one.clone()) as _, few),
-        (
-            "two".into(),
-            Arc::new(two.clone()) as _,
-            AgentSettings::default(),
-        ),
+        registration("one", one.clone(), few),
+        registration("two", two.clone(), AgentSettings::default()),
     ]);
     let engine = engine_with_agents(Arc::new(Memory::new()), agents);
     let to = |agent: &str| {

@@ -169,7 +169,7 @@ async fn events_written_while_the_store_hangs_count_as_activity() {
     let (silence, store_timeout) = (Duration::from_secs(60), Duration::from_secs(600));
     let settings = Settings {
         max_silence: Some(silence),
-        store_timeout: store_timeout,
+        store_timeout,
         ..Settings::default()
     };
     let engine = engine_on(store.clone(), agent, settings);

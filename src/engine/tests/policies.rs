@@ -12,22 +12,10 @@ fn two_agents(
     clock: &Arc<ManualClock>,
 ) -> Engine {
     let agents = AgentRegistry::new([
-        ("own".into(), Arc::new(ScriptedAgent::default()) as _, own),
-        (
-            "other".into(),
-            Arc::new(ScriptedAgent::default()) as _,
-            AgentSettings::default(),
-        ),
+        registration("own", ScriptedAgent::default(), own),
+        registration("other", ScriptedAgent::default(), AgentSettings::default()),
     ]);
-    let owned = (TaskTracker::new(), CancellationToken::new());
-    Engine::new(
-        store.clone(),
-        Arc::new(LocalBus::default()),
-        agents,
-        clock.clone(),
-        all,
-        owned,
-    )
+    build_engine(store.clone(), agents, all, clock.clone())
 }
 
 async fn start_for(engine: &Engine, agent: &str, text: &str) -> Box<AcceptedMessage> {

@@ -341,13 +341,14 @@ async fn r10_r12_a_process_that_ends_at_any_call_leaves_nothing_without_an_end()
             tokio::time::sleep(Duration::from_secs(600)).await;
             store.stop_failing();
             for head in engine
+                .inner
                 .journal
                 .store
                 .list_unfinished(None, 100)
                 .await
                 .unwrap()
             {
-                let runs = engine.journal.active_tasks.get(&head.id).is_some();
+                let runs = engine.inner.journal.active_tasks.get(&head.id).is_some();
                 assert!(head.state.is_interrupted() || runs, "a silent {head:?}");
                 let _ = within_deadline(engine.cancel(&head, None)).await;
             }
@@ -387,7 +388,7 @@ async fn r10_concurrent_recoveries_are_bounded() {
     yield_until_idle().await;
     let seen_to = heads
         .iter()
-        .filter(|head| engine.journal.active_tasks.get(&head.id).is_some())
+        .filter(|head| engine.inner.journal.active_tasks.get(&head.id).is_some())
         .count();
     assert_eq!(seen_to, 256);
     store.hold_reads(false);

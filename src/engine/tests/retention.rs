@@ -63,7 +63,17 @@ async fn the_oldest_ended_tasks_go_first_and_live_ones_never() {
     }
     assert_eq!(there, [true, false, false, true, true, true]);
     within_deadline(fixture.engine.sweep()).await.unwrap();
-    assert_eq!(fixture.engine.journal.store.count_ended().await.unwrap(), 2);
+    assert_eq!(
+        fixture
+            .engine
+            .inner
+            .journal
+            .store
+            .count_ended()
+            .await
+            .unwrap(),
+        2
+    );
     let gone = fixture.engine.task(&ended[1]).await.unwrap_err();
     assert_eq!(model::Error::from(gone).kind(), ErrorKind::TaskNotFound);
     // One who found the task just before: not there, and nobody is left to work on it.
@@ -84,6 +94,7 @@ async fn the_oldest_ended_tasks_go_first_and_live_ones_never() {
     assert!(
         fixture
             .engine
+            .inner
             .journal
             .active_tasks
             .get(&ended[1].id)
@@ -392,7 +403,7 @@ async fn r10_an_orphaned_task_is_recovered_by_another_process() {
         yield_until_idle().await;
         assert_eq!(check_invariants(&engine, &silent).await.status.state, state);
         assert_eq!(agent.received().len(), 1 + turns, "{:?}", agent.received());
-        assert!(engine.journal.active_tasks.get(&speaks.id).is_none());
+        assert!(engine.inner.journal.active_tasks.get(&speaks.id).is_none());
         assert_eq!(
             check_invariants(&engine, &speaks).await.status.state,
             TaskState::Working

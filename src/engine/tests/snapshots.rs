@@ -142,7 +142,7 @@ async fn followers_read_the_end_from_memory_after_the_runner_retired() {
     agent.gate.add_permits(1);
     wait_until_idle(&engine).await;
     assert!(
-        engine.journal.active_tasks.get(&head.id).is_none(),
+        engine.inner.journal.active_tasks.get(&head.id).is_none(),
         "nobody works on it any more"
     );
     let before = read(&store);
@@ -384,6 +384,7 @@ async fn a_cached_task_is_read_once_until_it_changes() {
     assert!(engine.task(&task_cache).await.unwrap().0.is_ended());
     let ended = found(&engine, &head).await;
     engine
+        .inner
         .journal
         .delete(std::slice::from_ref(&ended))
         .await
@@ -397,16 +398,17 @@ async fn a_task_deleted_while_it_is_read_is_reported_as_deleted() {
     let engine = engine_on(store.clone(), ScriptedAgent::default(), Settings::default());
     let (head, _) = send(&engine, "say ask").await;
     let head = found(&engine, &head).await;
-    let log = engine.journal.log(&head).await.unwrap();
+    let log = engine.inner.journal.log(&head).await.unwrap();
     engine
+        .inner
         .journal
         .delete(std::slice::from_ref(&head))
         .await
         .unwrap();
-    engine.journal.task_cache.put(&head.id, &log);
+    engine.inner.journal.task_cache.put(&head.id, &log);
     let refused = send_to(&engine, &head, "done").await;
     assert!(matches!(refused, Err(Error::Deleted)), "{refused:?}");
-    assert!(engine.journal.task_cache.get(&head.id).is_none());
+    assert!(engine.inner.journal.task_cache.get(&head.id).is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -456,6 +458,7 @@ async fn a_cached_task_is_never_older_than_an_acknowledged_write() {
     };
     assert!(engine.cached_task(&stranger, &head.id).is_none());
     engine
+        .inner
         .journal
         .delete(std::slice::from_ref(&head))
         .await

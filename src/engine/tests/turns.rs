@@ -53,7 +53,7 @@ async fn a_blocked_caller_returns_when_credentials_are_needed_and_the_turn_goes_
     let (head, task) = send(&engine, "login listen").await;
     assert_eq!(task.status.state, TaskState::AuthRequired);
     assert_eq!(task.status.message.unwrap().text(), "log in");
-    assert!(engine.journal.active_tasks.get(&head.id).is_some());
+    assert!(engine.inner.journal.active_tasks.get(&head.id).is_some());
     let accepted = within_deadline(engine.resume(call(), &head, message("more"), None))
         .await
         .unwrap();
@@ -89,6 +89,7 @@ async fn r14_a_duplicate_returns_too_while_credentials_are_needed() {
     }
     assert_eq!(
         engine
+            .inner
             .journal
             .store
             .list(
@@ -524,7 +525,7 @@ async fn a_quick_turn_is_one_commit() {
     let engine = engine_on(store.clone(), ScriptedAgent::default(), Settings::default());
     send(&engine, "say write done").await;
     assert_eq!(store.calls(), 1);
-    assert!(engine.tracker.is_empty());
+    assert!(engine.inner.tracker.is_empty());
 }
 
 #[tokio::test]
@@ -651,6 +652,13 @@ async fn the_sender_gets_its_reply_while_the_agent_never_pauses() {
     let accepted = within_deadline(engine.start(call(), InitialMessage::from(Message::user("go"))))
         .await
         .unwrap();
-    assert!(engine.journal.active_tasks.get(&accepted.head.id).is_some());
-    engine.stop.cancel();
+    assert!(
+        engine
+            .inner
+            .journal
+            .active_tasks
+            .get(&accepted.head.id)
+            .is_some()
+    );
+    engine.inner.stop.cancel();
 }

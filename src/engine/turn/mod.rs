@@ -1,93 +1,88 @@
-//! One turn: the agent speaks, the log takes it down, and others may interrupt.
+//! Execution of one turn: runs the agent, records its events, and handles commands that arrive during the turn.
 
 mod driver;
+mod limits;
 mod normalizer;
+mod pipelined_write;
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::time::Instant;
 use tracing::Span;
 
-use super::active_tasks::RunnerCommand;
-use super::runner::Runner;
+use super::inbox::RunnerCommand;
+use super::runner::{Runner, RunnerResult};
 use super::{Engine, EngineInner, Result, reason};
 use crate::agent::{CatchPanic, EventQueue, Failure, Outcome, TaskLookup, Turn, TurnContext};
 use crate::model::{ContextId, Message, Scope, Task, TaskId, TraceContext};
 use crate::store::TaskQuery;
-use crate::telemetry::metrics;
-use crate::telemetry::trace;
+use crate::telemetry::{metrics, trace};
 use driver::TurnDriver;
+use limits::deadline_after;
 
 pub(super) use normalizer::interruption_events;
 
 type AgentFuture<'a> = CatchPanic<'a, Outcome>;
 
-/// How a turn came to its end.
-pub(super) enum TurnEnd {
-    /// The agent said so.
+/// How a turn ended.
+enum TurnEnd {
+    /// The agent returned, or exceeded a time limit.
     Returned(Result<Outcome, Failure>),
-    /// The agent said what cannot be recorded.
+    /// The agent sent an event that cannot be recorded.
     AgentFault(AgentFault),
-    /// Somebody asked for it.
     Canceled,
-    /// Somebody else has ended the task.
+    /// Another process has ended the task.
     EndedElsewhere,
 }
 
-/// Why something that an agent said cannot be recorded.
-pub(super) enum AgentFault {
-    /// It breaks a rule of the protocol: which one is for the log.
+/// Reason why an event of an agent cannot be recorded.
+enum AgentFault {
+    /// It violates the protocol. The text is for the log.
     InvalidResponse(String),
-    /// The task would be larger than it may be.
+    /// The task would exceed `max_task_bytes`.
     TooLarge,
 }
 
-/// Runs the agent on a message and records what it says at the same time. On an error nothing more can be recorded,
-/// and the agent is dropped.
-pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()> {
+/// Runs the agent on a message and records its events. After an error nothing more can be recorded, and the agent is
+/// dropped.
+pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> RunnerResult {
     let started = Instant::now();
     let (context, span) = turn_context(runner, message, started);
-    let agent_handle = runner.agent_handle.clone();
-    let work = match runner.failure.take() {
+    let handle = runner.agent.clone();
+    let agent = match runner.take_early_failure() {
         Some(failure) => AgentFuture::failed(failure),
-        None if span.is_disabled() => agent_handle.agent.run(Turn::new(context.clone())),
+        None if span.is_disabled() => handle.agent.run(Turn::new(context.clone())),
         None => span
-            .in_scope(|| agent_handle.agent.run(Turn::new(context.clone())))
+            .in_scope(|| handle.agent.run(Turn::new(context.clone())))
             .instrumented(span.clone()),
     };
     tracing::debug!(task = %runner.id, "turn started");
-    let queue_time = std::mem::take(&mut runner.queue_time);
-    let turn_metrics = metrics::start_turn(&runner.scope().agent, queue_time);
-    let mut driver = TurnDriver::new(runner, context, &turn_metrics, (work, started));
+    let queue_time = runner.take_queue_time();
+    let turn_metrics = metrics::start_turn(&runner.scope.agent, queue_time);
+    let mut driver = TurnDriver::new(runner, context, &turn_metrics, agent, started);
     loop {
         driver.check_cancelled(runner);
         driver.poll_agent(runner).await;
-        if driver.ending.is_some() {
+        if driver.has_ended() {
             break;
         }
         if runner.has_staged() {
-            // Apart: a turn that waits need not keep room for it, and one that is over at once has no use for it.
+            // Boxed: keeps the futures of waiting and of quick turns small.
             Box::pin(driver.write(runner)).await?;
         }
-        // What was written elsewhere meanwhile may have met what we wrote.
-        if driver.ending.is_none() && !runner.is_stopping() {
+        // A foreign append may have been detected by the write.
+        if !driver.has_ended() && !runner.is_stopping() {
             driver.wait(runner).await?;
         }
     }
     let finished = driver.finish(runner).await;
     let state = runner.log.task.status.state;
-    turn_metrics.record_end(&runner.scope().agent, state, started);
+    turn_metrics.record_end(&runner.scope.agent, state, started);
     trace::record_turn_end(&span, state);
-    log_turn_end(runner, &driver.context, started);
+    log_turn_end(runner, driver.context(), started);
     finished
-}
-
-/// The time after another one; none if there is no such limit, or it is beyond all time.
-fn deadline_after(from: Instant, time: Option<Duration>) -> Option<Instant> {
-    from.checked_add(time?)
 }
 
 fn turn_context(
@@ -96,17 +91,17 @@ fn turn_context(
     started: Instant,
 ) -> (Arc<TurnContext>, Span) {
     let mut call = runner.take_call();
-    runner.version = call.version;
     let attempt = runner.log.attempts.max(1);
     let span = trace::turn_span(
-        runner.scope(),
+        &runner.scope,
         &runner.log.task,
         attempt,
         call.trace.as_ref(),
     );
-    // What the agent asks of others is part of its turn.
+    // Outgoing calls of the agent are children of the turn's span.
     call.trace = trace::span_context(&span).or(call.trace);
-    let engine = &runner.engine;
+    let engine = &runner.engine.inner;
+    let max_turn_time = runner.agent.max_turn_time(&engine.settings);
     let context = Arc::new(TurnContext {
         task: runner.log.task.clone(),
         is_unanswered: reason::is_timeout_message(&message),
@@ -116,19 +111,19 @@ fn turn_context(
         queue: EventQueue::new(engine.settings.max_queued_events.max(1)),
         cancel: OnceLock::new(),
         awaits_cancel: AtomicBool::new(false),
-        deadline: deadline_after(started, runner.agent_handle.max_turn_time(&engine.settings)),
-        task_lookup: engine.0.clone(),
+        deadline: deadline_after(started, max_turn_time),
+        task_lookup: engine.clone(),
     });
     (context, span)
 }
 
-/// The one line that the log has of every turn: whose it was and how it ended, and nothing of what was said.
+/// Logs one line per turn: ids, caller and final state. Message content is not logged.
 fn log_turn_end(runner: &Runner, context: &TurnContext, started: Instant) {
-    let (scope, task) = (runner.scope(), &runner.log.task);
+    let task = &runner.log.task;
     tracing::info!(
         task = %runner.id,
         context = %task.context_id,
-        agent = &*scope.agent,
+        agent = &*runner.scope.agent,
         caller = context.call.caller().name(),
         trace = context.call.trace.as_ref().map(TraceContext::trace_id),
         state = %task.status.state,
@@ -141,11 +136,8 @@ fn log_turn_end(runner: &Runner, context: &TurnContext, started: Instant) {
 impl TaskLookup for EngineInner {
     async fn task(&self, scope: &Scope, id: &TaskId) -> Option<Task> {
         let head = self.journal.find(scope, id).await.ok()??;
-        self.journal
-            .log(&head)
-            .await
-            .ok()
-            .map(|log| Arc::unwrap_or_clone(log.task))
+        let log = self.journal.log(&head).await.ok()?;
+        Some(Arc::unwrap_or_clone(log.task))
     }
 
     async fn context(
@@ -164,27 +156,19 @@ impl TaskLookup for EngineInner {
             return Vec::new();
         };
         let mut tasks = Vec::new();
-        for head in page
-            .tasks
-            .iter()
-            .filter(|head| head.id != *excluded)
-            .take(limit)
-        {
-            tasks.extend(
-                self.journal
-                    .log(head)
-                    .await
-                    .ok()
-                    .map(|log| Arc::unwrap_or_clone(log.task)),
-            );
+        let heads = page.tasks.iter().filter(|head| head.id != *excluded);
+        for head in heads.take(limit) {
+            if let Ok(log) = self.journal.log(head).await {
+                tasks.push(Arc::unwrap_or_clone(log.task));
+            }
         }
         tasks.reverse();
         tasks
     }
 
     async fn record_late_event(self: Arc<Self>, scope: &Scope, id: &TaskId) {
-        let engine = Engine(self);
-        // A note for whoever reads the log: where it cannot be made, nothing is lost.
+        let engine = Engine { inner: self };
+        // Informational: an entry that cannot be recorded is skipped.
         if let Ok(Some(head)) = engine.find(scope, id).await {
             let _ = engine.send_command(&head, RunnerCommand::RecordLate).await;
         }

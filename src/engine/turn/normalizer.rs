@@ -1,4 +1,4 @@
-//! What an agent says, made ready for the log.
+//! Validation and normalization of an agent's events before they are recorded.
 
 use std::sync::Arc;
 
@@ -11,16 +11,24 @@ use crate::model::{
     TraceContext,
 };
 
-/// Takes down what the agent of one turn says.
+/// Validates and normalizes the events of one turn.
 pub(super) struct EventNormalizer {
-    /// What is added to the metadata of every status.
+    /// Trace context to add to the metadata of every status (`trace_metadata`).
     trace_metadata: Option<Object>,
-    /// Metadata that waits for the next status.
+    /// Metadata without a status, held for the next one.
     held_metadata: Option<Object>,
 }
 
+/// Result of normalizing a list of events.
+pub(super) struct Normalized {
+    /// Size of the remaining events in bytes.
+    pub(super) bytes: usize,
+    /// Fault of the first event that cannot be recorded. It and all events after it were removed.
+    pub(super) fault: Option<AgentFault>,
+}
+
 impl EventNormalizer {
-    /// One that says with every status which trace it belongs to, if that is wanted.
+    /// Creates a normalizer. `trace` is recorded in the metadata of every status.
     pub(super) fn new(trace: Option<&TraceContext>) -> Self {
         let trace_metadata = trace.map(|trace| {
             let mut trace_metadata = Object::new();
@@ -34,7 +42,7 @@ impl EventNormalizer {
         }
     }
 
-    /// The agent is at work, and does not say so itself.
+    /// Returns a `working` status for an agent that sets none itself.
     pub(super) fn working(&self) -> Event {
         Event::Status {
             status: TaskStatus::new(TaskState::Working),
@@ -42,57 +50,54 @@ impl EventNormalizer {
         }
     }
 
-    /// Leaves what goes into the log, up to the first thing that cannot, and says how heavy that is and what is wrong with
-    /// the other (04 §3.8). Metadata that was said last, where the turn has ended, goes with the status it ends with.
+    /// Validates and completes `events` (04 §3.8), up to the first one that cannot be recorded.
+    ///
+    /// If the turn has ended, trailing metadata is held for the final status.
     pub(super) fn normalize(
         &mut self,
         runner: &Runner,
         events: &mut Vec<Event>,
         has_ended: bool,
-    ) -> (usize, Option<AgentFault>) {
+    ) -> Normalized {
         let mut state = runner.log.task.status.state;
-        let all = runner
-            .engine
-            .settings
-            .max_task_bytes
-            .saturating_sub(runner.task_bytes);
-        let mut room = all;
-        let mut wrong = None;
-        let (first_orphan_chunk, mut at) = (first_orphan_chunk(&runner.log.task, events), 0..);
-        let last = events
-            .iter()
-            .rposition(|event| !is_metadata(event))
-            .filter(|_| has_ended);
-        let all_metadata = has_ended && last.is_none();
+        let max_task_bytes = runner.engine.inner.settings.max_task_bytes;
+        let available = max_task_bytes.saturating_sub(runner.task_bytes());
+        let mut remaining = available;
+        let mut fault = None;
+        let orphan_chunk = first_orphan_chunk(&runner.log.task, events);
+        let trailing_start = has_ended.then(|| trailing_metadata_start(events));
+        let mut indices = 0..;
         events.retain_mut(|event| {
-            let at = at.next();
-            let waits = all_metadata || last.is_some_and(|last| at > Some(last));
-            if wrong.is_none() {
-                let fault = find_fault(runner, event)
-                    .or_else(|| (at == first_orphan_chunk).then(|| unknown_artifact(event)));
-                wrong = fault
+            let index = indices.next();
+            let is_trailing = trailing_start.is_some_and(|start| index >= Some(start));
+            if fault.is_none() {
+                fault = find_fault(runner, event)
+                    .or_else(|| (index == orphan_chunk).then(|| unknown_artifact(event)))
                     .map(AgentFault::InvalidResponse)
-                    .or_else(|| check_size(event, &mut room));
+                    .or_else(|| check_size(event, &mut remaining));
             }
-            wrong.is_none() && self.normalize_event(runner, event, &mut state, waits)
+            fault.is_none() && self.normalize_event(runner, event, &mut state, is_trailing)
         });
-        (all - room, wrong)
+        Normalized {
+            bytes: available - remaining,
+            fault,
+        }
     }
 
-    /// Fills in what the agent left to us; `false` for what only waits for the next status.
+    /// Completes an event. Returns `false` if it is only metadata, which is held for the next status.
     fn normalize_event(
         &mut self,
         runner: &Runner,
         event: &mut Event,
         state: &mut TaskState,
-        waits: bool,
+        is_trailing: bool,
     ) -> bool {
         if let Event::Status { status, metadata } = event {
             self.hold_metadata(metadata.take());
             self.hold_metadata(self.trace_metadata.clone());
             match status.state {
-                // Metadata alone: a task that says what it needs goes on saying so.
-                TaskState::Unspecified if waits || state.is_interrupted() => return false,
+                // Only metadata: must not replace the status of an interrupted task.
+                TaskState::Unspecified if is_trailing || state.is_interrupted() => return false,
                 TaskState::Unspecified => *status = TaskStatus::new(TaskState::Working),
                 _ => {}
             }
@@ -103,17 +108,18 @@ impl EventNormalizer {
         true
     }
 
-    /// What the end of a turn becomes in the log.
+    /// Returns the events that record the end of a turn.
     pub(super) fn ending_events(
         &mut self,
         runner: &Runner,
         ending: TurnEnd,
     ) -> impl Iterator<Item = Event> + use<> {
-        let (status, ends) = match ending {
-            TurnEnd::EndedElsewhere => (None, runner.log.is_turn_running()),
-            ending => (self.final_status(runner, ending), true),
-        };
-        status.into_iter().chain(ends.then_some(Event::TurnEnded))
+        // Another process that has ended the task may have ended the turn, too.
+        let ends_turn = !matches!(ending, TurnEnd::EndedElsewhere) || runner.log.is_turn_running();
+        let status = self.final_status(runner, ending);
+        status
+            .into_iter()
+            .chain(ends_turn.then_some(Event::TurnEnded))
     }
 
     fn final_status(&mut self, runner: &Runner, ending: TurnEnd) -> Option<Event> {
@@ -153,51 +159,51 @@ impl EventNormalizer {
     }
 }
 
-/// Whether something is metadata alone.
+/// Returns the index after the last event that is not only metadata.
+fn trailing_metadata_start(events: &[Event]) -> usize {
+    let last = events.iter().rposition(|event| !is_metadata(event));
+    last.map_or(0, |last| last + 1)
+}
+
+/// Returns whether an event is only metadata.
 fn is_metadata(event: &Event) -> bool {
     matches!(event, Event::Status { status, .. } if status.state == TaskState::Unspecified)
 }
 
-/// Whether there is no room for something in its task.
-fn check_size(event: &Event, room: &mut usize) -> Option<AgentFault> {
-    match room.checked_sub(event.memory_size()) {
-        Some(left) => {
-            *room = left;
-            None
-        }
-        None => Some(AgentFault::TooLarge),
-    }
+/// Subtracts the size of an event from the remaining bytes, or returns a fault if it is larger.
+fn check_size(event: &Event, remaining: &mut usize) -> Option<AgentFault> {
+    let Some(rest) = remaining.checked_sub(event.memory_size()) else {
+        return Some(AgentFault::TooLarge);
+    };
+    *remaining = rest;
+    None
 }
 
-/// The first chunk that is to go behind an artifact which is neither in the task nor said before it. One behind another of the
-/// same artifact, as in a stream of them, costs one comparison.
+/// Returns the index of the first chunk that appends to an unknown artifact: neither in the task nor in an earlier
+/// event. Consecutive chunks of one artifact, as in a stream, cost one comparison each.
 fn first_orphan_chunk(task: &Task, events: &[Event]) -> Option<usize> {
-    let mut before = None;
-    events.iter().enumerate().position(|(at, event)| {
+    let mut previous = None;
+    events.iter().enumerate().position(|(index, event)| {
         let Event::Artifact { append, .. } = event else {
             return false;
         };
         let id = artifact_id(event);
         let is_known = |id: &ArtifactId| {
-            before == Some(id)
-                || task
-                    .artifacts
-                    .iter()
-                    .rev()
-                    .any(|known| known.artifact_id == *id)
-                || events[..at]
-                    .iter()
-                    .any(|event| artifact_id(event) == Some(id))
+            let mut artifacts = task.artifacts.iter().rev();
+            let mut earlier = events[..index].iter();
+            previous == Some(id)
+                || artifacts.any(|artifact| artifact.artifact_id == *id)
+                || earlier.any(|event| artifact_id(event) == Some(id))
         };
-        let is_stray = *append && !id.is_some_and(is_known);
-        before = id;
-        is_stray
+        let is_orphan = *append && !id.is_some_and(is_known);
+        previous = id;
+        is_orphan
     })
 }
 
+/// Returns the id of an artifact event. `None` if it is empty: such an artifact gets a new id.
 fn artifact_id(event: &Event) -> Option<&ArtifactId> {
     match event {
-        // What is left without an id gets one of its own.
         Event::Artifact { artifact, .. } => Some(&artifact.artifact_id).filter(|id| !id.is_empty()),
         _ => None,
     }
@@ -207,7 +213,7 @@ fn unknown_artifact(event: &Event) -> String {
     FoldError::UnknownArtifact(artifact_id(event).cloned().unwrap_or_default()).to_string()
 }
 
-/// What is wrong with something an agent said, if anything is.
+/// Returns why an event violates the protocol, if it does.
 fn find_fault(runner: &Runner, event: &Event) -> Option<String> {
     match event {
         Event::Artifact { artifact, .. } if artifact.parts.is_empty() => {
@@ -234,15 +240,15 @@ fn find_message_fault(runner: &Runner, message: &Message) -> Option<String> {
         .as_ref()
         .filter(|id| **id != runner.log.task.context_id)
     {
-        return Some(format!("a message of another conversation: {id}"));
+        return Some(format!("the message belongs to another context: {id}"));
     }
     message
         .parts
         .is_empty()
-        .then(|| "a message without parts".to_owned())
+        .then(|| "the message has no parts".to_owned())
 }
 
-/// Callers read the kind; the cause is for our log.
+/// Returns a `failed` status, and logs the cause. The caller sees only the kind of the failure.
 fn failed_status(runner: &Runner, failure: &Failure, metadata: Option<Object>) -> Event {
     let cause = failure.cause() as &dyn std::error::Error;
     let agent = &runner.scope.agent;
@@ -261,7 +267,7 @@ fn invalid_response_status(runner: &Runner, fault: String) -> Event {
 }
 
 fn too_large_status(runner: &Runner) -> Event {
-    let cause = "the task has grown beyond max_task_bytes";
+    let cause = "the task would exceed max_task_bytes";
     failed_status(
         runner,
         &Failure::new(reason::TOO_LARGE, cause),
@@ -299,30 +305,30 @@ fn status_with_message(state: TaskState, message: Message) -> Event {
     }
 }
 
-/// What a task that was cut off ends with.
-pub(in crate::engine) fn interruption_events(runner: &Runner, why: &'static str) -> Vec<Event> {
-    let message = Message::agent(format!("Agent execution failed ({why})"));
+/// Returns the events that end an interrupted or expired task.
+pub(in crate::engine) fn interruption_events(runner: &Runner, reason: &'static str) -> Vec<Event> {
+    let message = Message::agent(format!("Agent execution failed ({reason})"));
     let status = TaskStatus::new(TaskState::Failed).with_message(message);
     let mut failed = Event::Status {
         status,
-        metadata: Some(reason::metadata(why)),
+        metadata: Some(reason::metadata(reason)),
     };
     fill_ids(runner, &mut failed);
     let turn_ended = runner.log.is_turn_running().then_some(Event::TurnEnded);
     [failed].into_iter().chain(turn_ended).collect()
 }
 
-/// Fills what the agent left to us: ids, and the task that its messages belong to.
+/// Fills in missing ids, and the task and context of messages.
 fn fill_ids(runner: &Runner, event: &mut Event) {
     match event {
         Event::Artifact { artifact, .. } if artifact.artifact_id.is_empty() => {
-            artifact.artifact_id = runner.engine.clock.new_id().into();
+            artifact.artifact_id = runner.engine.inner.clock.new_id().into();
         }
         Event::Status { status, .. } => {
             if let Some(message) = &mut status.message {
                 let message = Arc::make_mut(message);
                 if message.message_id.is_empty() {
-                    message.message_id = runner.engine.clock.new_id().into();
+                    message.message_id = runner.engine.inner.clock.new_id().into();
                 }
                 message.task_id = Some(runner.id.clone());
                 message.context_id = Some(runner.log.task.context_id.clone());
