@@ -1,4 +1,4 @@
-//! Any agent behind one type, for lists of agents of different kinds.
+//! Type-erased agents, for lists of agents of different types.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use attache::{Agent, Failure, Outcome, Turn};
 
 type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Any agent. A clone is the same agent.
+/// Type-erased agent behind an `Arc`. Clones share the agent.
 ///
 /// ```
-/// use attache_agents::{Echo, AnyAgent, demo_agent};
+/// use attache_agents::{AnyAgent, Echo, demo_agent};
 /// let agents = [AnyAgent::new(Echo), AnyAgent::new(demo_agent())];
 /// ```
 #[derive(Clone)]
 pub struct AnyAgent(Arc<dyn ErasedAgent>);
 
 impl AnyAgent {
-    /// Takes an agent.
+    /// Erases the type of an agent.
     pub fn new(agent: impl Agent) -> Self {
         Self(Arc::new(agent))
     }
@@ -44,10 +44,11 @@ impl Agent for AnyAgent {
 
 impl std::fmt::Debug for AnyAgent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Shared")
+        f.write_str("AnyAgent")
     }
 }
 
+/// Object-safe form of [`Agent`].
 trait ErasedAgent: Send + Sync {
     fn run(&self, turn: Turn) -> BoxFuture<'_, Result<Outcome, Failure>>;
     fn reply<'a>(&'a self, message: &'a Message, call: &'a Call) -> BoxFuture<'a, Option<Message>>;

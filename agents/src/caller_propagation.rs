@@ -1,4 +1,7 @@
-//! What goes along to whoever is called for a turn: its place in a trace and, where the operator wants it, who calls.
+//! Propagation of the trace context and of the caller's identity to backends and other agents.
+//!
+//! Every outgoing request carries the trace context of the turn. If the operator set `forward_caller`, it also names
+//! the caller and the tenant. For other Attache servers a signed delegation token proves both (`attache::jws::Delegation`).
 
 use std::time::Duration;
 
@@ -9,111 +12,107 @@ use http::request::Builder;
 
 use crate::lineage::Lineage;
 
-/// Longer than the call itself: it may have to be stopped.
+/// Time that a delegation token stays valid after the timeout of the call, so that the call can still be canceled.
 const TOKEN_SLACK: Duration = Duration::from_secs(60);
 
-/// What another agent is told of whoever asks.
+/// Settings for forwarding the caller's identity.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CallerPropagation {
-    /// Whether it is told who calls.
+    /// Whether outgoing calls name the caller and the tenant.
     pub(crate) forward_caller: bool,
-    /// Signs that, for those who are of our own.
+    /// Key that signs delegation tokens; without it the caller is named in plain headers only.
     pub(crate) signer: Option<Signer>,
 }
 
-/// What a call to another agent is about.
+/// Claims of a delegation token for one call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OutgoingCall<'a> {
-    /// Whose work it begins a part of.
+    /// Lineage of the new task, if the call starts one.
     pub(crate) lineage: Option<&'a Lineage>,
-    /// How long it may take.
-    pub(crate) time: Duration,
+    /// Timeout of the call.
+    pub(crate) timeout: Duration,
 }
 
 impl CallerPropagation {
-    /// Lets a client send it with every call.
+    /// Returns a client that sends trace context, caller headers and delegation token with every call.
     ///
     /// # Errors
-    /// The caller has a name that no header can carry; or it cannot be signed.
-    pub(crate) fn client(
+    /// The name of the caller is not a valid header value, or signing fails.
+    pub(crate) fn client_for_turn(
         &self,
         client: Client,
         turn: &Turn,
-        errand: OutgoingCall<'_>,
+        call: OutgoingCall<'_>,
     ) -> attache::Result<Client> {
         let client = match turn.trace() {
             Some(trace) => client.with_trace(trace),
             None => client,
         };
-        let mut told = caller(turn, self.forward_caller);
-        let client = told.try_fold(client, |client, (name, value)| {
+        let mut headers = caller_headers(turn, self.forward_caller);
+        let client = headers.try_fold(client, |client, (name, value)| {
             client.with_header(name, value)
         })?;
-        self.sign(client, self.caller(turn), errand)
+        self.add_token(client, self.signed_caller(turn), call)
     }
 
-    /// Lets a client send for whom it calls, where there is no turn any more.
+    /// Returns a client that sends a delegation token for `caller`, for calls after the end of the turn.
     ///
     /// # Errors
-    /// It cannot be signed.
-    pub(crate) fn attach_caller(
+    /// Signing fails.
+    pub(crate) fn client_for_caller(
         &self,
         client: Client,
         caller: Option<&str>,
     ) -> attache::Result<Client> {
-        self.sign(
-            client,
-            caller,
-            OutgoingCall {
-                lineage: None,
-                time: Duration::ZERO,
-            },
-        )
+        let call = OutgoingCall {
+            lineage: None,
+            timeout: Duration::ZERO,
+        };
+        self.add_token(client, caller, call)
     }
 
-    /// For whom it is signed that we call, if it is.
-    pub(crate) fn caller<'a>(&self, turn: &'a Turn) -> Option<&'a str> {
+    /// Returns the caller named in the delegation token of this turn, if there is one.
+    pub(crate) fn signed_caller<'a>(&self, turn: &'a Turn) -> Option<&'a str> {
         (self.forward_caller && self.signer.is_some()).then(|| turn.caller().name())
     }
 
-    fn sign(
+    fn add_token(
         &self,
         client: Client,
         caller: Option<&str>,
-        errand: OutgoingCall<'_>,
+        call: OutgoingCall<'_>,
     ) -> attache::Result<Client> {
         let (Some(signer), Some(caller)) = (&self.signer, caller) else {
             return Ok(client);
         };
-        let lineage = errand.lineage.map(Lineage::to_value);
-        let token = Delegation {
+        let delegation = Delegation {
             caller: caller.to_owned(),
-            lineage,
-        }
-        .sign(signer, errand.time + TOKEN_SLACK)?;
+            lineage: call.lineage.map(Lineage::to_value),
+        };
+        let token = delegation.sign(signer, call.timeout + TOKEN_SLACK)?;
         client.with_header(Delegation::HEADER, &token)
     }
 }
 
-/// Puts it into a request that is for no agent.
+/// Adds trace context and caller headers to a plain HTTP request.
 pub(crate) fn add_headers(mut request: Builder, turn: &Turn, forward_caller: bool) -> Builder {
     for (name, value) in turn.trace().iter().flat_map(TraceContext::headers) {
         request = request.header(name, value);
     }
-    for (name, value) in caller(turn, forward_caller) {
+    for (name, value) in caller_headers(turn, forward_caller) {
         request = request.header(name, value);
     }
     request
 }
 
-/// The verified caller, and the tenant if there is one.
-fn caller(turn: &Turn, wanted: bool) -> impl Iterator<Item = (&'static str, &str)> {
+/// Returns headers for the verified caller and its tenant; none of them unless `forward_caller` is set.
+fn caller_headers(turn: &Turn, forward_caller: bool) -> impl Iterator<Item = (&'static str, &str)> {
     let tenant = &*turn.call().scope.tenant;
-    let caller = [
+    let headers = [
         ("attache-caller", turn.caller().name()),
         ("attache-tenant", tenant),
     ];
-    caller
+    headers
         .into_iter()
-        .filter(move |(_, value)| wanted && !value.is_empty())
+        .filter(move |(_, value)| forward_caller && !value.is_empty())
 }

@@ -1,4 +1,6 @@
-//! A client of any endpoint that speaks chat completions as OpenAI does, and of those that nearly do.
+//! Client for OpenAI-compatible chat completion endpoints, tolerant of their dialects.
+//!
+//! [`ChatModel`] sends requests and retries them. [`CompletionStream`] reads the response; [`Completion`] accumulates it.
 
 mod completion;
 mod completion_stream;
@@ -17,21 +19,23 @@ use serde_json::{Map, Value, json};
 use tokio::time::{sleep, timeout};
 use tracing::Span;
 
+use crate::backoff::{Backoff, retry_after};
 use crate::connect_failure::ConnectFailure;
-use crate::http::retry_after;
+use crate::outgoing::{URL_RULE, USER_AGENT, parse_header, parse_headers, parse_url};
 pub(crate) use completion::{Completion, TokenUsage, ToolCall};
 pub(crate) use completion_stream::{CompletionEvent, CompletionStream};
 pub use settings::ModelSettings;
 pub(crate) use spans::{record_completion, record_error};
 
-/// How long is waited before a model is asked again, for the first time; then twice as long each time.
-const INITIAL_RETRY_DELAY: Duration = Duration::from_millis(500);
-/// What a model may ask to be waited for at most.
-const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
-/// How much is read of what a model says about its own failure.
+/// Delays between retries. `Retry-After` is honored up to the maximum.
+const RETRY_BACKOFF: Backoff = Backoff {
+    initial: Duration::from_millis(500),
+    max: Duration::from_secs(60),
+};
+/// Maximum size of an error body that is logged.
 const MAX_ERROR_BODY: usize = 4 << 10;
 
-/// A model behind an endpoint.
+/// Language model behind an endpoint.
 #[derive(Debug)]
 pub(crate) struct ChatModel {
     url: Uri,
@@ -40,22 +44,32 @@ pub(crate) struct ChatModel {
     http: HttpClient,
 }
 
-/// Settings that no model can have. Says which, and why.
+/// Reason why model settings are invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ModelSettingsError(pub(crate) String);
 
-/// Why a model did not answer: in words for the caller, which hold nothing that the endpoint said, and for the log.
+/// Failure of a model call.
 #[derive(Debug)]
 pub(crate) struct ModelError {
+    /// Message for the caller. It contains nothing that the endpoint sent.
     pub(crate) message: String,
+    /// Cause, for the log.
     pub(crate) cause: String,
+}
+
+/// Failed attempt to send a request.
+struct FailedAttempt {
+    error: ModelError,
+    is_retryable: bool,
+    /// Delay that the endpoint requested.
+    retry_after: Option<Duration>,
 }
 
 impl ChatModel {
     pub(crate) fn new(settings: ModelSettings) -> Result<Self, ModelSettingsError> {
-        let bad = |why: &str| ModelSettingsError(why.to_owned());
         if settings.name.is_empty() {
-            return Err(bad("name must say which model is asked"));
+            let reason = "name must be the name of a model";
+            return Err(ModelSettingsError(reason.to_owned()));
         }
         let base = settings.url.trim_end_matches('/');
         let url = if base.ends_with("/chat/completions") {
@@ -63,29 +77,17 @@ impl ChatModel {
         } else {
             format!("{base}/chat/completions")
         };
-        let wrong = "url must begin with http:// or https:// and name a host, as http://127.0.0.1:8000/v1 does";
-        let url: Uri = url.parse().map_err(|_| bad(wrong))?;
-        HttpClient::check(&url).map_err(|_| bad(wrong))?;
-        let key = settings
-            .api_key
-            .as_ref()
-            .map(|key| format!("Bearer {}", key.expose()));
-        let key = key.map(|key| (AUTHORIZATION.as_str().to_owned(), key));
-        let others = settings
-            .headers
-            .iter()
-            .map(|(name, value)| (name.clone(), value.expose().to_owned()));
+        let url = parse_url(&url).map_err(|_| {
+            ModelSettingsError(format!("url {URL_RULE}, such as http://127.0.0.1:8000/v1"))
+        })?;
         let mut headers = Vec::new();
-        for (name, value) in key.into_iter().chain(others) {
-            let sent = HeaderName::try_from(&name)
-                .ok()
-                .zip(HeaderValue::try_from(value).ok());
-            let (name, mut value) = sent.ok_or_else(|| {
-                ModelSettingsError(format!("`{name}` cannot be sent as a header"))
-            })?;
-            value.set_sensitive(true);
-            headers.push((name, value));
+        if let Some(key) = &settings.api_key {
+            let bearer = format!("Bearer {}", key.expose());
+            let header = parse_header(AUTHORIZATION.as_str(), &bearer);
+            headers.push(header.map_err(ModelSettingsError)?);
         }
+        let configured: Vec<_> = parse_headers(&settings.headers).map_err(ModelSettingsError)?;
+        headers.extend(configured);
         Ok(Self {
             url,
             headers,
@@ -94,13 +96,14 @@ impl ChatModel {
         })
     }
 
-    /// What a trace is told of asking it this.
+    /// Creates the trace span of a call with these messages.
     pub(crate) fn span(&self, messages: &[Value]) -> Span {
         spans::chat_span(&self.settings, messages)
     }
 
-    /// Asks; gives the answer as soon as it begins. Asking twice does no harm, so a model that is busy or not there is
-    /// asked again.
+    /// Requests a completion, and returns it as soon as the response begins.
+    ///
+    /// A completion has no side effects, so every temporary failure is retried.
     pub(crate) async fn request_completion(
         &self,
         messages: &[Value],
@@ -108,34 +111,42 @@ impl ChatModel {
         trace: Option<&TraceContext>,
     ) -> Result<CompletionStream, ModelError> {
         let body = Bytes::from(self.body(messages, tools).to_string());
-        let mut attempt = 0;
+        let mut retries = 0;
         loop {
-            let (error, pause) = match self.send(body.clone(), trace).await {
-                Ok(answer) if answer.status().is_success() => {
-                    return Ok(CompletionStream::new(answer, &self.settings));
-                }
-                Ok(answer) => {
-                    let again = matches!(answer.status().as_u16(), 408 | 429 | 500 | 502..=504);
-                    let pause = retry_after(&answer);
-                    let error = status_error(answer).await;
-                    if !again {
-                        return Err(error);
-                    }
-                    (error, pause)
-                }
-                Err(error) => (error, None),
+            let failed = match self.attempt(body.clone(), trace).await {
+                Ok(stream) => return Ok(stream),
+                Err(failed) => failed,
             };
-            if attempt >= self.settings.retries {
-                return Err(error);
+            if !failed.is_retryable || retries >= self.settings.retries {
+                return Err(failed.error);
             }
-            sleep(
-                pause
-                    .unwrap_or(INITIAL_RETRY_DELAY * 2_u32.saturating_pow(attempt))
-                    .min(MAX_RETRY_DELAY),
-            )
-            .await;
-            attempt += 1;
+            sleep(RETRY_BACKOFF.delay_or(failed.retry_after, retries)).await;
+            retries += 1;
         }
+    }
+
+    async fn attempt(
+        &self,
+        body: Bytes,
+        trace: Option<&TraceContext>,
+    ) -> Result<CompletionStream, FailedAttempt> {
+        let response = self
+            .send(body, trace)
+            .await
+            .map_err(|error| FailedAttempt {
+                error,
+                is_retryable: true,
+                retry_after: None,
+            })?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(CompletionStream::new(response, &self.settings));
+        }
+        Err(FailedAttempt {
+            is_retryable: matches!(status.as_u16(), 408 | 429 | 500 | 502..=504),
+            retry_after: retry_after(&response),
+            error: status_error(response).await,
+        })
     }
 
     async fn send(
@@ -146,7 +157,7 @@ impl ChatModel {
         let mut request = Request::post(self.url.clone())
             .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT, "text/event-stream, application/json;q=0.9")
-            .header("user-agent", concat!("attache/", env!("CARGO_PKG_VERSION")));
+            .header("user-agent", USER_AGENT);
         for (name, value) in trace.into_iter().flat_map(TraceContext::headers) {
             request = request.header(name, value);
         }
@@ -155,17 +166,14 @@ impl ChatModel {
         }
         let request = request
             .body(body)
-            .map_err(|error| ModelError::new("cannot be asked", error))?;
+            .map_err(|error| ModelError::new("cannot be called", error))?;
         match timeout(self.settings.timeout, self.http.send(request)).await {
-            Ok(answer) => answer.map_err(|error| {
-                ModelError::new("cannot be reached", ConnectFailure::new(&self.url, error))
+            Ok(response) => response.map_err(|error| {
+                let failure = ConnectFailure::new(&self.url, error);
+                ModelError::new("cannot be reached", failure)
             }),
-            Err(_) => Err(self.timed_out()),
+            Err(_) => Err(ModelError::timed_out(self.settings.timeout)),
         }
-    }
-
-    fn timed_out(&self) -> ModelError {
-        ModelError::timed_out(self.settings.timeout)
     }
 
     fn body(&self, messages: &[Value], tools: &[Value]) -> Value {
@@ -187,8 +195,8 @@ impl ChatModel {
                 .into_iter()
                 .filter_map(|(name, value)| Some((name.to_owned(), json!(value?)))),
         );
-        if let Some(most) = settings.max_tokens {
-            body.insert("max_tokens".to_owned(), json!(most));
+        if let Some(max_tokens) = settings.max_tokens {
+            body.insert("max_tokens".to_owned(), json!(max_tokens));
         }
         body.extend(settings.more.clone());
         Value::Object(body)
@@ -203,21 +211,21 @@ impl ModelError {
         }
     }
 
-    fn timed_out(limit: Duration) -> Self {
-        Self::new(&format!("said nothing for {limit:?}"), "timeout")
+    fn timed_out(timeout: Duration) -> Self {
+        Self::new(&format!("sent nothing for {timeout:?}"), "timeout")
     }
 }
 
-/// What a status means; what the endpoint says about it is for the log alone.
-async fn status_error(answer: HttpResponse) -> ModelError {
-    let status = answer.status();
+/// Returns the error for a status. The body of the response is for the log only.
+async fn status_error(response: HttpResponse) -> ModelError {
+    let status = response.status();
     let what = match status.as_u16() {
         401 | 403 => "does not accept our credentials".to_owned(),
-        404 => "is not there: 404 Not Found".to_owned(),
+        404 => "does not exist: 404 Not Found".to_owned(),
         408 | 429 | 502..=504 => format!("is not available: {status}"),
-        400 | 413 | 422 => format!("refuses what it is asked: {status}"),
+        400 | 413 | 422 => format!("refuses the request: {status}"),
         _ => format!("failed: {status}"),
     };
-    let said = answer.read(MAX_ERROR_BODY).await.unwrap_or_default();
-    ModelError::new(&what, String::from_utf8_lossy(&said))
+    let body = response.read(MAX_ERROR_BODY).await.unwrap_or_default();
+    ModelError::new(&what, String::from_utf8_lossy(&body))
 }

@@ -1,14 +1,18 @@
-//! A peer that fails again and again is left alone for a while.
+//! Circuit breaker: stops calls to a peer that fails repeatedly (R35).
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use attache::Error;
 use attache::model::ErrorKind;
 use tokio::time::Instant;
 
-/// Counts how often in a row a peer was not there. After so many times nobody asks it until a pause is over; then one
-/// does, and if that goes well all do again.
+use crate::lock::lock;
+
+/// Circuit breaker of one peer.
+///
+/// It opens after a number of consecutive failures and refuses calls during a pause. After the pause it is half-open:
+/// it admits one call. If that call succeeds, the breaker closes; otherwise the pause starts again.
 #[derive(Debug)]
 pub(crate) struct CircuitBreaker {
     max_failures: u32,
@@ -19,31 +23,26 @@ pub(crate) struct CircuitBreaker {
 #[derive(Debug, Default)]
 struct BreakerState {
     consecutive_failures: u32,
-    /// Until then nobody asks.
+    /// End of the pause, if the breaker is open.
     open_until: Option<Instant>,
 }
 
 impl CircuitBreaker {
-    /// Opens after so many failures in a row, for so long; never with 0.
-    pub(crate) fn new(failures: u32, pause: Duration) -> Self {
+    /// Creates a closed breaker that opens after `max_failures` consecutive failures, for `pause`. With 0 it never opens.
+    pub(crate) fn new(max_failures: u32, pause: Duration) -> Self {
         Self {
-            max_failures: failures,
+            max_failures,
             pause,
             state: Mutex::default(),
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, BreakerState> {
-        // Two numbers are whole between any two statements, so a panic elsewhere spoils nothing.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether the peer may be asked now. Who may, says afterwards how it went.
+    /// Returns whether the peer may be called now. The caller must record the result of an admitted call.
     pub(crate) fn try_acquire(&self) -> bool {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         match state.open_until {
             Some(open_until) if Instant::now() < open_until => false,
-            // This one tries; the others wait for what comes of it, or for another pause.
+            // Half-open: this call is the probe. All others are refused until it succeeds or another pause has passed.
             Some(_) => {
                 state.open_until = Some(Instant::now() + self.pause);
                 true
@@ -52,26 +51,22 @@ impl CircuitBreaker {
         }
     }
 
-    /// What became of a call: whether nobody was there, or nobody spoke, or else whatever they said.
+    /// Records the result of a call. Only an unreachable peer and a timeout count as failures.
     pub(crate) fn record_result(&self, error: Option<&Error>) {
-        let kind = error.map(Error::kind);
-        match matches!(
-            kind,
-            Some(ErrorKind::Unavailable | ErrorKind::DeadlineExceeded)
-        ) {
-            true => self.record_failure(),
-            false => self.record_success(),
+        match error.map(Error::kind) {
+            Some(ErrorKind::Unavailable | ErrorKind::DeadlineExceeded) => self.record_failure(),
+            _ => self.record_success(),
         }
     }
 
-    /// The peer was there, whatever it said.
+    /// Records that the peer responded, and closes the breaker.
     pub(crate) fn record_success(&self) {
-        *self.state() = BreakerState::default();
+        *lock(&self.state) = BreakerState::default();
     }
 
-    /// The peer was not there, or did not answer.
+    /// Records that the peer was unreachable or did not respond in time.
     pub(crate) fn record_failure(&self) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.consecutive_failures = state.consecutive_failures.saturating_add(1);
         if self.max_failures > 0 && state.consecutive_failures >= self.max_failures {
             state.open_until = Some(Instant::now() + self.pause);
@@ -84,17 +79,17 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn r35_a_peer_that_fails_is_left_alone_and_then_tried_by_one() {
+    async fn r35_an_open_breaker_admits_one_probe_after_its_pause() {
         let breaker = CircuitBreaker::new(2, Duration::from_secs(30));
         breaker.record_failure();
         breaker.record_success();
         breaker.record_failure();
-        assert!(breaker.try_acquire(), "only failures in a row count");
+        assert!(breaker.try_acquire(), "only consecutive failures count");
         breaker.record_failure();
         assert!(!breaker.try_acquire());
         tokio::time::advance(Duration::from_secs(31)).await;
         assert!(breaker.try_acquire());
-        assert!(!breaker.try_acquire(), "one tries, the others wait");
+        assert!(!breaker.try_acquire(), "only one probe is admitted");
         breaker.record_failure();
         assert!(!breaker.try_acquire());
         tokio::time::advance(Duration::from_secs(31)).await;
@@ -104,7 +99,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_can_be_left_out() {
+    async fn a_limit_of_zero_disables_the_breaker() {
         let breaker = CircuitBreaker::new(0, Duration::from_secs(30));
         (0..100).for_each(|_| breaker.record_failure());
         assert!(breaker.try_acquire());

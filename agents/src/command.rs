@@ -1,6 +1,11 @@
-//! A command as an agent: what was asked goes to its stdin, what it writes to stdout comes back.
+//! Agent that runs a program for every turn.
+//!
+//! The program reads the message from stdin, and its stdout becomes the result of the task. [`CommandLine`] builds the
+//! arguments, [`Process`] runs the process group, and [`CommandOutput`] turns stdout into artifacts. `tool_call` runs the
+//! same program as a tool of a language model.
 
 mod command_line;
+mod environment;
 mod json_lines;
 mod output;
 mod pipe_reader;
@@ -10,13 +15,11 @@ mod settings;
 mod stderr_log;
 mod tool_call;
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use attache::model::Secret;
 use attache::{Agent, Failure, Outcome, Turn};
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
@@ -25,26 +28,24 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use command_line::{CommandLine, InvalidArgument};
+pub(crate) use environment::environment;
 use output::CommandOutput;
 use process::{Process, ProcessEnd};
-pub(crate) use process_group::{ProcessGroup, ProcessPipes};
+pub(crate) use process_group::ProcessGroup;
 pub use settings::{
     CommandInput, CommandSettings, CommandSpec, ExitCode, ExitMeaning, StderrAudience, StdoutFormat,
 };
 use stderr_log::{StderrLog, escape_control_chars};
 
-/// What a command sees of our environment: enough to find programs and files, and nothing that is secret.
-const DEFAULT_ENV_VARS: &[&str] = &[
-    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR",
-];
-
-/// Runs a command for every turn.
+/// Agent that runs a program for every turn.
 ///
-/// The text of the message is its stdin, and there is no shell unless the command is one. What it writes to stdout
-/// streams into an artifact named `output`, or is what [`StdoutFormat`] says. An exit status other than 0 fails the
-/// task; the end of stderr is for the log. Its environment names the task (`ATTACHE_TASK_ID`), the conversation
-/// (`ATTACHE_CONTEXT_ID`), the message, the caller and the tenant. When the turn ends, for whatever reason, so does
-/// every process of the command's group: asked by SIGTERM after a cancel, otherwise by SIGKILL.
+/// The program reads the message text from stdin. No shell is involved unless the command is one. Its stdout streams into
+/// an artifact named `output`, or is handled as [`StdoutFormat`] says. An exit status other than 0 fails the task; the end
+/// of stderr is logged.
+///
+/// Environment variables name the task (`ATTACHE_TASK_ID`), the conversation (`ATTACHE_CONTEXT_ID`), the message, the
+/// caller and the tenant. When the turn ends, the whole process group ends: with SIGTERM after a cancel, otherwise with
+/// SIGKILL.
 ///
 /// ```
 /// let agent = attache_agents::CommandAgent::parse("wc -w")?.max_output(1024);
@@ -55,15 +56,16 @@ pub struct CommandAgent {
     command_line: CommandLine,
     settings: Arc<CommandSettings>,
     environment: Vec<(OsString, OsString)>,
-    processes: Arc<Semaphore>,
+    /// Bounds the number of concurrent processes.
+    permits: Arc<Semaphore>,
 }
 
-/// What is no command. Says why.
+/// Error for invalid command settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandSettingsError(&'static str);
 
 impl CommandAgent {
-    /// Takes a line apart as a shell would, quotes and all, and expands nothing.
+    /// Creates an agent from a command line. Splits it into words like a shell, but expands nothing.
     ///
     /// # Errors
     /// The line is empty, or a quote is not closed.
@@ -74,7 +76,7 @@ impl CommandAgent {
         })
     }
 
-    /// A program and its arguments.
+    /// Creates an agent from a program and its arguments.
     ///
     /// # Errors
     /// The name of the program is empty.
@@ -92,34 +94,34 @@ impl CommandAgent {
         })
     }
 
-    /// A command as its settings have it.
+    /// Creates an agent from settings.
     ///
     /// # Errors
-    /// There is no program to run, a quote is not closed, or what was asked would be part of a shell's line.
+    /// The command is empty, a quote is not closed, or `{text}` is part of a shell command.
     pub fn from_settings(settings: CommandSettings) -> Result<Self, CommandSettingsError> {
         Ok(Self {
             command_line: CommandLine::new(&settings)?,
             environment: environment(&settings.pass_env, &settings.env).collect(),
-            processes: new_semaphore(settings.max_processes),
+            permits: new_semaphore(settings.max_processes),
             settings: Arc::new(settings),
         })
     }
 
-    /// How many bytes it may write to stdout in one turn: 10 MiB by default. Beyond that it is killed.
+    /// Limits stdout of one turn, in bytes: 10 MiB by default. A program that writes more is killed.
     #[must_use]
     pub fn max_output(mut self, bytes: usize) -> Self {
         Arc::make_mut(&mut self.settings).max_output = bytes;
         self
     }
 
-    /// How many may run at the same time: 64 by default, and at least one. Turns beyond that wait.
+    /// Limits the number of concurrent processes: 64 by default, at least 1. Further turns wait.
     #[must_use]
     pub fn max_processes(mut self, number: usize) -> Self {
-        self.processes = new_semaphore(number);
+        self.permits = new_semaphore(number);
         self
     }
 
-    /// The name of the program, without its folder.
+    /// Returns the name of the program without its directory.
     #[must_use]
     pub fn name(&self) -> &str {
         let program = &self.command_line.program;
@@ -129,181 +131,139 @@ impl CommandAgent {
             .unwrap_or(program)
     }
 
-    /// What a turn is told of itself.
-    fn turn_env(turn: &Turn) -> impl Iterator<Item = (&'static str, String)> {
-        let (call, trace) = (turn.call(), turn.trace());
-        let place = trace.as_ref().map(|trace| trace.parent().to_owned());
-        let state = trace
-            .as_ref()
-            .and_then(|trace| trace.state().map(str::to_owned));
-        let told = [
-            ("ATTACHE_TASK_ID", turn.task_id().to_string()),
-            ("ATTACHE_CONTEXT_ID", turn.context_id().to_string()),
-            ("ATTACHE_MESSAGE_ID", turn.message().message_id.to_string()),
-            ("ATTACHE_CALLER", turn.caller().name().to_owned()),
-            ("ATTACHE_TENANT", call.scope.tenant.to_string()),
-            ("TRACEPARENT", place.unwrap_or_default()),
-            ("TRACESTATE", state.unwrap_or_default()),
-        ];
-        // Ids of callers are free text, and no variable can hold a NUL.
-        told.into_iter()
-            .filter(|(_, value)| !value.is_empty() && !value.contains('\0'))
-    }
-
-    /// What goes to stdin.
+    /// Returns the text for stdin. Without `input` setting it is empty if the arguments contain the message text.
     fn stdin_text(&self, turn: &Turn) -> String {
-        let otherwise = if self.command_line.has_text_placeholder() {
+        let default = if self.command_line.has_text_placeholder() {
             CommandInput::None
         } else {
             CommandInput::Text
         };
-        match self.settings.input.unwrap_or(otherwise) {
+        match self.settings.input.unwrap_or(default) {
             CommandInput::Text => turn.text(),
             CommandInput::Json => {
-                let all =
+                let input =
                     json!({"text": turn.text(), "message": turn.message(), "task": turn.task()});
-                format!("{all}\n")
+                format!("{input}\n")
             }
             CommandInput::None => String::new(),
         }
     }
 
-    /// How the turn ended, by the way the command did.
+    /// Returns the outcome of the turn. `declared` is the one that the program wrote as JSON lines.
     fn outcome(
         &self,
-        ended: &ProcessEnd,
-        said: Option<Outcome>,
-        stderr_log: &StderrLog<'_>,
+        end: &ProcessEnd,
+        declared: Option<Outcome>,
+        stderr: &StderrLog<'_>,
     ) -> Outcome {
-        let how = match ended {
+        let status = match end {
+            ProcessEnd::Exited(status) => *status,
             ProcessEnd::TimedOut => {
-                format!(
-                    "the command took longer than {:?}",
-                    self.settings.timeout.unwrap_or_default()
-                )
-            }
-            ProcessEnd::Status(status) if status.success() => {
-                return said.unwrap_or(Outcome::Completed);
-            }
-            ProcessEnd::Status(status) => {
-                let declared = matches!(said, Some(Outcome::Failed(_) | Outcome::Rejected(_)));
-                if let (true, Some(said)) = (declared, said) {
-                    return said;
-                }
-                let known = self.settings.exit_codes.iter();
-                let known = status
-                    .code()
-                    .and_then(|code| known.into_iter().find(|(known, _)| known.matches(code)));
-                match known {
-                    Some((_, ExitMeaning::Completed)) => return Outcome::Completed,
-                    Some((_, ExitMeaning::Rejected)) => {
-                        return Outcome::rejected(
-                            self.failure_message(status.to_string(), stderr_log),
-                        );
-                    }
-                    Some((_, ExitMeaning::Failed)) | None => process::describe_status(*status),
-                }
+                let timeout = self.settings.timeout.unwrap_or_default();
+                let reason = format!("the command took longer than {timeout:?}");
+                return Outcome::failed(self.failure_message(reason, stderr));
             }
         };
-        Outcome::failed(self.failure_message(how, stderr_log))
+        if status.success() {
+            return declared.unwrap_or(Outcome::Completed);
+        }
+        if let Some(declared @ (Outcome::Failed(_) | Outcome::Rejected(_))) = declared {
+            return declared;
+        }
+        match self.exit_meaning(status.code()) {
+            ExitMeaning::Completed => Outcome::Completed,
+            ExitMeaning::Rejected => {
+                Outcome::rejected(self.failure_message(status.to_string(), stderr))
+            }
+            ExitMeaning::Failed => {
+                let reason = process::describe_status(status);
+                Outcome::failed(self.failure_message(reason, stderr))
+            }
+        }
     }
 
-    /// What the caller reads: how it ended or, if that is for callers, what the command had to say.
-    fn failure_message(&self, how: String, stderr_log: &StderrLog<'_>) -> String {
+    fn exit_meaning(&self, code: Option<i32>) -> ExitMeaning {
+        let configured = code.and_then(|code| {
+            let mut codes = self.settings.exit_codes.iter();
+            codes.find(|(configured, _)| configured.matches(code))
+        });
+        configured.map_or(ExitMeaning::Failed, |(_, meaning)| *meaning)
+    }
+
+    /// Returns the message for the caller: the end of stderr if callers may read it, else `reason`.
+    fn failure_message(&self, reason: String, stderr: &StderrLog<'_>) -> String {
         match self.settings.stderr {
-            StderrAudience::Caller if !stderr_log.tail_text().is_empty() => stderr_log.tail_text(),
-            StderrAudience::Caller | StderrAudience::Log => how,
+            StderrAudience::Caller if !stderr.tail_text().is_empty() => stderr.tail_text(),
+            StderrAudience::Caller | StderrAudience::Log => reason,
         }
     }
 }
 
-fn new_semaphore(number: usize) -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(number.clamp(1, Semaphore::MAX_PERMITS)))
+fn new_semaphore(permits: usize) -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(permits.clamp(1, Semaphore::MAX_PERMITS)))
 }
 
 impl Agent for CommandAgent {
     async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
         let args = match self.command_line.args(&turn.text()) {
             Ok(args) => args,
-            Err(InvalidArgument(why)) => return Ok(Outcome::rejected(why)),
+            Err(InvalidArgument(reason)) => return Ok(Outcome::rejected(reason)),
         };
-        let _place = self.processes.acquire().await?;
-        let (mut process, pipes) =
-            Process::start(self, &args, &turn).map_err(CommandError::Spawn)?;
-        let ProcessPipes {
-            stdin,
-            stdout,
-            stderr,
-        } = pipes;
-        let (ended, kill) = (CancellationToken::new(), CancellationToken::new());
+        let _permit = self.permits.acquire().await?;
+        let started = Process::start(self, &args, &turn).map_err(CommandError::Spawn)?;
+        let (mut process, pipes) = started;
+        let exited = CancellationToken::new();
+        let kill = CancellationToken::new();
         let mut output = CommandOutput::new(&turn, &self.settings);
-        let mut stderr_log = StderrLog::new(turn.task_id());
-        let end = async {
-            let how = process
-                .end(&self.settings, turn.cancelled(), kill.cancelled())
+        let mut stderr = StderrLog::new(turn.task_id());
+        let wait = async {
+            let end = process
+                .wait(&self.settings, turn.cancelled(), kill.cancelled())
                 .await;
-            ended.cancel();
-            how
+            exited.cancel();
+            end
         };
-        let read = async {
-            if !output.read_all(stdout, &ended).await {
+        let read_stdout = async {
+            if !output.read_all(pipes.stdout, &exited).await {
                 kill.cancel();
             }
         };
-        let write_stdin = write_stdin(stdin, self.stdin_text(&turn), &ended);
-        let (how, (), (), ()) =
-            tokio::join!(end, read, write_stdin, stderr_log.read_all(stderr, &ended));
-        let said = match output.finish().await {
-            Ok(said) => said,
-            Err(wrong) => return Ok(Outcome::failed(wrong)),
+        let write_stdin = write_stdin(pipes.stdin, self.stdin_text(&turn), &exited);
+        let read_stderr = stderr.read_all(pipes.stderr, &exited);
+        let (end, (), (), ()) = tokio::join!(wait, read_stdout, write_stdin, read_stderr);
+        let declared = match output.finish().await {
+            Ok(declared) => declared,
+            Err(reason) => return Ok(Outcome::failed(reason)),
         };
-        let how = how.map_err(CommandError::Wait)?;
-        let outcome = self.outcome(&how, said, &stderr_log);
+        let end = end.map_err(CommandError::Wait)?;
+        let outcome = self.outcome(&end, declared, &stderr);
         if let Outcome::Failed(_) | Outcome::Rejected(_) = outcome {
             let agent = &turn.call().scope.agent;
-            tracing::warn!(task = %turn.task_id(), %agent, ended = %how, stderr = escape_control_chars(&stderr_log.tail_text()), "command failed");
+            let stderr = escape_control_chars(&stderr.tail_text());
+            tracing::warn!(task = %turn.task_id(), %agent, ended = %end, stderr, "command failed");
         }
         Ok(outcome)
     }
 
-    /// What a command does to the world cannot be done twice.
+    /// Returns `true`: a command has side effects and must not run twice for one turn.
     fn needs_durable_start(&self) -> bool {
         true
     }
 }
 
-/// What a program sees of our environment, and what it is given besides.
-pub(crate) fn environment<'a>(
-    passed: &'a [String],
-    given: &'a BTreeMap<String, Secret>,
-) -> impl Iterator<Item = (OsString, OsString)> + 'a {
-    let passed = DEFAULT_ENV_VARS
-        .iter()
-        .copied()
-        .chain(passed.iter().map(String::as_str));
-    let passed = passed.filter_map(|name| Some((name.into(), std::env::var_os(name)?)));
-    passed.chain(
-        given
-            .iter()
-            .map(|(name, value)| (name.into(), value.expose().into())),
-    )
-}
-
-/// Gives the command what was asked, and closes its stdin. One that does not read it is not at fault.
-async fn write_stdin(mut stdin: ChildStdin, text: String, ended: &CancellationToken) {
+/// Writes the input and closes stdin. A program that exits without reading it is not an error.
+async fn write_stdin(mut stdin: ChildStdin, text: String, exited: &CancellationToken) {
     let write = async {
-        (
-            stdin.write_all(text.as_bytes()).await,
-            stdin.shutdown().await,
-        )
+        let _ = stdin.write_all(text.as_bytes()).await;
+        let _ = stdin.shutdown().await;
     };
     tokio::select! {
-        _ = write => {}
-        () = ended.cancelled() => {}
+        () = write => {}
+        () = exited.cancelled() => {}
     }
 }
 
-/// Why a command did not do its work: for the log.
+/// Failure to run a process, for the log.
 #[derive(Debug)]
 enum CommandError {
     Spawn(io::Error),
@@ -314,7 +274,7 @@ impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Spawn(error) => write!(f, "the command cannot be started: {error}"),
-            Self::Wait(error) => write!(f, "the command cannot be waited for: {error}"),
+            Self::Wait(error) => write!(f, "the exit status of the command is unknown: {error}"),
         }
     }
 }

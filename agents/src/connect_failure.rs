@@ -1,11 +1,11 @@
-//! Who could not be reached, and why: for the log alone, since callers need not know who works for us.
+//! Connection failures, described for the log. Callers do not learn the addresses of backends.
 
 use std::error::Error;
 use std::fmt;
 
 use http::Uri;
 
-/// Somebody did not answer.
+/// Request that failed before a response arrived: the origin of the server, and the cause.
 #[derive(Debug)]
 pub(crate) struct ConnectFailure {
     origin: String,
@@ -25,14 +25,14 @@ impl fmt::Display for ConnectFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.origin, self.error)?;
         let causes = std::iter::successors(self.error.source(), |cause| (*cause).source());
-        // What the system says is at the end; what is between only says where.
+        // The last cause is the error of the operating system; those in between only name layers.
         causes.last().map_or(Ok(()), |cause| write!(f, ": {cause}"))
     }
 }
 
 impl Error for ConnectFailure {}
 
-/// Scheme, host and port of a url: nothing in it that could be secret.
+/// Returns scheme, host and port of a URL, without the parts that may hold secrets.
 pub(crate) fn origin(url: &Uri) -> String {
     let port = url
         .port_u16()
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_log_is_told_whom_and_why_and_no_secret() {
+    fn the_log_has_origin_and_cause_but_no_secret() {
         let url = Uri::from_static("http://me:hunter2@127.0.0.1:9/v1?key=hunter2");
         let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
         let error = attache::Error::from(attache::ErrorKind::Unavailable)

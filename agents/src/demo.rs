@@ -1,10 +1,10 @@
-//! The agent to practise on.
+//! The demo agent: a script that shows every feature of an agent.
 
 use crate::Script;
 
-/// The agent to practise on: shows everything that an agent can do, as the first word of a message asks for it.
+/// Returns the demo agent. The first word of a message selects the feature that it shows; `help` lists them.
 #[must_use]
 pub fn demo_agent() -> Script {
     Script::parse(include_str!("demo.toml"))
-        .expect("a script that ships with the crate and is tested")
+        .expect("demo.toml is a valid script, checked by a test")
 }

@@ -1,4 +1,4 @@
-//! Says it back.
+//! Agent that echoes messages.
 
 use attache::{Agent, Failure, Outcome, Turn};
 

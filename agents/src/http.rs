@@ -1,4 +1,6 @@
-//! An HTTP backend as an agent: what was asked is posted to it, what it answers comes back.
+//! Agent that posts every message to an HTTP backend and streams its response.
+//!
+//! This module sends the request, retries it and maps the status. [`ResponseReader`] turns the body into artifacts.
 
 mod response;
 mod settings;
@@ -8,26 +10,33 @@ use std::time::Duration;
 
 use attache::{Agent, Failure, HttpClient, HttpResponse, Outcome, Turn};
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Request, StatusCode, Uri};
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
+use crate::backoff::{Backoff, retry_after};
 use crate::caller_propagation;
 use crate::circuit_breaker::CircuitBreaker;
 use crate::connect_failure::{ConnectFailure, origin};
+use crate::outgoing::{USER_AGENT, parse_headers, parse_url};
 use response::ResponseReader;
 pub use settings::{HttpSettings, RequestBody};
 
-/// How long is waited before a request is sent again, for the first time; then twice as long each time.
-const INITIAL_RETRY_DELAY: Duration = Duration::from_millis(200);
-/// What a backend may ask to be waited for at most.
-const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
+/// Delays between retries. `Retry-After` is honored up to the maximum.
+const RETRY_BACKOFF: Backoff = Backoff {
+    initial: Duration::from_millis(200),
+    max: Duration::from_secs(30),
+};
 
-/// Posts every message to an HTTP backend, and streams its answer back: text, server-sent events, lines of JSON, or JSON.
+/// Media types that [`ResponseReader`] understands, the preferred ones first.
+const ACCEPT: &str =
+    "text/event-stream, application/x-ndjson, application/json, text/plain;q=0.9, */*;q=0.5";
+
+/// Agent that posts every message to an HTTP backend and streams its response.
 ///
-/// What the backend says is only as good as its settings: see [`HttpSettings`]. A request is sent again only where
-/// that is safe: when it cannot have arrived, or when the backend is said to know a request that comes twice.
+/// The response may be text, server-sent events, JSON lines, JSON or a file. A request is retried only if that is safe:
+/// if it cannot have reached the backend, or if the backend is [idempotent](HttpSettings::idempotent).
 ///
 /// ```
 /// use attache_agents::{HttpAgent, HttpSettings};
@@ -43,37 +52,30 @@ pub struct HttpAgent {
     breaker: CircuitBreaker,
 }
 
-/// Settings that no backend can have. Says which, and why.
+/// Error for invalid settings of an [`HttpAgent`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpSettingsError {
-    /// The key at fault.
+    /// Invalid key.
     pub key: &'static str,
-    why: String,
+    reason: String,
+}
+
+/// Result of one attempt to send the request.
+enum Attempt {
+    Finished(Box<HttpResponse>),
+    /// Another attempt is allowed, after this delay if the backend requested one.
+    Retry(Option<Duration>),
 }
 
 impl HttpAgent {
-    /// An agent before a backend.
+    /// Creates an agent. Does not connect.
     ///
     /// # Errors
-    /// The url is not one of HTTP, or a header cannot be sent.
+    /// The URL has no host or a scheme other than `http` and `https`, or a header is invalid.
     pub fn new(settings: HttpSettings) -> Result<Self, HttpSettingsError> {
-        let bad = |key, why: &str| HttpSettingsError {
-            key,
-            why: why.to_owned(),
-        };
-        let wrong = |_| bad("url", "must begin with http:// or https:// and name a host");
-        let url: Uri = settings.url.parse().map_err(wrong)?;
-        HttpClient::check(&url).map_err(|error| bad("url", error.message()))?;
-        let mut headers = Vec::new();
-        for (name, value) in &settings.headers {
-            let sent = HeaderName::try_from(name.as_str())
-                .ok()
-                .zip(HeaderValue::try_from(value.expose()).ok());
-            let (name, mut value) = sent
-                .ok_or_else(|| bad("headers", &format!("`{name}` cannot be sent as a header")))?;
-            value.set_sensitive(true);
-            headers.push((name, value));
-        }
+        let invalid = |key| move |reason| HttpSettingsError { key, reason };
+        let url = parse_url(&settings.url).map_err(invalid("url"))?;
+        let headers = parse_headers(&settings.headers).map_err(invalid("headers"))?;
         let breaker = CircuitBreaker::new(settings.breaker_failures, settings.breaker_pause);
         Ok(Self {
             url,
@@ -85,23 +87,12 @@ impl HttpAgent {
     }
 
     fn request(&self, turn: &Turn) -> Result<Request<Bytes>, Failure> {
-        let (kind, body) = match self.settings.body {
-            RequestBody::Text => ("text/plain; charset=utf-8", turn.text()),
-            RequestBody::Json => {
-                let (task, context) = (turn.task_id(), turn.context_id());
-                let all = json!({"text": turn.text(), "message": turn.message(), "taskId": task, "contextId": context});
-                ("application/json", all.to_string())
-            }
-        };
+        // Constant over all attempts of one turn, and unique to it.
+        let idempotency_key = format!("{}:{}", turn.task_id(), turn.message().message_id);
         let request = Request::post(self.url.clone())
-            .header(CONTENT_TYPE, kind)
-            .header(
-                "accept",
-                "text/event-stream, application/x-ndjson, application/json, text/plain;q=0.9, */*;q=0.5",
-            )
-            .header("user-agent", concat!("attache/", env!("CARGO_PKG_VERSION")))
-            // The same for every try of the same turn, and for no other.
-            .header("idempotency-key", format!("{}:{}", turn.task_id(), turn.message().message_id))
+            .header("accept", ACCEPT)
+            .header("user-agent", USER_AGENT)
+            .header("idempotency-key", idempotency_key)
             .header("attache-task-id", turn.task_id().to_string())
             .header("attache-context-id", turn.context_id().to_string());
         let mut request =
@@ -109,53 +100,65 @@ impl HttpAgent {
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }
-        Ok(request.body(Bytes::from(body))?)
+        Ok(match self.settings.body {
+            RequestBody::Text => request
+                .header(CONTENT_TYPE, "text/plain; charset=utf-8")
+                .body(Bytes::from(turn.text()))?,
+            RequestBody::Json => {
+                let body = json!({
+                    "text": turn.text(),
+                    "message": turn.message(),
+                    "taskId": turn.task_id(),
+                    "contextId": turn.context_id(),
+                });
+                request
+                    .header(CONTENT_TYPE, "application/json")
+                    .body(Bytes::from(body.to_string()))?
+            }
+        })
     }
 
-    /// Sends the request until it is answered, as often as is allowed and safe.
+    /// Sends the request, with as many retries as are configured and safe.
     async fn send_with_retries(&self, turn: &Turn) -> Result<HttpResponse, Failure> {
-        let mut attempt = 0;
+        let mut retries = 0;
         loop {
-            let pause = match self.http.send(self.request(turn)?).await {
-                Ok(response)
-                    if attempt < self.settings.retries && self.is_retryable(response.status()) =>
-                {
-                    retry_after(&response)
+            match self.attempt(turn, retries < self.settings.retries).await? {
+                Attempt::Finished(response) => return Ok(*response),
+                Attempt::Retry(requested) => {
+                    sleep(RETRY_BACKOFF.delay_or(requested, retries)).await;
+                    retries += 1;
                 }
-                Ok(response) => return Ok(response),
-                Err(error) => {
-                    let safe = self.settings.idempotent || !HttpClient::may_have_been_sent(&error);
-                    if attempt >= self.settings.retries || !safe {
-                        self.breaker.record_failure();
-                        return Err(ConnectFailure::new(&self.url, error).into());
-                    }
-                    None
+            }
+        }
+    }
+
+    async fn attempt(&self, turn: &Turn, may_retry: bool) -> Result<Attempt, Failure> {
+        match self.http.send(self.request(turn)?).await {
+            Ok(response) if may_retry && self.is_retryable(response.status()) => {
+                Ok(Attempt::Retry(retry_after(&response)))
+            }
+            Ok(response) => Ok(Attempt::Finished(Box::new(response))),
+            Err(error) => {
+                let is_safe = self.settings.idempotent || !HttpClient::may_have_been_sent(&error);
+                if may_retry && is_safe {
+                    return Ok(Attempt::Retry(None));
                 }
-            };
-            sleep(
-                pause
-                    .unwrap_or(INITIAL_RETRY_DELAY * 2_u32.saturating_pow(attempt))
-                    .min(MAX_RETRY_DELAY),
-            )
-            .await;
-            attempt += 1;
+                self.breaker.record_failure();
+                Err(ConnectFailure::new(&self.url, error).into())
+            }
         }
     }
 
     fn is_retryable(&self, status: StatusCode) -> bool {
-        let busy = [
-            StatusCode::TOO_MANY_REQUESTS,
-            StatusCode::BAD_GATEWAY,
-            StatusCode::SERVICE_UNAVAILABLE,
-            StatusCode::GATEWAY_TIMEOUT,
-        ];
-        self.settings.idempotent && busy.contains(&status)
+        let is_temporary = matches!(status.as_u16(), 429 | 502..=504);
+        self.settings.idempotent && is_temporary
     }
 
-    /// Tells the log what became of a turn that the caller is told less about.
-    fn log_failure(&self, turn: &Turn, what: &dyn fmt::Display) {
-        let (agent, backend) = (&turn.call().scope.agent, origin(&self.url));
-        tracing::warn!(task = %turn.task_id(), %agent, backend, status = %what, "backend failed");
+    /// Logs a failure with details that the caller does not see.
+    fn log_failure(&self, turn: &Turn, status: &dyn fmt::Display) {
+        let agent = &turn.call().scope.agent;
+        let backend = origin(&self.url);
+        tracing::warn!(task = %turn.task_id(), %agent, backend, %status, "backend failed");
     }
 
     async fn call_backend(&self, turn: &Turn) -> Result<Outcome, Failure> {
@@ -168,57 +171,40 @@ impl HttpAgent {
         if !status.is_success() {
             self.log_failure(turn, &status);
         }
-        match status.as_u16() {
+        Ok(match status.as_u16() {
             200..=299 => {
                 ResponseReader::new(turn, &self.settings)
                     .read_body(response)
                     .await
             }
             400 | 404 | 413 | 415 | 422 => {
-                Ok(Outcome::rejected(format!("the backend refuses: {status}")))
+                Outcome::rejected(format!("the backend refuses: {status}"))
             }
-            429 | 502..=504 => Ok(Outcome::failed(format!(
-                "the backend is not available: {status}"
-            ))),
-            _ => Ok(Outcome::failed(format!("the backend failed: {status}"))),
-        }
+            429 | 502..=504 => Outcome::failed(format!("the backend is not available: {status}")),
+            _ => Outcome::failed(format!("the backend failed: {status}")),
+        })
     }
-}
-
-/// How long the one who answers wants to be left alone.
-pub(crate) fn retry_after(response: &HttpResponse) -> Option<Duration> {
-    let seconds = response
-        .headers()
-        .get(RETRY_AFTER)?
-        .to_str()
-        .ok()?
-        .trim()
-        .parse()
-        .ok()?;
-    Some(Duration::from_secs(seconds))
 }
 
 impl Agent for HttpAgent {
     async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
         if !self.breaker.try_acquire() {
             return Ok(Outcome::failed(
-                "the backend is not available, and is left alone for a while",
+                "the backend is not available: too many consecutive failures, try again later",
             ));
         }
-        match timeout(self.settings.timeout, self.call_backend(&turn)).await {
-            Ok(outcome) => outcome,
-            Err(_) => {
-                self.breaker.record_failure();
-                self.log_failure(&turn, &"no answer in time");
-                Ok(Outcome::failed(format!(
-                    "the backend took longer than {:?}",
-                    self.settings.timeout
-                )))
-            }
-        }
+        let called = timeout(self.settings.timeout, self.call_backend(&turn)).await;
+        called.unwrap_or_else(|_| {
+            self.breaker.record_failure();
+            self.log_failure(&turn, &"timeout");
+            let timeout = self.settings.timeout;
+            Ok(Outcome::failed(format!(
+                "the backend took longer than {timeout:?}"
+            )))
+        })
     }
 
-    /// What a backend does to the world cannot be done twice.
+    /// Returns whether the backend must not be called twice for one turn.
     fn needs_durable_start(&self) -> bool {
         !self.settings.idempotent
     }
@@ -226,7 +212,7 @@ impl Agent for HttpAgent {
 
 impl fmt::Display for HttpSettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.why)
+        f.write_str(&self.reason)
     }
 }
 

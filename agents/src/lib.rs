@@ -1,23 +1,43 @@
-//! Ready-made A2A agents, written against the public API of attache like anybody's own.
+//! Ready-made A2A agents, built on the public API of `attache` only.
+//!
+//! | Agent | Source of the answers |
+//! | --- | --- |
+//! | [`CommandAgent`] | a program: message text on stdin, artifact from stdout |
+//! | [`HttpAgent`] | an HTTP backend |
+//! | [`RemoteAgent`] | another A2A agent |
+//! | [`LlmAgent`] | a language model that calls tools |
+//! | [`McpAgent`] | the tools of an MCP server |
+//! | [`Router`] | one of several other agents |
+//! | [`Script`] | rules in a TOML file; [`demo_agent`] is one |
+//! | [`Echo`] | the message itself |
+//!
+//! [`McpServer`] works the other way round: it exposes A2A agents as tools of an MCP server.
 
 mod any_agent;
+mod backoff;
 mod caller_propagation;
 mod chat_model;
 mod circuit_breaker;
 #[cfg(unix)]
 mod command;
 mod connect_failure;
+mod cost;
+mod delegation_limits;
 mod demo;
 mod echo;
+mod fingerprint;
 mod http;
 mod lineage;
 mod llm;
+mod lock;
 mod mcp_client;
 mod mcp_server;
+mod outgoing;
 mod redact;
 mod remote;
 mod router;
 mod script;
+mod tool_name;
 mod utf8_decoder;
 
 pub use any_agent::AnyAgent;

@@ -1,8 +1,15 @@
-//! MCP servers: their tools for models, and an agent whose skills they are.
+//! MCP client: the tools of MCP servers, for models and as skills of an agent.
+//!
+//! [`McpConnection`] connects to a server and reconnects, [`ToolCatalog`] has its tools, and [`PendingCall`] is a call in
+//! progress. [`McpAgent`] exposes the tools of one server without a model.
+//!
+//! [`PendingCall`]: pending_call::PendingCall
 
+mod active_connection;
 mod arguments;
 mod connection;
 mod http_transport;
+mod notifications;
 mod pending_call;
 mod settings;
 #[cfg(unix)]
@@ -28,14 +35,14 @@ pub(crate) use tool_catalog::{CatalogTool, ToolCatalog, ToolStatus};
 use tool_request::ToolRequest;
 pub(crate) use tool_result::into_text_and_files;
 
-/// How much is passed on of what a tool says about how it goes, or why it failed.
+/// Maximum size of a progress or error message that is forwarded.
 const MAX_MESSAGE: usize = 4 << 10;
 
-/// Offers the tools of an MCP server as skills, without a model.
+/// Agent that exposes the tools of an MCP server as skills, without a model.
 ///
-/// A skill is called by a data part, `{"skill": "add", "arguments": {"a": 1}}`, or by a text: its name, then its
-/// arguments as JSON, or nothing. What the tool gives is a result of the skill's name; what it says about how it goes
-/// are status updates.
+/// A message calls a skill with a data part such as `{"skill": "add", "arguments": {"a": 1}}`, or with a text: the name of
+/// the skill, optionally followed by its arguments as JSON. The result is an artifact with the name of the skill. Progress
+/// notifications become status updates.
 ///
 /// ```
 /// use attache_agents::{McpAgent, McpServerSettings, McpSettings};
@@ -49,32 +56,35 @@ pub struct McpAgent {
     settings: McpSettings,
 }
 
-/// Settings that no such agent can have. Says which, and why.
+/// Error for invalid settings of an [`McpAgent`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpSettingsError {
-    /// The key at fault.
+    /// Invalid key.
     pub key: &'static str,
-    why: String,
+    reason: String,
 }
 
 impl McpAgent {
-    /// An agent before a server, which need not be there yet.
+    /// Creates an agent. Connects at the first use.
     ///
     /// # Errors
-    /// The server has not exactly one of a command and a url, or a header of it cannot be sent.
+    /// The server does not have exactly one of a command and a URL, or a header is invalid.
     pub fn new(settings: McpSettings) -> Result<Self, McpSettingsError> {
-        let connection = McpConnection::new(settings.server.clone())
-            .map_err(|why| McpSettingsError { key: "server", why })?;
+        let connection =
+            McpConnection::new(settings.server.clone()).map_err(|reason| McpSettingsError {
+                key: "server",
+                reason,
+            })?;
         Ok(Self {
             connection,
             settings,
         })
     }
 
-    /// What the server can do, for the card. Connects it.
+    /// Returns the tools of the server as skills, for the agent card. Connects to the server.
     ///
     /// # Errors
-    /// Why the server is not there, in words.
+    /// The server is not available.
     pub async fn skills(&self) -> Result<Vec<AgentSkill>, String> {
         let catalog = self
             .connection
@@ -84,8 +94,9 @@ impl McpAgent {
         Ok(catalog.tools.iter().map(|tool| skill(tool)).collect())
     }
 
-    /// Why a message may not call this skill, as far as that depends on what it names: whoever says who may use a skill has read
-    /// that and nothing else.
+    /// Returns the reason if the message names another skill in its metadata than it calls.
+    ///
+    /// Access rules read only the metadata, so both must agree.
     fn skill_name_error(&self, message: &Message, skill: &str) -> Option<String> {
         let named = message
             .metadata
@@ -95,13 +106,13 @@ impl McpAgent {
             Some(Ok(named)) if named == skill => None,
             None if !self.settings.named_skills => None,
             _ => Some(format!(
-                "name the skill that is called in metadata.{SKILL_KEY} too: {}",
+                "name the called skill in metadata.{SKILL_KEY} too: {}",
                 sanitize(skill, 128)
             )),
         }
     }
 
-    /// Calls a tool; once more if the server has not heard of it.
+    /// Calls a tool. Repeats the call once if the server did not receive it.
     async fn call(
         &self,
         turn: &Turn,
@@ -112,11 +123,11 @@ impl McpAgent {
             Err(CallError::SessionExpired) => self.call_once(turn, tool, arguments).await,
             called => called,
         };
-        called.unwrap_or_else(|failed| match failed {
+        called.unwrap_or_else(|error| match error {
             CallError::Rejected(error) if error.code == ErrorCode::INVALID_PARAMS => {
                 Outcome::rejected(CallError::Rejected(error).message())
             }
-            failed => Outcome::failed(failed.message()),
+            error => Outcome::failed(error.message()),
         })
     }
 
@@ -142,7 +153,7 @@ impl McpAgent {
                         .await
                 }
                 CallEvent::Result(result) => return Ok(self.finish(turn, tool, *result).await),
-                CallEvent::Failed(failed) => return Err(failed),
+                CallEvent::Failed(error) => return Err(error),
             }
         }
     }
@@ -180,30 +191,29 @@ impl Agent for McpAgent {
         };
         let request = match ToolRequest::from_message(turn.message()) {
             Ok(request) => request,
-            Err(why) => {
-                return Ok(Outcome::rejected(format!(
-                    "{why}; there are: {}",
-                    names(&catalog)
-                )));
+            Err(reason) => {
+                let skills = names(&catalog);
+                return Ok(Outcome::rejected(format!("{reason}; there are: {skills}")));
             }
         };
-        if let Some(why) = self.skill_name_error(turn.message(), &request.skill) {
-            return Ok(Outcome::rejected(why));
+        if let Some(reason) = self.skill_name_error(turn.message(), &request.skill) {
+            return Ok(Outcome::rejected(reason));
         }
         let Some(tool) = catalog.tool(&request.skill) else {
             let skill = sanitize(&request.skill, 128);
+            let skills = names(&catalog);
             return Ok(Outcome::rejected(format!(
-                "there is no skill `{skill}`; there are: {}",
-                names(&catalog)
+                "there is no skill `{skill}`; there are: {skills}"
             )));
         };
         match tool.status {
             ToolStatus::Unchanged => {}
             ToolStatus::Removed => return Ok(Outcome::failed(removed_message(&tool.name))),
             ToolStatus::Changed => {
-                let why =
-                    "says something else of itself than when it was agreed to, and is not called";
-                return Ok(Outcome::failed(format!("the tool `{}` {why}", tool.name)));
+                return Ok(Outcome::failed(format!(
+                    "the definition of the tool `{}` has changed since it was reviewed; it is not called",
+                    tool.name
+                )));
             }
         }
         if let Err(error) = arguments::validate(&request.arguments, &tool.schema) {
@@ -212,23 +222,24 @@ impl Agent for McpAgent {
         Ok(self.call(&turn, tool, request.arguments).await)
     }
 
-    /// What a tool does to the world cannot be done twice.
+    /// Returns `true`: a tool has side effects and must not be called twice for one turn.
     fn needs_durable_start(&self) -> bool {
         true
     }
 }
 
-/// Why a tool that there was cannot be called.
+/// Returns the message for a tool that its server has removed.
 pub(crate) fn removed_message(tool: &str) -> String {
-    format!("the tool `{tool}` is gone: its MCP server does not offer it any more")
+    format!("the tool `{tool}` was removed: its MCP server no longer offers it")
 }
 
+/// Returns the names of all tools that can be called.
 fn names(catalog: &ToolCatalog) -> String {
-    let there = catalog
+    let callable = catalog
         .tools
         .iter()
         .filter(|tool| tool.status == ToolStatus::Unchanged);
-    there
+    callable
         .map(|tool| tool.name.as_str())
         .collect::<Vec<_>>()
         .join(", ")
@@ -241,7 +252,7 @@ fn skill(tool: &CatalogTool) -> AgentSkill {
         .and_then(Value::as_array)
         .into_iter()
         .flatten();
-    let kind = |name: &str| {
+    let type_of = |name: &str| {
         tool.schema
             .get("properties")?
             .get(name)?
@@ -250,11 +261,12 @@ fn skill(tool: &CatalogTool) -> AgentSkill {
     };
     let example = required
         .filter_map(Value::as_str)
-        .map(|name| (name.to_owned(), json!(kind(name).unwrap_or("value"))));
+        .map(|name| (name.to_owned(), json!(type_of(name).unwrap_or("value"))));
     let example: Map<_, _> = example.collect();
-    let example = match example.is_empty() {
-        true => tool.name.clone(),
-        false => format!("{} {}", tool.name, Value::Object(example)),
+    let example = if example.is_empty() {
+        tool.name.clone()
+    } else {
+        format!("{} {}", tool.name, Value::Object(example))
     };
     AgentSkill::new(&tool.name, &tool.name, &tool.description)
         .tag("mcp")
@@ -262,16 +274,15 @@ fn skill(tool: &CatalogTool) -> AgentSkill {
 }
 
 fn progress_message(tool: &str, progress: CallProgress) -> Message {
-    let CallProgress {
-        progress,
-        total,
-        message,
-    } = progress;
-    let data = json!({"type": "tool-progress", "name": tool, "progress": progress, "total": total});
-    let message = message.map(|message| Part::text(sanitize(&message, MAX_MESSAGE)));
+    let data = json!({
+        "type": "tool-progress", "name": tool, "progress": progress.progress, "total": progress.total,
+    });
+    let text = progress
+        .message
+        .map(|message| Part::text(sanitize(&message, MAX_MESSAGE)));
     Message {
         role: Role::Agent,
-        parts: message.into_iter().chain([Part::data(data)]).collect(),
+        parts: text.into_iter().chain([Part::data(data)]).collect(),
         ..Message::default()
     }
 }
@@ -284,7 +295,7 @@ fn invalid_arguments(error: &ArgumentError) -> Message {
 
 impl fmt::Display for McpSettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.why)
+        f.write_str(&self.reason)
     }
 }
 

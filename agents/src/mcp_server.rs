@@ -1,4 +1,7 @@
-//! Another face of agents: the tools of an MCP server, for editors and assistants.
+//! MCP server: exposes A2A agents as tools, for editors and assistants.
+//!
+//! `tool_list` defines the tools, `tools` executes their calls, `results` converts tasks into tool results, and `http`
+//! serves the streamable HTTP transport.
 
 mod http;
 mod results;
@@ -7,117 +10,109 @@ mod tools;
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use attache::Client;
 use attache::model::{AgentCard, TaskId};
-use attache::{Client, Error};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ErrorData, Implementation, ListToolsResult,
-    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+    PaginatedRequestParams, ServerCapabilities, ServerConfig,
 };
-use rmcp::service::RequestContext;
+use rmcp::service::{RequestContext, ServerInitializeError};
 use rmcp::{RoleServer, ServerHandler, ServiceExt};
 use tokio_util::sync::CancellationToken;
 
-use tool_list::ToolAction;
+use crate::lock::lock;
+use tool_list::ServerTool;
 
-/// How many tasks are remembered with whose they are; others are looked for.
+/// Maximum number of tasks whose agent is cached. The agents of others are looked up.
 const MAX_TASK_OWNERS: usize = 10_000;
 
-/// What is told to whoever connects.
-const INSTRUCTIONS: &str = "Each tool that is named after an agent gives that agent a message and waits for what comes of it. \
-Work that takes longer comes back with a task id: wait for it, look at it, continue it or cancel it by that id, also \
-later and from elsewhere.";
+/// Instructions that a client receives at the handshake.
+const INSTRUCTIONS: &str = "Each tool that is named after an agent sends that agent a message and waits for the result. \
+Work that takes longer returns a task id: wait for the task, look at it, continue it or cancel it by that id, also \
+later and from another client.";
 
-/// Offers agents as the tools of an MCP server: one for each, and four more for tasks that go on.
+/// MCP server whose tools are A2A agents: one tool for each agent, and four for tasks.
 ///
-/// A tool waits for its agent, tells how the work goes to whoever wants to know, and comes back when the task ends, when
-/// the agent asks something, or when it has waited long enough; from then on the task is reached by its id. A call that is
-/// cancelled cancels its task.
+/// A call waits for its agent and forwards progress notifications. It returns when the task ends, when the agent asks a
+/// question, or after the maximum wait time; from then on the task is reached by its id. Canceling a call cancels its
+/// task.
 #[derive(Debug, Clone)]
 pub struct McpServer(Arc<McpServerInner>);
 
 #[derive(Debug)]
 struct McpServerInner {
     agents: Vec<ExposedAgent>,
-    tools: Vec<(ToolAction, Tool)>,
-    wait: Duration,
-    /// Whose task is whose, by the place of the agent.
+    tools: Vec<ServerTool>,
+    /// Maximum wait time of a call.
+    max_wait: Duration,
+    /// Index of the agent of each task.
     task_owners: Mutex<HashMap<TaskId, usize>>,
 }
 
-/// An agent behind the face.
+/// Agent that an [`McpServer`] exposes.
 #[derive(Debug, Clone)]
 pub struct ExposedAgent {
-    /// What it is called; made into a name that models can say.
+    /// Name of the agent. The tool name is derived from it.
     pub name: String,
-    /// What it says of itself.
+    /// Card of the agent, for the description of the tool.
     pub card: AgentCard,
-    /// How it is reached.
+    /// Client for calls to the agent.
     pub client: Client,
 }
 
 impl McpServer {
-    /// A face of these agents. A call waits for so long.
+    /// Creates a server for these agents. A call waits at most `max_wait` for its task.
     #[must_use]
-    pub fn new(agents: Vec<ExposedAgent>, wait: Duration) -> Self {
+    pub fn new(agents: Vec<ExposedAgent>, max_wait: Duration) -> Self {
         let tools = tool_list::tools(&agents);
         Self(Arc::new(McpServerInner {
             agents,
             tools,
-            wait,
+            max_wait,
             task_owners: Mutex::default(),
         }))
     }
 
-    /// Serves whoever is at the other end of stdin and stdout, until they leave or it is stopped.
+    /// Serves one client over stdin and stdout, until it disconnects or `stop` is canceled.
     ///
     /// # Errors
-    /// They do not speak MCP.
+    /// The client does not speak MCP.
     pub async fn serve_stdio(self, stop: CancellationToken) -> io::Result<()> {
         let served = self
             .serve_with_ct(rmcp::transport::stdio_pipes(), stop)
             .await;
         match served {
-            // Whoever leaves before they have said anything is free to.
-            Err(
-                rmcp::service::ServerInitializeError::Cancelled
-                | rmcp::service::ServerInitializeError::ConnectionClosed(_),
-            ) => Ok(()),
+            // A client may disconnect before the handshake.
+            Err(ServerInitializeError::Cancelled | ServerInitializeError::ConnectionClosed(_)) => {
+                Ok(())
+            }
             Err(error) => Err(io::Error::other(error)),
             Ok(running) => running.waiting().await.map(drop).map_err(io::Error::other),
         }
     }
 
-    /// Remembers whose task it is.
+    /// Caches the agent of a task.
     fn record_owner(&self, task: &TaskId, agent: usize) {
-        let mut task_owners = self
-            .0
-            .task_owners
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if task_owners.len() < MAX_TASK_OWNERS {
-            task_owners.insert(task.clone(), agent);
+        let mut owners = lock(&self.0.task_owners);
+        if owners.len() < MAX_TASK_OWNERS {
+            owners.insert(task.clone(), agent);
         }
     }
 
-    fn known_owner(&self, task: &TaskId) -> Option<usize> {
-        self.0
-            .task_owners
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(task)
-            .copied()
+    fn cached_owner(&self, task: &TaskId) -> Option<usize> {
+        lock(&self.0.task_owners).get(task).copied()
     }
 }
 
 impl ServerHandler for McpServer {
     fn get_info(&self) -> ServerConfig {
-        let us = Implementation::new("attache", env!("CARGO_PKG_VERSION"));
-        let can = ServerCapabilities::builder().enable_tools().build();
-        ServerConfig::new(can)
-            .with_server_info(us)
+        let server = Implementation::new("attache", env!("CARGO_PKG_VERSION"));
+        let capabilities = ServerCapabilities::builder().enable_tools().build();
+        ServerConfig::new(capabilities)
+            .with_server_info(server)
             .with_instructions(INSTRUCTIONS)
     }
 
@@ -126,9 +121,8 @@ impl ServerHandler for McpServer {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(
-            self.0.tools.iter().map(|(_, tool)| tool.clone()).collect(),
-        ))
+        let tools = self.0.tools.iter().map(|tool| tool.definition.clone());
+        Ok(ListToolsResult::with_all_items(tools.collect()))
     }
 
     async fn call_tool(
@@ -136,26 +130,15 @@ impl ServerHandler for McpServer {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let Some((action, _)) = self
-            .0
-            .tools
-            .iter()
-            .find(|(_, tool)| tool.name == request.name)
-        else {
-            return Err(ErrorData::invalid_params(
-                format!("there is no tool `{}`", request.name),
-                None,
-            ));
+        let mut tools = self.0.tools.iter();
+        let Some(tool) = tools.find(|tool| tool.definition.name == request.name) else {
+            let message = format!("there is no tool `{}`", request.name);
+            return Err(ErrorData::invalid_params(message, None));
         };
-        let result = self
-            .handle_call(*action, request.arguments.unwrap_or_default(), &context)
-            .await;
+        let arguments = request.arguments.unwrap_or_default();
+        let result = self.handle_call(tool.action, arguments, &context).await;
         Ok(CallToolResponse::Complete(result.unwrap_or_else(|error| {
-            results::error_result(&error_message(&error))
+            results::error_result(error.message())
         })))
     }
-}
-
-fn error_message(error: &Error) -> String {
-    error.message().to_owned()
 }

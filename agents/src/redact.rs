@@ -1,14 +1,14 @@
-//! Secrets in settings: read, and never written again.
+//! Serializers that replace secrets in settings with `***`.
 
 use std::collections::BTreeMap;
 
 use attache::model::Secret;
 use serde::{Serialize, Serializer};
 
-/// What stands for a secret.
+/// Text written in place of a secret.
 const MASK: &str = "***";
 
-/// Writes the names of secrets.
+/// Serializes the names of the secrets, with masked values.
 pub(crate) fn map<S: Serializer>(
     secrets: &BTreeMap<String, Secret>,
     serializer: S,
@@ -16,7 +16,7 @@ pub(crate) fn map<S: Serializer>(
     serializer.collect_map(secrets.keys().map(|name| (name, MASK)))
 }
 
-/// Says that there is a secret.
+/// Serializes an optional secret, masked if it is set.
 pub(crate) fn option<S: Serializer>(
     secret: &Option<Secret>,
     serializer: S,

@@ -1,4 +1,7 @@
-//! Another A2A agent behind ours: any version and binding in, any out.
+//! Agent that forwards every message to another A2A agent, over any version and binding.
+//!
+//! [`RemotePeer`] discovers and calls the remote agent. [`EventForwarder`] copies its events into our task.
+//! [`RemoteTaskLink`] records which remote task belongs to ours, so that a restart continues with the same one.
 
 mod card_pin;
 mod event_forwarder;
@@ -8,7 +11,6 @@ mod settings;
 mod task_link;
 
 use std::fmt;
-use std::pin::pin;
 
 use attache::jws::Signer;
 use attache::model::{
@@ -25,14 +27,16 @@ use peer::RemotePeer;
 pub use settings::{RemoteBinding, RemoteSettings, RemoteVersion};
 use task_link::RemoteTaskLink;
 
-/// How many tasks of a conversation are looked at for what the other agent calls that conversation.
+/// Number of earlier tasks of a conversation that are searched for the remote context id.
 const MAX_CONTEXT_TASKS: usize = 20;
 
-/// Passes every message on to another A2A agent, and everything that it says back: statuses, pieces of results,
-/// questions. An answer to a question continues the task there, and a cancel cancels it.
+/// Agent that forwards every message to another A2A agent.
 ///
-/// Which task there belongs to which here is kept in the metadata of ours, under `attache.remote`: after a restart the
-/// task is followed where it was, and the message is not sent again. For that the agent has to be served with
+/// Status updates, artifact chunks and questions of the remote agent become those of our task. An answer to a question
+/// continues the remote task, and a cancel cancels it.
+///
+/// The link to the remote task is stored in our task's metadata under `attache.remote`. After a restart the agent
+/// resumes the remote task and does not send the message again. This needs the restart policy
 /// [`RestartPolicy::RunAgain`](attache::RestartPolicy::RunAgain).
 ///
 /// ```
@@ -46,34 +50,49 @@ pub struct RemoteAgent {
     peer: RemotePeer,
 }
 
-/// Settings that no agent can have. Says which, and why.
+/// Error for invalid settings of a [`RemoteAgent`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteSettingsError {
-    /// The key at fault.
+    /// Invalid key.
     pub key: &'static str,
-    why: String,
+    reason: String,
+}
+
+/// Result of opening the stream for a turn.
+enum OpenedStream {
+    /// The message was sent.
+    Sent {
+        stream: Box<TaskStream>,
+        /// Whether the turn was canceled while the message was sent.
+        is_canceled: bool,
+    },
+    /// An earlier attempt of the turn sent the message.
+    Resumed(Box<TaskStream>),
+    /// An earlier attempt may have sent the message, and the remote agent is not idempotent.
+    DeliveryUnknown,
 }
 
 impl RemoteAgent {
-    /// An agent before another one, which need not be there yet.
+    /// Creates an agent. The remote agent is discovered at the first turn.
     ///
     /// # Errors
-    /// The url is not one of HTTP, or a header cannot be sent.
+    /// The URL has no host or a scheme other than `http` and `https`, or a header is invalid.
     pub fn new(settings: RemoteSettings) -> Result<Self, RemoteSettingsError> {
         Ok(Self {
             peer: RemotePeer::new(settings)?,
         })
     }
 
-    /// Signs for whom it calls, if the settings say that it tells (`forward_caller`): the other agent believes it if it has
-    /// our server as a [node](attache::auth::Access::node).
+    /// Signs delegation tokens that name the caller, if `forward_caller` is set.
+    ///
+    /// The remote server accepts them if it [trusts our delegation](attache::auth::Access::trust_delegation).
     #[must_use]
     pub fn with_signer(mut self, signer: &Signer) -> Self {
         self.peer.set_signer(signer.clone());
         self
     }
 
-    /// Works the turn there, and passes on what is said.
+    /// Sends the message, or resumes the remote task of an earlier attempt, and forwards all events.
     async fn forward_turn(
         &self,
         turn: &Turn,
@@ -81,28 +100,22 @@ impl RemoteAgent {
         lineage: &Lineage,
         deadline: Instant,
     ) -> Result<Outcome, Error> {
-        let known = RemoteTaskLink::from_task(turn.task(), self.peer.peer_id());
-        let mut link = known.unwrap_or_else(|| RemoteTaskLink::new(self.peer.peer_id()));
-        link.caller = self.peer.propagation().caller(turn).map(str::to_owned);
-        let (mut stream, is_resumed, mut is_cancelling) =
-            match (link.task_id.clone(), turn.attempt()) {
-                (Some(id), 2..) if link.is_delivered(turn) => {
-                    (client.follow(id, None), true, false)
-                }
-                (_, 2..) if !self.peer.settings().idempotent => return Ok(delivery_unknown()),
-                _ => {
-                    let request = Box::pin(self.request(turn, &link, lineage)).await;
-                    let (opened, is_cancelling) =
-                        run_to_completion(turn, Box::pin(client.stream(request))).await;
-                    (opened?, false, is_cancelling)
-                }
-            };
+        let link = self.link(turn);
+        let opened = self.open_stream(turn, client, &link, lineage).await?;
+        let (mut stream, is_resumed, mut is_canceled) = match opened {
+            OpenedStream::Sent {
+                stream,
+                is_canceled,
+            } => (stream, false, is_canceled),
+            OpenedStream::Resumed(stream) => (stream, true, false),
+            OpenedStream::DeliveryUnknown => return Ok(delivery_unknown()),
+        };
         let mut forwarder = EventForwarder::new(turn, link);
         loop {
             let item = tokio::select! {
                 biased;
-                () = turn.cancelled(), if !is_cancelling => {
-                    is_cancelling = true;
+                () = turn.cancelled(), if !is_canceled => {
+                    is_canceled = true;
                     None
                 }
                 item = timeout_at(deadline, Box::pin(stream.next())) => Some(item),
@@ -112,47 +125,90 @@ impl RemoteAgent {
                 Some(Ok(Some(event))) => {
                     let event = event?;
                     if let StreamResponse::Message(message) = &event {
-                        let said = forwarded_message(message);
+                        let reply = forwarded_message(message);
                         forwarder.forward(event).await;
-                        return Ok(said.map_or(Outcome::Completed, Outcome::CompletedWith));
+                        return Ok(reply.map_or(Outcome::Completed, Outcome::CompletedWith));
                     }
                     forwarder.forward(event).await;
                 }
                 Some(Ok(None)) => return Ok(stream_outcome(&stream)),
                 Some(Err(_)) => {
-                    request_cancel(client, &stream).await;
+                    cancel_streamed_task(client, &stream).await;
                     return Err(ErrorKind::DeadlineExceeded.into());
                 }
             }
-            // Also of a cancel that came before anything was heard of a task there.
-            if is_cancelling && request_cancel(client, &stream).await {
+            // If the cancel arrived before the remote task was known, it is sent after the first event.
+            if is_canceled && cancel_streamed_task(client, &stream).await {
                 return Ok(Outcome::Completed);
             }
-            if is_resumed
-                && stream
-                    .task()
-                    .is_some_and(|task| task.status.state == TaskState::InputRequired)
-            {
+            if is_resumed && is_input_required(&stream) {
                 return Ok(stream_outcome(&stream));
             }
         }
     }
 
+    /// Returns the link of the task, or a new one.
+    fn link(&self, turn: &Turn) -> RemoteTaskLink {
+        let peer = self.peer.peer_id();
+        let mut link = RemoteTaskLink::from_task(turn.task(), peer)
+            .unwrap_or_else(|| RemoteTaskLink::new(peer));
+        link.caller = self
+            .peer
+            .propagation()
+            .signed_caller(turn)
+            .map(str::to_owned);
+        link
+    }
+
+    async fn open_stream(
+        &self,
+        turn: &Turn,
+        client: &Client,
+        link: &RemoteTaskLink,
+        lineage: &Lineage,
+    ) -> Result<OpenedStream, Error> {
+        if turn.attempt() > 1 {
+            if let Some(id) = link.task_id.clone().filter(|_| link.is_delivered(turn)) {
+                return Ok(OpenedStream::Resumed(Box::new(client.follow(id, None))));
+            }
+            if !self.peer.settings().idempotent {
+                return Ok(OpenedStream::DeliveryUnknown);
+            }
+        }
+        let request = Box::pin(self.request(turn, link, lineage)).await;
+        // Not interrupted by a cancel: the remote task must be known to be canceled.
+        let mut opening = Box::pin(client.stream(request));
+        let mut is_canceled = false;
+        let stream = tokio::select! {
+            biased;
+            () = turn.cancelled() => {
+                is_canceled = true;
+                opening.await
+            }
+            stream = &mut opening => stream,
+        };
+        Ok(OpenedStream::Sent {
+            stream: Box::new(stream?),
+            is_canceled,
+        })
+    }
+
+    /// Returns the message with ids and metadata as the remote agent knows them.
     async fn request(
         &self,
         turn: &Turn,
         link: &RemoteTaskLink,
         lineage: &Lineage,
     ) -> SendMessageRequest {
+        let peer = self.peer.peer_id();
         let context_id = match link.context_id.clone() {
             Some(context) => Some(context),
             None => self.remote_context(turn).await,
         };
         let mut reference_task_ids = Vec::new();
         for task in turn.referenced_tasks().await {
-            reference_task_ids.extend(
-                RemoteTaskLink::from_task(&task, self.peer.peer_id()).and_then(|link| link.task_id),
-            );
+            let link = RemoteTaskLink::from_task(&task, peer);
+            reference_task_ids.extend(link.and_then(|link| link.task_id));
         }
         let mut message = Message {
             role: Role::User,
@@ -171,7 +227,7 @@ impl RemoteAgent {
         message.into()
     }
 
-    /// What the other agent calls this conversation.
+    /// Returns the remote context id of this conversation, from the newest task that has one.
     async fn remote_context(&self, turn: &Turn) -> Option<ContextId> {
         let earlier = turn.context_tasks(MAX_CONTEXT_TASKS).await;
         earlier
@@ -181,49 +237,43 @@ impl RemoteAgent {
     }
 }
 
-/// Does something to its end, and says whether a cancel came meanwhile: what it makes must be known to be canceled.
-async fn run_to_completion<T>(turn: &Turn, work: impl Future<Output = T>) -> (T, bool) {
-    let mut work = pin!(work);
-    tokio::select! {
-        biased;
-        () = turn.cancelled() => (work.await, true),
-        done = &mut work => (done, false),
-    }
-}
-
-/// A message that may or may not have arrived when we were cut off is not sent again.
+/// Returns the outcome for a message that an interrupted attempt may or may not have sent.
 fn delivery_unknown() -> Outcome {
-    Outcome::failed("it is not known whether the agent behind has got the message; ask again")
+    Outcome::failed(
+        "a restart interrupted the delivery to the remote agent; send the message again",
+    )
 }
 
 fn stream_outcome(stream: &TaskStream) -> Outcome {
     stream.task().map_or_else(
-        || Outcome::failed("the agent behind broke off"),
+        || Outcome::failed("the remote agent broke off"),
         |task| status_outcome(&task.status),
     )
 }
 
-/// Asks for the task to be stopped, if there is one; gives whether that was asked.
-async fn request_cancel(client: &Client, stream: &TaskStream) -> bool {
+fn is_input_required(stream: &TaskStream) -> bool {
+    stream
+        .task()
+        .is_some_and(|task| task.status.state == TaskState::InputRequired)
+}
+
+/// Cancels the task of a stream. Returns `false` if the stream has not named its task yet.
+async fn cancel_streamed_task(client: &Client, stream: &TaskStream) -> bool {
     let Some(task) = stream.task() else {
         return false;
     };
-    send_cancel(client, &task.id).await;
+    cancel_remote_task(client, &task.id).await;
     true
 }
 
-async fn send_cancel(client: &Client, id: &TaskId) {
-    let asked = client
-        .cancel_task(CancelTaskRequest {
-            id: id.clone(),
-            ..Default::default()
-        })
-        .await;
-    if let Err(error) = asked {
-        tracing::debug!(
-            error = &error as &dyn std::error::Error,
-            "the agent behind did not cancel"
-        );
+async fn cancel_remote_task(client: &Client, id: &TaskId) {
+    let request = CancelTaskRequest {
+        id: id.clone(),
+        ..Default::default()
+    };
+    if let Err(error) = client.cancel_task(request).await {
+        let error = &error as &dyn std::error::Error;
+        tracing::debug!(error, "the remote agent did not cancel its task");
     }
 }
 
@@ -231,23 +281,24 @@ impl Agent for RemoteAgent {
     async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
         if !self.peer.breaker().try_acquire() {
             return Ok(Outcome::failed(
-                "the agent behind is not available, and is left alone for a while",
+                "the remote agent is not available: too many consecutive failures, try again later",
             ));
         }
-        // Before anything is sent to anybody.
+        // Checked before anything is sent.
         let lineage = match self.peer.child_lineage(&turn) {
             Ok(lineage) => lineage,
-            Err(why) => return Ok(Outcome::rejected(why)),
+            Err(reason) => return Ok(Outcome::rejected(reason)),
         };
         let deadline = Instant::now() + self.peer.settings().timeout;
-        // On the heap: a turn begins deep in the stack of whoever called, and a client's exchange is deep itself.
-        let worked = match Box::pin(self.peer.client(&turn, &lineage)).await {
+        // Boxed: the first poll runs deep in the caller's stack, and the futures of the client are large.
+        let forwarded = match Box::pin(self.peer.client(&turn, &lineage)).await {
             Ok(client) => Box::pin(self.forward_turn(&turn, &client, &lineage, deadline)).await,
             Err(error) => Err(error),
         };
-        self.peer.breaker().record_result(worked.as_ref().err());
-        worked.or_else(|error| {
-            tracing::warn!(task = %turn.task_id(), error = &error as &dyn std::error::Error, "the agent behind failed");
+        self.peer.breaker().record_result(forwarded.as_ref().err());
+        forwarded.or_else(|error| {
+            let cause = &error as &dyn std::error::Error;
+            tracing::warn!(task = %turn.task_id(), error = cause, "the remote agent failed");
             self.peer.clear_client();
             Ok(error_outcome(&error))
         })
@@ -257,17 +308,15 @@ impl Agent for RemoteAgent {
         let link = RemoteTaskLink::from_task(task, self.peer.peer_id()).unwrap_or_default();
         let Some(id) = link.task_id else { return };
         match self.peer.client_for_cancel(link.caller.as_deref()).await {
-            Ok(client) => send_cancel(&client, &id).await,
+            Ok(client) => cancel_remote_task(&client, &id).await,
             Err(error) => {
-                tracing::debug!(
-                    error = &error as &dyn std::error::Error,
-                    "the agent behind is not there"
-                );
+                let error = &error as &dyn std::error::Error;
+                tracing::debug!(error, "the remote agent is not available");
             }
         }
     }
 
-    /// What another agent does to the world cannot be done twice.
+    /// Returns `true`: a message has side effects and must not be sent twice for one turn.
     fn needs_durable_start(&self) -> bool {
         true
     }
@@ -275,7 +324,7 @@ impl Agent for RemoteAgent {
 
 impl fmt::Display for RemoteSettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.why)
+        f.write_str(&self.reason)
     }
 }
 

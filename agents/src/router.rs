@@ -1,4 +1,6 @@
-//! An agent that passes every task on to another: by the skill that is asked for, by a rule, or by what a model thinks.
+//! Agent that routes every task to another agent: by skill, by rule, or by the choice of a model.
+//!
+//! `model_selection` asks the model.
 
 mod model_selection;
 
@@ -10,70 +12,69 @@ use serde::{Deserialize, Serialize};
 
 use crate::AnyAgent;
 use crate::chat_model::{ChatModel, ModelSettings};
-use crate::lineage::{Cost, ROUTING_COST_KEY, USAGE_KEY};
+use crate::cost::{Cost, ROUTING_COST_KEY, USAGE_KEY};
 
-/// Under this key the metadata of a message names the skill that is asked for.
+/// Metadata key of a message that names the requested skill.
 pub(crate) const SKILL_KEY: &str = "skillId";
-/// Under this key the metadata of a task has whom a model chose for it. Nobody outside can write names that begin so.
+/// Metadata key of a task that names the agent chosen by the model. Callers cannot set keys that begin with `attache.`.
 const ROUTE_KEY: &str = "attache.route";
 
-/// Whom a router may choose, and how.
+/// Settings of the router.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RouterSettings {
-    /// The agents that may be chosen, by name; nobody else ever is.
+    /// Names of the agents that tasks may be routed to.
     #[cfg_attr(feature = "schema", schemars(required))]
     pub agents: Vec<String>,
-    /// Tried in order, after the skill that a message names.
+    /// Routing rules, in order. A skill named by the message takes precedence over rules about the text.
     pub rules: Vec<RoutingRule>,
-    /// A model that chooses among the agents where no skill is named and no rule fits.
+    /// Model that chooses an agent if the message names no skill and no rule matches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelSettings>,
-    /// Who is chosen if nothing fits; if left out, the task is rejected.
+    /// Agent for all other tasks. Default: they are rejected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub otherwise: Option<String>,
 }
 
-/// One rule: all that it says must fit.
+/// Routing rule. All conditions must match.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RoutingRule {
-    /// The skill that the message names in `metadata.skillId`.
+    /// Skill that the message names in `metadata.skillId`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skill: Option<String>,
-    /// What the text begins with, in any case.
+    /// Beginning of the text, case-insensitive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub begins: Option<String>,
-    /// What is somewhere in the text, in any case.
+    /// Part of the text, case-insensitive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contains: Option<String>,
-    /// Who is chosen then.
+    /// Agent that handles the task.
     #[cfg_attr(feature = "schema", schemars(required))]
     pub to: String,
 }
 
-/// An agent that can be chosen.
+/// Agent that a router may choose.
 #[derive(Debug, Clone)]
 pub struct RouteTarget {
-    /// Its name.
+    /// Name of the agent.
     pub name: String,
     /// The agent.
     pub agent: AnyAgent,
-    /// What it can do.
+    /// Skills of the agent.
     pub skills: Vec<AgentSkill>,
 }
 
-/// Passes every task on to another agent, which works it as its own: questions, cancels and results are the caller's.
+/// Agent that routes every task to one of several agents. That agent handles the task as its own.
 ///
-/// Who that is follows from the first message of the task, so that its answers reach the same one: the skill that it
-/// names, else the first rule that fits, else what a model chooses if there is one, else the one for everything else.
-/// What skills say of themselves is read by nobody but the model, as data, and whom it names is chosen only if the
-/// settings allow it.
+/// The first message of a task decides, so all later messages reach the same agent. The router tries the skill that the
+/// message names, the rules in order, the model, and the default agent. Skill descriptions are given to the model as
+/// untrusted data, and its choice counts only if the settings allow that agent.
 ///
 /// ```
-/// use attache_agents::{RouteTarget, Echo, Router, RouterSettings, AnyAgent};
+/// use attache_agents::{AnyAgent, Echo, RouteTarget, Router, RouterSettings};
 /// let echo = RouteTarget { name: "echo".to_owned(), agent: AnyAgent::new(Echo), skills: Vec::new() };
 /// let settings = RouterSettings { agents: vec!["echo".to_owned()], otherwise: Some("echo".to_owned()), ..Default::default() };
 /// let router = Router::new(settings, [echo])?;
@@ -86,51 +87,32 @@ pub struct Router {
     model: Option<ChatModel>,
 }
 
-/// Settings that no router can have. Says which, and why.
+/// Error for invalid settings of a [`Router`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouterSettingsError {
-    /// The key at fault.
+    /// Invalid key.
     pub key: &'static str,
-    why: String,
+    reason: String,
 }
 
 impl Router {
-    /// A router among those of `agents` that its settings allow.
+    /// Creates a router to those of `agents` that the settings name.
     ///
     /// # Errors
-    /// An agent that is allowed is not there, or a rule names one that is not allowed.
+    /// An agent of the settings does not exist, a rule names another agent, or the model settings are invalid.
     pub fn new(
         settings: RouterSettings,
         agents: impl IntoIterator<Item = RouteTarget>,
     ) -> Result<Self, RouterSettingsError> {
-        let bad = |key, why: String| Err(RouterSettingsError { key, why });
-        let allowed = |target: &RouteTarget| settings.agents.contains(&target.name);
-        let targets: Vec<_> = agents.into_iter().filter(allowed).collect();
-        let there = |name: &String| targets.iter().any(|target| target.name == *name);
-        if settings.agents.is_empty() {
-            return bad("agents", "must name at least one agent".to_owned());
-        }
-        if let Some(name) = settings.agents.iter().find(|name| !there(name)) {
-            return bad("agents", format!("there is no agent `{name}` to choose"));
-        }
-        let named = settings.rules.iter().map(|rule| ("rules", &rule.to));
-        let named = named.chain(settings.otherwise.iter().map(|name| ("otherwise", name)));
-        if let Some((key, name)) = named.into_iter().find(|(_, name)| !there(name)) {
-            return bad(
-                key,
-                format!("`{name}` is not among the agents that may be chosen"),
-            );
-        }
-        if settings.rules.iter().any(RoutingRule::is_empty) {
-            return bad(
-                "rules",
-                "a rule has at least one of skill, begins and contains".to_owned(),
-            );
-        }
+        let targets: Vec<_> = agents
+            .into_iter()
+            .filter(|target| settings.agents.contains(&target.name))
+            .collect();
+        check_names(&settings, &targets)?;
         let model = settings.model.clone().map(ChatModel::new).transpose();
-        let model = model.map_err(|bad| RouterSettingsError {
+        let model = model.map_err(|error| RouterSettingsError {
             key: "model",
-            why: bad.0,
+            reason: error.0,
         })?;
         Ok(Self {
             settings,
@@ -139,39 +121,38 @@ impl Router {
         })
     }
 
-    /// The skills of all that may be chosen.
+    /// Returns the skills of all agents that may be chosen.
     pub fn skills(&self) -> impl Iterator<Item = &AgentSkill> {
         self.targets.iter().flat_map(|target| &target.skills)
     }
 
-    /// Whom the skill that a message names, or a rule, chooses.
+    /// Returns the agent that the named skill or a rule selects.
+    ///
+    /// A rule about the skill takes precedence over the skill lists, which take precedence over rules about the text.
     fn match_rules(&self, message: &Message) -> Option<&RouteTarget> {
         let skill = message
             .metadata
             .as_ref()
             .and_then(|metadata| metadata.get(SKILL_KEY)?.read::<String>().ok());
         let text = message.text().trim_start().to_lowercase();
-        let has =
-            |target: &&RouteTarget, skill: &str| target.skills.iter().any(|own| own.id == skill);
         let rule = self
             .settings
             .rules
             .iter()
             .find(|rule| rule.matches(skill.as_deref(), &text));
-        // A rule about a skill knows better than the list of skills; one about the text does not.
-        let named = || {
-            self.targets
-                .iter()
-                .find(|target| skill.as_deref().is_some_and(|skill| has(target, skill)))
+        let by_skill = || {
+            let skill = skill.as_deref()?;
+            let mut targets = self.targets.iter();
+            targets.find(|target| target.skills.iter().any(|own| own.id == skill))
         };
         match rule {
             Some(rule) if rule.skill.is_some() => self.find_target(&rule.to),
-            Some(rule) => named().or_else(|| self.find_target(&rule.to)),
-            None => named(),
+            Some(rule) => by_skill().or_else(|| self.find_target(&rule.to)),
+            None => by_skill(),
         }
     }
 
-    /// Whom a task was given to before, as far as that needs no thinking.
+    /// Returns the agent of a task, if it is known without calling the model.
     fn recorded_target(&self, task: &Task) -> Option<&RouteTarget> {
         let chosen = task
             .metadata
@@ -187,44 +168,91 @@ impl Router {
         self.find_target(self.settings.otherwise.as_ref()?)
     }
 
-    /// Who works on a turn, and what it cost to find that out. What a model chose is written down, so that answers reach the
-    /// same one.
-    async fn choose(&self, turn: &Turn) -> Result<(Option<&RouteTarget>, Cost), Outcome> {
-        let (Some(model), None) = (&self.model, self.recorded_target(turn.task())) else {
-            return Ok((
-                self.recorded_target(turn.task())
-                    .or_else(|| self.default_target()),
-                Cost::default(),
-            ));
+    /// Returns the agent for a turn, and the cost of choosing it.
+    ///
+    /// A choice of the model is stored in the task, so that later messages reach the same agent.
+    ///
+    /// # Errors
+    /// The model failed and there is no default agent. The error is the outcome of the turn.
+    async fn select(&self, turn: &Turn) -> Result<Selection<'_>, Outcome> {
+        let recorded = self.recorded_target(turn.task());
+        let (Some(model), None) = (&self.model, recorded) else {
+            return Ok(Selection {
+                target: recorded.or_else(|| self.default_target()),
+                cost: Cost::default(),
+            });
         };
-        let asked = first_message(turn.task()).unwrap_or_else(|| turn.message());
-        let (chosen, cost) = match model_selection::select(model, &self.targets, asked, turn).await
-        {
-            Ok((chosen, cost)) => (chosen.or_else(|| self.default_target()), cost),
-            Err(failed) => {
-                tracing::warn!(task = %turn.task_id(), cause = failed.cause, "{}", failed.message);
-                match self.default_target() {
-                    Some(otherwise) => (Some(otherwise), Cost::default()),
-                    None => return Err(Outcome::failed(failed.message)),
+        let first = first_message(turn.task()).unwrap_or_else(|| turn.message());
+        let selected = model_selection::select(model, &self.targets, first, turn).await;
+        let selection = match selected {
+            Ok(selection) => Selection {
+                target: selection.target.or_else(|| self.default_target()),
+                ..selection
+            },
+            Err(error) => {
+                tracing::warn!(task = %turn.task_id(), cause = error.cause, "{}", error.message);
+                let Some(target) = self.default_target() else {
+                    return Err(Outcome::failed(error.message));
+                };
+                Selection {
+                    target: Some(target),
+                    cost: Cost::default(),
                 }
             }
         };
-        let mut metadata = Object::new();
-        if let Some(target) = chosen {
-            metadata.insert(ROUTE_KEY, target.name.as_str());
-        }
-        if cost != Cost::default() {
-            let cost = Json::from_serialize(&cost).unwrap_or_default();
-            metadata.insert(ROUTING_COST_KEY, cost.clone());
-            metadata.insert(USAGE_KEY, cost);
-        }
-        turn.add_metadata(metadata).await;
-        Ok((chosen, cost))
+        turn.add_metadata(selection.to_metadata()).await;
+        Ok(selection)
     }
 
     fn find_target(&self, name: &str) -> Option<&RouteTarget> {
         self.targets.iter().find(|target| target.name == name)
     }
+}
+
+/// Agent for a turn, and the cost of choosing it.
+struct Selection<'a> {
+    target: Option<&'a RouteTarget>,
+    cost: Cost,
+}
+
+impl Selection<'_> {
+    fn to_metadata(&self) -> Object {
+        let mut metadata = Object::new();
+        if let Some(target) = self.target {
+            metadata.insert(ROUTE_KEY, target.name.as_str());
+        }
+        if self.cost != Cost::default() {
+            let cost = Json::from_serialize(&self.cost).unwrap_or_default();
+            metadata.insert(ROUTING_COST_KEY, cost.clone());
+            metadata.insert(USAGE_KEY, cost);
+        }
+        metadata
+    }
+}
+
+/// Checks that all names in the settings are those of targets.
+fn check_names(
+    settings: &RouterSettings,
+    targets: &[RouteTarget],
+) -> Result<(), RouterSettingsError> {
+    let invalid = |key, reason| Err(RouterSettingsError { key, reason });
+    let exists = |name: &String| targets.iter().any(|target| target.name == *name);
+    if settings.agents.is_empty() {
+        return invalid("agents", "must name at least one agent".to_owned());
+    }
+    if let Some(name) = settings.agents.iter().find(|name| !exists(name)) {
+        return invalid("agents", format!("there is no agent `{name}`"));
+    }
+    let rules = settings.rules.iter().map(|rule| ("rules", &rule.to));
+    let default = settings.otherwise.iter().map(|name| ("otherwise", name));
+    if let Some((key, name)) = rules.chain(default).find(|(_, name)| !exists(name)) {
+        return invalid(key, format!("`{name}` is not listed in `agents`"));
+    }
+    if settings.rules.iter().any(RoutingRule::is_empty) {
+        let reason = "a rule must have at least one of skill, begins and contains";
+        return invalid("rules", reason.to_owned());
+    }
+    Ok(())
 }
 
 impl RoutingRule {
@@ -249,28 +277,28 @@ impl RoutingRule {
 
 impl Agent for Router {
     async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
-        match Box::pin(self.choose(&turn)).await {
-            Ok((Some(target), cost)) => cost.run_after_routing(target.agent.run(turn)).await,
-            Ok((None, _)) => {
-                let skills = self
-                    .skills()
-                    .map(|skill| skill.id.as_str())
-                    .collect::<Vec<_>>()
-                    .join(", ");
-                let why = format!(
-                    "nobody here takes this; name a skill in metadata.{SKILL_KEY}: {skills}"
-                );
-                Ok(Outcome::rejected(why))
-            }
-            Err(outcome) => Ok(outcome),
-        }
+        let selection = match Box::pin(self.select(&turn)).await {
+            Ok(selection) => selection,
+            Err(outcome) => return Ok(outcome),
+        };
+        let Some(target) = selection.target else {
+            let skills: Vec<_> = self.skills().map(|skill| skill.id.as_str()).collect();
+            return Ok(Outcome::rejected(format!(
+                "no agent takes this message; name a skill in metadata.{SKILL_KEY}: {}",
+                skills.join(", ")
+            )));
+        };
+        selection
+            .cost
+            .run_after_routing(target.agent.run(turn))
+            .await
     }
 
     async fn reply(&self, message: &Message, call: &Call) -> Option<Message> {
-        // What needs thinking is a task.
-        let otherwise = || self.default_target().filter(|_| self.model.is_none());
+        // If the model has to choose, the message needs a task.
+        let default = || self.default_target().filter(|_| self.model.is_none());
         self.match_rules(message)
-            .or_else(otherwise)?
+            .or_else(default)?
             .agent
             .reply(message, call)
             .await
@@ -289,7 +317,7 @@ impl Agent for Router {
     }
 }
 
-/// The message that a task began with: it says who works on it.
+/// Returns the first message of a task, which decides the routing.
 fn first_message(task: &Task) -> Option<&Message> {
     task.history
         .iter()
@@ -299,7 +327,7 @@ fn first_message(task: &Task) -> Option<&Message> {
 
 impl fmt::Display for RouterSettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.why)
+        f.write_str(&self.reason)
     }
 }
 

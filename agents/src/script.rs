@@ -1,4 +1,6 @@
-//! An agent that is described by data: a file of rules, and no code.
+//! Agent described by a TOML file of rules.
+//!
+//! `rules` has the file format, [`ScriptPlayer`] runs the steps of a rule, and `template` fills in texts.
 
 mod fault;
 mod player;
@@ -17,12 +19,12 @@ use player::ScriptPlayer;
 use rules::{ScriptFile, ScriptRule};
 use template_context::TemplateContext;
 
-/// Under this key the message of a question remembers where its script goes on.
+/// Metadata key of a question that holds the [`ScriptPosition`] to continue at.
 const POSITION_KEY: &str = "attache.script";
 
-/// An agent that does what a file of rules says: for demos, tests and mocks.
+/// Agent that follows a file of rules: for demos, tests and mocks.
 ///
-/// The first rule whose words the text begins with is played, step by step; one without words fits everything.
+/// The first rule whose words the text begins with is run, step by step. A rule without words matches every message.
 ///
 /// ```
 /// let script = attache_agents::Script::parse(r#"
@@ -46,11 +48,11 @@ pub struct Script {
     help: String,
 }
 
-/// A file that is not a script. Says where and why.
+/// Error for an invalid script, with line and reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseScriptError(String);
 
-/// Where a script goes on when its question is answered.
+/// Next step of a script whose question is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct ScriptPosition {
     rule: usize,
@@ -58,10 +60,10 @@ struct ScriptPosition {
 }
 
 impl Script {
-    /// Reads a script in TOML.
+    /// Parses a script in TOML.
     ///
     /// # Errors
-    /// The text is not TOML, has unknown keys, or asks for more than a script may do.
+    /// The text is not TOML, has unknown keys, or exceeds the limits of a script.
     pub fn parse(text: &str) -> Result<Self, ParseScriptError> {
         let ScriptFile { rules, faults } =
             toml::from_str(text).map_err(|error| ParseScriptError(error.to_string()))?;
@@ -78,18 +80,18 @@ impl Script {
         })
     }
 
-    /// What the script can do, for a card: a skill for each rule that says what it is about.
+    /// Returns one skill for each rule that has a description (`about`), for the agent card.
     pub fn skills(&self) -> impl Iterator<Item = AgentSkill> + '_ {
         self.rules.iter().filter_map(ScriptRule::skill)
     }
 
-    /// What goes wrong on the way, for whoever stands before the agent: it does nothing about them itself.
+    /// Returns the faults to inject. The agent itself ignores them; a proxy in front of it applies them.
     #[must_use]
     pub fn faults(&self) -> &[Fault] {
         &self.faults
     }
 
-    /// Where the script begins for a message; `None` if no rule fits it.
+    /// Returns the first step for a message; `None` if no rule matches.
     fn first_position(&self, message: &Message) -> Option<ScriptPosition> {
         let text = message.text();
         let rule = self
@@ -99,7 +101,7 @@ impl Script {
         Some(ScriptPosition { rule, step: 0 })
     }
 
-    /// What templates may ask for when `rule` is played for a message; an answer has no words of the rule's.
+    /// Returns the values for templates. Only the first message of a rule begins with the words of the rule.
     fn template_context<'a>(
         &'a self,
         message: &'a Message,
@@ -118,7 +120,9 @@ impl Agent for Script {
     async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
         let position = saved_position(&turn).filter(|position| position.rule < self.rules.len());
         let Some(position) = position.or_else(|| self.first_position(turn.message())) else {
-            return Ok(Outcome::rejected("no rule of the script fits this message"));
+            return Ok(Outcome::rejected(
+                "no rule of the script matches this message",
+            ));
         };
         let rule = &self.rules[position.rule];
         let player = ScriptPlayer {
@@ -126,16 +130,16 @@ impl Agent for Script {
             context: self.template_context(turn.message(), position),
         };
         let Some(cancel_message) = &rule.canceled else {
-            return player.play(rule, position).await;
+            return player.run(rule, position).await;
         };
         tokio::select! {
             biased;
             () = turn.cancelled() => {
                 turn.say(cancel_message.fill(&player.context)).await;
-                // The task is canceled, whatever is said here.
+                // The engine ignores the outcome of a canceled turn.
                 Ok(Outcome::Completed)
             }
-            outcome = player.play(rule, position) => outcome,
+            outcome = player.run(rule, position) => outcome,
         }
     }
 
@@ -148,15 +152,15 @@ impl Agent for Script {
     }
 }
 
-/// Where the newest question of the task left off.
+/// Returns the position stored in the newest question of the task.
 fn saved_position(turn: &Turn) -> Option<ScriptPosition> {
-    let asked = turn
+    let questions = turn
         .task()
         .history
         .iter()
         .rev()
         .filter(|message| message.role == Role::Agent);
-    asked
+    questions
         .filter_map(|message| message.metadata.as_ref()?.get(POSITION_KEY))
         .find_map(|position| position.read().ok())
 }

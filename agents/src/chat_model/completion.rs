@@ -1,34 +1,34 @@
-//! One event of a streamed answer, in the dialects of those who send it.
+//! Accumulation of completion chunks, in the dialects of OpenAI, vLLM, llama.cpp and Ollama.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// How many tools may be called at a time.
+/// Maximum number of tool calls in one completion.
 const MAX_CALLS: usize = 64;
 
-/// What a model has said so far.
+/// Completion accumulated from chunks.
 #[derive(Debug, Default)]
 pub(crate) struct Completion {
     pub(crate) text: String,
     pub(crate) reasoning: String,
     pub(crate) calls: Vec<ToolCall>,
     pub(crate) usage: TokenUsage,
-    /// Why it ended, once it has.
+    /// Finish reason, once the completion has ended.
     pub(crate) finish: Option<String>,
-    /// The place that each call had in the stream.
+    /// `index` of each call in the stream, if the endpoint sends one.
     indexes: Vec<Option<u64>>,
 }
 
-/// A tool that the model wants to be called.
+/// Tool call requested by the model.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ToolCall {
     pub(crate) id: String,
     pub(crate) name: String,
-    /// JSON, if the model got it right.
+    /// JSON text of the arguments, as the model wrote it. It may be invalid.
     pub(crate) arguments: String,
 }
 
-/// What an answer has cost, where that is known.
+/// Token counts of a completion; 0 if the endpoint does not report them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TokenUsage {
@@ -36,11 +36,11 @@ pub(crate) struct TokenUsage {
     pub(crate) output_tokens: u64,
 }
 
-/// An event says that the model failed.
+/// Error reported by the endpoint in an event.
 #[derive(Debug)]
 pub(super) struct ErrorEvent(pub(super) String);
 
-/// What an event added.
+/// Text and reasoning of one event.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Delta {
     pub(super) text: String,
@@ -48,18 +48,16 @@ pub(super) struct Delta {
 }
 
 impl Completion {
-    /// Takes an event in: a chunk, or a whole answer of a server that does not stream.
+    /// Applies a chunk, or the whole response of an endpoint that does not stream.
     pub(super) fn apply(&mut self, event: &Value) -> Result<Delta, ErrorEvent> {
         if let Some(error) = event.get("error").filter(|error| !error.is_null()) {
             return Err(ErrorEvent(error.to_string()));
         }
         self.record_usage(&event["usage"]);
         let choice = &event["choices"][0];
-        if let Some(why) = choice["finish_reason"]
-            .as_str()
-            .filter(|why| !why.is_empty())
-        {
-            self.finish = Some(why.to_owned());
+        let finish = choice["finish_reason"].as_str();
+        if let Some(finish) = finish.filter(|finish| !finish.is_empty()) {
+            self.finish = Some(finish.to_owned());
         }
         let message = if choice["delta"].is_object() {
             &choice["delta"]
@@ -86,13 +84,15 @@ impl Completion {
 
     fn record_usage(&mut self, usage: &Value) {
         let number = |name: &str| usage[name].as_u64();
-        // Some count up in every chunk: the last word counts.
+        // Some endpoints send running totals with every chunk, so later counts replace earlier ones.
         self.usage.input_tokens = number("prompt_tokens").unwrap_or(self.usage.input_tokens);
         self.usage.output_tokens = number("completion_tokens").unwrap_or(self.usage.output_tokens);
     }
 
-    /// Calls come in fragments that belong together by their place. Some leave the place out, and some give every
-    /// call the same one: then a new id begins a new call.
+    /// Applies a fragment of a tool call.
+    ///
+    /// Fragments of one call have the same `index`. Some endpoints omit it or use one index for all calls: then a new id
+    /// starts a new call.
     fn apply_call_fragment(&mut self, fragment: &Value) -> Result<(), ErrorEvent> {
         let index = fragment["index"].as_u64();
         let id = fragment["id"].as_str().unwrap_or_default();
@@ -112,7 +112,7 @@ impl Completion {
             Some(at) => at,
             None if self.calls.len() >= MAX_CALLS => {
                 return Err(ErrorEvent(format!(
-                    "more than {MAX_CALLS} calls of tools at a time"
+                    "more than {MAX_CALLS} tool calls in one completion"
                 )));
             }
             None => {
@@ -137,7 +137,7 @@ impl Completion {
     }
 }
 
-/// A text, or a list of parts with texts in them.
+/// Returns the text of a string, or of a list of content parts.
 fn text_of(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
@@ -154,12 +154,14 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn said(deltas: &[Value]) -> Completion {
-        let mut said = Completion::default();
+    fn completion(deltas: &[Value]) -> Completion {
+        let mut completion = Completion::default();
         for delta in deltas {
-            said.apply(&json!({"choices": [{"delta": delta}]})).unwrap();
+            completion
+                .apply(&json!({"choices": [{"delta": delta}]}))
+                .unwrap();
         }
-        said
+        completion
     }
 
     fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
@@ -171,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn fragments_of_calls_belong_together_in_every_dialect() {
+    fn call_fragments_are_joined_in_every_dialect() {
         let both = [call("a", "f", r#"{"x":1}"#), call("b", "g", "{}")];
         let openai = [
             json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": ""}}]}),
@@ -188,32 +190,44 @@ mod tests {
             json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{\"x\":1}"}}]}),
             json!({"tool_calls": [{"index": 0, "id": "b", "function": {"name": "g", "arguments": {}}}]}),
         ];
-        let without_place = [
+        let without_index = [
             json!({"tool_calls": [{"id": "a", "function": {"name": "f", "arguments": "{\"x\""}}]}),
             json!({"tool_calls": [{"function": {"arguments": ":1}"}}]}),
             json!({"tool_calls": [{"id": "b", "function": {"name": "g", "arguments": {}}}]}),
         ];
-        for dialect in [&openai[..], &vllm[..], &ollama[..], &without_place[..]] {
-            assert_eq!(said(dialect).calls, both, "{dialect:?}");
+        for dialect in [&openai[..], &vllm[..], &ollama[..], &without_index[..]] {
+            assert_eq!(completion(dialect).calls, both, "{dialect:?}");
         }
     }
 
     #[test]
-    fn reasoning_text_and_usage_are_told_apart() {
-        let mut said = said(&[
+    fn reasoning_text_and_usage_are_separated() {
+        let mut completion = completion(&[
             json!({"reasoning_content": "hm"}),
             json!({"content": "a"}),
             json!({"content": null}),
         ]);
-        said.apply(&json!({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}}))
+        completion
+            .apply(&json!({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}}))
             .unwrap();
-        said.apply(&json!({"choices": [{"delta": {}, "finish_reason": "stop"}], "usage": null}))
+        completion
+            .apply(&json!({"choices": [{"delta": {}, "finish_reason": "stop"}], "usage": null}))
             .unwrap();
-        assert_eq!((said.reasoning.as_str(), said.text.as_str()), ("hm", "a"));
-        assert_eq!((said.usage.input_tokens, said.usage.output_tokens), (3, 2));
-        assert_eq!(said.finish.as_deref(), Some("stop"));
+        assert_eq!(
+            (completion.reasoning.as_str(), completion.text.as_str()),
+            ("hm", "a")
+        );
+        assert_eq!(
+            (
+                completion.usage.input_tokens,
+                completion.usage.output_tokens
+            ),
+            (3, 2)
+        );
+        assert_eq!(completion.finish.as_deref(), Some("stop"));
         assert!(
-            said.apply(&json!({"error": {"message": "out of memory"}}))
+            completion
+                .apply(&json!({"error": {"message": "out of memory"}}))
                 .is_err()
         );
     }

@@ -1,4 +1,4 @@
-//! How a model is asked, as a configuration file has it.
+//! Settings of a chat model.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,44 +10,44 @@ use serde_json::{Map, Value};
 
 use crate::redact;
 
-/// A model behind an endpoint of chat completions.
+/// Settings of a chat model behind an OpenAI-compatible endpoint.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ModelSettings {
-    /// The base of the endpoint, such as `https://api.openai.com/v1` or `http://127.0.0.1:11434/v1`.
+    /// Base URL of the endpoint, such as `https://api.openai.com/v1` or `http://127.0.0.1:11434/v1`.
     #[cfg_attr(feature = "schema", schemars(required))]
     pub url: String,
-    /// The name of the model.
+    /// Name of the model.
     #[cfg_attr(feature = "schema", schemars(required))]
     pub name: String,
-    /// Sent as a bearer token.
+    /// API key, sent as a bearer token.
     #[serde(
         serialize_with = "redact::option",
         skip_serializing_if = "Option::is_none"
     )]
     pub api_key: Option<Secret>,
-    /// Headers that go along, credentials among them.
+    /// Additional request headers, for example credentials.
     #[serde(serialize_with = "redact::map")]
     pub headers: BTreeMap<String, Secret>,
-    /// How freely it chooses its words.
+    /// Sampling temperature.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// From how much of what is likely it chooses.
+    /// Nucleus sampling: cumulative probability of the candidate tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f64>,
-    /// How much it may say at a time, in tokens.
+    /// Maximum number of tokens in one completion.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
-    /// Whatever else the endpoint should be told, as members of the request.
+    /// Additional members of the request body.
     pub more: Map<String, Value>,
-    /// How long it may be silent, before and within an answer.
+    /// Idle timeout, before and within a response.
     #[serde(with = "HumanDuration")]
     pub timeout: Duration,
-    /// How much of an answer is read; one that is larger fails the task.
+    /// Maximum size of a response. A larger one fails the task.
     #[serde(with = "ByteSize")]
     pub max_output: usize,
-    /// How often it is asked again when it is busy or not there; `Retry-After` is honoured up to a minute.
+    /// Maximum number of retries if the endpoint is overloaded or unreachable. `Retry-After` is honored up to 60 seconds.
     pub retries: u32,
 }
 

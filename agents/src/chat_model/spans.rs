@@ -1,5 +1,5 @@
-//! What a trace is told of a model, in the words that OpenTelemetry has for it. What is said is told only where the
-//! operator wants that.
+//! Trace spans of model calls, by the OpenTelemetry conventions for generative AI. Prompts and completions are recorded
+//! only if the operator enabled content recording.
 
 use attache::telemetry::trace::{TARGET, is_content_recording_enabled};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use tracing::field::Empty;
 
 use super::{Completion, ModelSettings};
 
-/// The model is asked.
+/// Creates the span of a chat completion.
 pub(super) fn chat_span(settings: &ModelSettings, messages: &[Value]) -> Span {
     let uri = settings.url.parse::<http::Uri>().unwrap_or_default();
     let span = tracing::info_span!(
@@ -18,7 +18,7 @@ pub(super) fn chat_span(settings: &ModelSettings, messages: &[Value]) -> Span {
         otel.kind = "client",
         otel.status_code = Empty,
         gen_ai.operation.name = "chat",
-        // Whoever is behind it: the protocol is OpenAI's.
+        // The provider of the API, not of the model.
         gen_ai.provider.name = "openai",
         gen_ai.request.model = settings.name,
         gen_ai.request.temperature = settings.temperature,
@@ -39,7 +39,7 @@ pub(super) fn chat_span(settings: &ModelSettings, messages: &[Value]) -> Span {
     span
 }
 
-/// The model has answered.
+/// Records usage, finish reason and content of a completion.
 pub(crate) fn record_completion(span: &Span, completion: &Completion) {
     if span.is_disabled() {
         return;
@@ -64,7 +64,7 @@ pub(crate) fn record_completion(span: &Span, completion: &Completion) {
     }
 }
 
-/// There is no answer.
+/// Marks a span as failed.
 pub(crate) fn record_error(span: &Span, kind: &'static str) {
     span.record("error.type", kind);
     span.record("otel.status_code", "ERROR");

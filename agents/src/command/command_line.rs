@@ -1,39 +1,34 @@
-//! The words of a command, and what was asked among them.
+//! Program and arguments of a command, with the message text as an argument (S57).
 
 use super::CommandSettingsError;
 use super::settings::{CommandSettings, CommandSpec};
 
-/// Stands in an argument for what was asked.
+/// Placeholder for the message text in an argument.
 const TEXT_PLACEHOLDER: &str = "{text}";
 
-/// A program and its arguments.
+/// Program and argument templates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CommandLine {
     pub(super) program: String,
+    /// Arguments in which [`TEXT_PLACEHOLDER`] is not yet replaced.
     args: Vec<String>,
 }
 
-/// A text that cannot be an argument. Says why, to whoever sent it.
+/// Message text that must not become an argument, with the reason for the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct InvalidArgument(pub(super) &'static str);
 
 impl CommandLine {
+    /// Parses the command of the settings.
     pub(super) fn new(settings: &CommandSettings) -> Result<Self, CommandSettingsError> {
-        let words = match (&settings.command, settings.shell) {
-            (CommandSpec::Line(line), true) if line.contains(TEXT_PLACEHOLDER) => {
-                return Err(CommandSettingsError(
-                    "what was asked may not be part of a shell's line: read it from stdin",
-                ));
+        let words = if settings.shell {
+            shell_words(&settings.command)?
+        } else {
+            match &settings.command {
+                CommandSpec::Line(line) => shell_words::split(line)
+                    .map_err(|_| CommandSettingsError("a quote is not closed"))?,
+                CommandSpec::List(words) => words.clone(),
             }
-            (CommandSpec::Line(line), true) => vec!["sh".to_owned(), "-c".to_owned(), line.clone()],
-            (CommandSpec::List(_), true) => {
-                return Err(CommandSettingsError(
-                    "a shell takes a line, not a list of words",
-                ));
-            }
-            (CommandSpec::Line(line), false) => shell_words::split(line)
-                .map_err(|_| CommandSettingsError("a quote is not closed"))?,
-            (CommandSpec::List(words), false) => words.clone(),
         };
         let mut words = words.into_iter();
         let program = words
@@ -41,7 +36,7 @@ impl CommandLine {
             .ok_or(CommandSettingsError("the command is empty"))?;
         if program.is_empty() || program.contains(TEXT_PLACEHOLDER) {
             return Err(CommandSettingsError(
-                "the name of the program is empty, or not fixed",
+                "the name of the program must not be empty or contain {text}",
             ));
         }
         Ok(Self {
@@ -50,27 +45,45 @@ impl CommandLine {
         })
     }
 
-    /// Whether what was asked is among the arguments.
+    /// Returns whether the message text is part of an argument.
     pub(super) fn has_text_placeholder(&self) -> bool {
         self.args.iter().any(|arg| arg.contains(TEXT_PLACEHOLDER))
     }
 
-    /// The arguments for what was asked. It stays within its word, and makes no option of one that is none.
+    /// Returns the arguments for a message text.
+    ///
+    /// The text never becomes more than one argument, and never turns an argument into an option (S57).
+    ///
+    /// # Errors
+    /// The text contains NUL, or an argument would begin with `-` before a `--`.
     pub(super) fn args(&self, text: &str) -> Result<Vec<String>, InvalidArgument> {
         if self.has_text_placeholder() && text.contains('\0') {
             return Err(InvalidArgument("the text must have no NUL characters"));
         }
-        let mut guarded = false;
+        let mut is_after_separator = false;
         let mut args = Vec::new();
         for word in &self.args {
-            guarded |= word == "--";
+            is_after_separator |= word == "--";
             let filled = word.replace(TEXT_PLACEHOLDER, text);
-            if !guarded && filled.starts_with('-') && !word.starts_with('-') {
+            if !is_after_separator && filled.starts_with('-') && !word.starts_with('-') {
                 return Err(InvalidArgument("the text must not begin with `-`"));
             }
             args.push(filled);
         }
         Ok(args)
+    }
+}
+
+/// Returns the words that run a line in `sh -c`.
+fn shell_words(command: &CommandSpec) -> Result<Vec<String>, CommandSettingsError> {
+    match command {
+        CommandSpec::Line(line) if line.contains(TEXT_PLACEHOLDER) => Err(CommandSettingsError(
+            "{text} must not be part of a shell command: read the text from stdin",
+        )),
+        CommandSpec::Line(line) => Ok(vec!["sh".to_owned(), "-c".to_owned(), line.clone()]),
+        CommandSpec::List(_) => Err(CommandSettingsError(
+            "a shell command must be one line, not a list of words",
+        )),
     }
 }
 
@@ -95,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn s57_a_line_is_taken_apart_without_a_shell() {
+    fn s57_a_line_is_split_without_a_shell() {
         let line = line(
             CommandSpec::Line(r#"/usr/bin/printf '%s\n' "a b" $HOME `id` ; x > y"#.to_owned()),
             false,
@@ -109,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn s57_what_was_asked_stays_one_word_and_is_no_option() {
+    fn s57_the_text_stays_one_argument_and_is_no_option() {
         let grep = list(&["grep", "{text}", "file"]);
         assert_eq!(
             grep.args("a b; c"),
@@ -138,20 +151,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_is_refused() {
+    fn invalid_commands_are_refused() {
         let plain = |text: &str| {
             line(CommandSpec::Line(text.to_owned()), false)
                 .unwrap_err()
                 .to_string()
         };
-        for (text, why) in [
+        for (text, reason) in [
             ("", "empty"),
             ("  ", "empty"),
             ("'' x", "name of the program"),
-            ("{text} x", "not fixed"),
+            ("{text} x", "contain {text}"),
             ("echo 'a", "quote"),
         ] {
-            assert!(plain(text).contains(why), "{text}");
+            assert!(plain(text).contains(reason), "{text}");
         }
         assert!(line(CommandSpec::Line("echo {text}".to_owned()), true).is_err());
         assert!(line(CommandSpec::List(vec!["ls".to_owned()]), true).is_err());

@@ -1,35 +1,39 @@
-//! A command that says line by line what happens: each line is an object of JSON.
+//! Stdout format `json_lines`: every line is a JSON object with text, artifacts, questions or the final state.
 
 use attache::model::{Artifact, Json, Message, Object, TaskState};
 use attache::{ArtifactWriter, Outcome, Question, Turn};
 use serde::Deserialize;
+use serde_json::error::Category;
 
-/// One line. What is left out does not happen.
+/// One line. All members are optional.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct OutputLine {
-    /// A piece of the text that streams into the artifact `output`.
+    /// Text to append to the artifact `output`.
     text: Option<String>,
-    /// A whole result, as the protocol has it: `name` and `parts`.
+    /// Complete artifact in the form of the protocol: `name` and `parts`.
     artifact: Option<Artifact>,
-    /// Words for the caller: how the work goes, or with `state` how it ended.
+    /// Status message. With `state` it is the final one.
     message: Option<String>,
-    /// How the turn ends; `working` says that it goes on.
+    /// Final state of the turn; `working` means that the turn continues.
     state: Option<TaskState>,
-    /// What the caller is asked; the answer is the next turn.
+    /// Question to the caller. The answer starts the next turn.
     question: Option<String>,
-    /// The same for programs.
+    /// Structured form of the question, for programs.
     request: Option<Json>,
-    /// Added to the metadata of the task.
+    /// Members to merge into the metadata of the task.
     metadata: Option<Object>,
 }
 
-/// What has come so far.
+/// Parser that applies every line to the turn.
 pub(super) struct JsonLines<'a> {
     turn: &'a Turn,
+    /// Bytes after the last line break.
     partial_line: Vec<u8>,
     line_count: usize,
+    /// Artifact `output`, once it has text.
     text: Option<ArtifactWriter>,
+    /// Outcome that the last final line declared.
     outcome: Option<Outcome>,
 }
 
@@ -44,10 +48,10 @@ impl<'a> JsonLines<'a> {
         }
     }
 
-    /// Does what every whole line says.
+    /// Applies all complete lines.
     ///
     /// # Errors
-    /// A line makes no sense: which, in words for the caller.
+    /// A line is invalid. The message is for the caller and has its number.
     pub(super) async fn push(&mut self, bytes: &[u8]) -> Result<(), String> {
         self.partial_line.extend_from_slice(bytes);
         let whole = self
@@ -58,42 +62,30 @@ impl<'a> JsonLines<'a> {
         let rest = self.partial_line.split_off(whole);
         let lines = std::mem::replace(&mut self.partial_line, rest);
         for line in lines.split(|byte| *byte == b'\n') {
-            self.line(line).await?;
+            self.apply_line(line).await?;
         }
         Ok(())
     }
 
-    /// The last line may lack its end.
+    /// Applies the last line, which may lack its line break. Returns the outcome that the program declared.
     pub(super) async fn finish(mut self) -> Result<Option<Outcome>, String> {
         let rest = std::mem::take(&mut self.partial_line);
-        self.line(&rest).await?;
+        self.apply_line(&rest).await?;
         if let Some(writer) = self.text {
             writer.finish().await;
         }
         Ok(self.outcome)
     }
 
-    async fn line(&mut self, line: &[u8]) -> Result<(), String> {
+    async fn apply_line(&mut self, line: &[u8]) -> Result<(), String> {
         if line.trim_ascii().is_empty() {
             return Ok(());
         }
         self.line_count += 1;
-        let wrong = |why: &str| {
-            format!(
-                "line {} of the output makes no sense: {why}",
-                self.line_count
-            )
-        };
+        let number = self.line_count;
+        let invalid = |reason: &str| format!("line {number} of the output is invalid: {reason}");
         let line: OutputLine =
-            serde_json::from_slice(line).map_err(|error| match error.classify() {
-                serde_json::error::Category::Eof => wrong("it ends too early"),
-                serde_json::error::Category::Data => {
-                    wrong("it has an unknown member, or one of another type")
-                }
-                serde_json::error::Category::Syntax | serde_json::error::Category::Io => {
-                    wrong("it is no JSON")
-                }
-            })?;
+            serde_json::from_slice(line).map_err(|error| invalid(json_error(&error)))?;
         if let Some(metadata) = line.metadata {
             self.turn.add_metadata(metadata).await;
         }
@@ -105,7 +97,7 @@ impl<'a> JsonLines<'a> {
         }
         if let Some(artifact) = line.artifact {
             if artifact.parts.is_empty() {
-                return Err(wrong("an artifact has at least one part"));
+                return Err(invalid("an artifact must have at least one part"));
             }
             self.turn.add_artifact(artifact).await;
         }
@@ -117,37 +109,48 @@ impl<'a> JsonLines<'a> {
             self.outcome = Some(Outcome::InputRequired(question));
             return Ok(());
         }
-        match end(line.state, line.message.as_deref()) {
-            LineEffect::Continue(Some(words)) => self.turn.say(words).await,
+        match line_effect(line.state, line.message) {
+            LineEffect::Continue(Some(message)) => self.turn.say(message).await,
             LineEffect::Continue(None) => {}
             LineEffect::EndTurn(outcome) => self.outcome = Some(outcome),
-            LineEffect::InvalidState => {
-                return Err(wrong("a command cannot put its task into this state"));
-            }
+            LineEffect::InvalidState => return Err(invalid("a command cannot set this state")),
         }
         Ok(())
     }
 }
 
-/// What a line says of the end of the turn.
+/// Describes an error without quoting the program's output.
+fn json_error(error: &serde_json::Error) -> &'static str {
+    match error.classify() {
+        Category::Eof => "it ends too early",
+        Category::Data => "it has an unknown member, or one of the wrong type",
+        Category::Syntax | Category::Io => "it is not JSON",
+    }
+}
+
+/// Effect of `state` and `message` on the turn.
 enum LineEffect {
     Continue(Option<String>),
     EndTurn(Outcome),
     InvalidState,
 }
 
-fn end(state: Option<TaskState>, words: Option<&str>) -> LineEffect {
-    let message = || Message::agent(words.unwrap_or_default());
+fn line_effect(state: Option<TaskState>, text: Option<String>) -> LineEffect {
+    let Some(state) = state.filter(|state| *state != TaskState::Working) else {
+        return LineEffect::Continue(text);
+    };
+    let has_text = text.is_some();
+    let text = text.unwrap_or_default();
     LineEffect::EndTurn(match state {
-        None | Some(TaskState::Working) => return LineEffect::Continue(words.map(str::to_owned)),
-        Some(TaskState::Completed) if words.is_none() => Outcome::Completed,
-        Some(TaskState::Completed) => Outcome::CompletedWith(message()),
-        Some(TaskState::InputRequired) => Outcome::ask(words.unwrap_or_default()),
-        Some(TaskState::AuthRequired) => Outcome::AuthRequired(message()),
-        Some(TaskState::Rejected) => Outcome::Rejected(message()),
-        Some(TaskState::Failed) => Outcome::Failed(message()),
-        Some(TaskState::Canceled | TaskState::Submitted | TaskState::Unspecified) => {
-            return LineEffect::InvalidState;
-        }
+        TaskState::Completed if has_text => Outcome::CompletedWith(Message::agent(text)),
+        TaskState::Completed => Outcome::Completed,
+        TaskState::InputRequired => Outcome::ask(text),
+        TaskState::AuthRequired => Outcome::AuthRequired(Message::agent(text)),
+        TaskState::Rejected => Outcome::Rejected(Message::agent(text)),
+        TaskState::Failed => Outcome::Failed(Message::agent(text)),
+        TaskState::Working
+        | TaskState::Canceled
+        | TaskState::Submitted
+        | TaskState::Unspecified => return LineEffect::InvalidState,
     })
 }

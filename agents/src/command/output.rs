@@ -1,4 +1,4 @@
-//! What a command writes to stdout, and what becomes of it.
+//! Conversion of a program's stdout into artifacts of the task.
 
 use attache::model::{Artifact, Part};
 use attache::{ArtifactWriter, Outcome, Turn};
@@ -12,17 +12,20 @@ use crate::utf8_decoder::Utf8Decoder;
 
 const BUFFER_BYTES: usize = 16 * 1024;
 
-/// What a command writes, and how much more of it there may be.
+/// Reader of stdout that enforces the size limit and feeds the configured sink.
 pub(super) struct CommandOutput<'a> {
     turn: &'a Turn,
-    form: OutputSink<'a>,
-    left: usize,
+    sink: OutputSink<'a>,
+    /// Bytes that the program may still write.
+    remaining: usize,
+    /// First error, for the caller.
     error: Option<String>,
 }
 
-/// What becomes of it.
+/// Destination of the bytes, by [`StdoutFormat`].
 enum OutputSink<'a> {
     Text(TextSink),
+    /// Text, and the bytes after the last line break.
     Lines(TextSink, Vec<u8>),
     Json(JsonLines<'a>),
     File(Vec<u8>, &'a CommandSettings),
@@ -35,7 +38,7 @@ impl<'a> CommandOutput<'a> {
             utf8: Utf8Decoder::default(),
             has_text: false,
         };
-        let form = match settings.output {
+        let sink = match settings.output {
             StdoutFormat::Text => OutputSink::Text(text()),
             StdoutFormat::Lines => OutputSink::Lines(text(), Vec::new()),
             StdoutFormat::JsonLines => OutputSink::Json(JsonLines::new(turn)),
@@ -43,24 +46,25 @@ impl<'a> CommandOutput<'a> {
         };
         Self {
             turn,
-            form,
-            left: settings.max_output,
+            sink,
+            remaining: settings.max_output,
             error: None,
         }
     }
 
-    /// Takes all that comes; `false` when there may be no more.
+    /// Reads stdout to its end. Returns `false` after an error; the program must then be killed.
     pub(super) async fn read_all(
         &mut self,
         pipe: impl AsyncRead + Unpin,
-        ended: &CancellationToken,
+        exited: &CancellationToken,
     ) -> bool {
-        let limit = self.left;
-        let (mut pipe, mut buffer) = (PipeReader::new(pipe, ended), vec![0; BUFFER_BYTES]);
+        let limit = self.remaining;
+        let mut pipe = PipeReader::new(pipe, exited);
+        let mut buffer = vec![0; BUFFER_BYTES];
         while let Some(bytes) = pipe.read(&mut buffer).await {
-            let fits = &bytes[..bytes.len().min(self.left)];
-            self.left -= fits.len();
-            self.error = self.form.push(fits).await.err();
+            let fits = &bytes[..bytes.len().min(self.remaining)];
+            self.remaining -= fits.len();
+            self.error = self.sink.push(fits).await.err();
             if fits.len() < bytes.len() {
                 self.error = Some(format!("the output is larger than {limit} bytes"));
             }
@@ -71,23 +75,23 @@ impl<'a> CommandOutput<'a> {
         true
     }
 
-    /// Ends the artifact, if there is one. Gives how the command says that the turn ends.
+    /// Completes the artifact, if there is one. Returns the outcome that the program declared as JSON lines.
     ///
     /// # Errors
-    /// What is wrong with the output, in words for the caller.
+    /// The output was invalid or too large. The message is for the caller.
     pub(super) async fn finish(self) -> Result<Option<Outcome>, String> {
         let Self {
-            turn, form, error, ..
+            turn, sink, error, ..
         } = self;
-        match form {
+        match sink {
             OutputSink::Text(text) => text.finish().await,
-            OutputSink::Lines(mut text, half) => {
-                text.push(&half).await;
+            OutputSink::Lines(mut text, partial_line) => {
+                text.push(&partial_line).await;
                 text.finish().await
             }
             OutputSink::Json(lines) if error.is_none() => return lines.finish().await,
             OutputSink::File(bytes, settings) if error.is_none() => {
-                file(turn, &bytes, settings).await
+                write_file(turn, &bytes, settings).await
             }
             OutputSink::Json(_) | OutputSink::File(..) => {}
         }
@@ -99,14 +103,14 @@ impl OutputSink<'_> {
     async fn push(&mut self, bytes: &[u8]) -> Result<(), String> {
         match self {
             Self::Text(text) => text.push(bytes).await,
-            Self::Lines(text, half) => {
-                half.extend_from_slice(bytes);
-                let whole = half
+            Self::Lines(text, partial_line) => {
+                partial_line.extend_from_slice(bytes);
+                let whole = partial_line
                     .iter()
                     .rposition(|byte| *byte == b'\n')
                     .map_or(0, |at| at + 1);
-                text.push(&half[..whole]).await;
-                half.drain(..whole);
+                text.push(&partial_line[..whole]).await;
+                partial_line.drain(..whole);
             }
             Self::Json(lines) => return lines.push(bytes).await,
             Self::File(all, _) => all.extend_from_slice(bytes),
@@ -115,7 +119,8 @@ impl OutputSink<'_> {
     }
 }
 
-async fn file(turn: &Turn, bytes: &[u8], settings: &CommandSettings) {
+/// Adds the file artifact, unless the output is empty.
+async fn write_file(turn: &Turn, bytes: &[u8], settings: &CommandSettings) {
     if !bytes.is_empty() {
         let part = Part::file(bytes, &settings.media_type).with_filename(&settings.filename);
         turn.add_artifact(Artifact::new(&settings.filename, part))
@@ -123,7 +128,7 @@ async fn file(turn: &Turn, bytes: &[u8], settings: &CommandSettings) {
     }
 }
 
-/// Text that streams into an artifact, which is there once there is text.
+/// Text that streams into an artifact. The artifact exists once there is text.
 struct TextSink {
     writer: ArtifactWriter,
     utf8: Utf8Decoder,

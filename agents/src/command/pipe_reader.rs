@@ -1,4 +1,4 @@
-//! What comes out of a command, until it has ended and said its last words.
+//! Reader for the output pipes of a program.
 
 use std::time::Duration;
 
@@ -6,17 +6,17 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-/// How long a pipe is read after the command has ended: somebody who left its group may hold it open, and write on.
+/// Time that a pipe is read after the program has exited. A process that left the group may keep the pipe open.
 const READ_AFTER_EXIT: Duration = Duration::from_millis(500);
-/// What a command can have left in a pipe when it ended. It is read however long that takes.
+/// Capacity of a pipe in bytes: the program may have left this much unread. It is read even after the time above.
 const PIPE_CAPACITY: usize = 64 * 1024;
 
-/// The end of a pipe that a command writes to.
+/// Reader of a pipe that stops shortly after the program has exited.
 pub(super) struct PipeReader<'a, P> {
     pipe: P,
     exited: &'a CancellationToken,
-    until: Option<Instant>,
-    /// How much came after the end.
+    /// Time at which reading stops; set once the program has exited.
+    deadline: Option<Instant>,
     bytes_after_exit: usize,
 }
 
@@ -25,33 +25,33 @@ impl<'a, P: AsyncRead + Unpin> PipeReader<'a, P> {
         Self {
             pipe,
             exited,
-            until: None,
+            deadline: None,
             bytes_after_exit: 0,
         }
     }
 
-    /// What comes next; `None` at its end, or when nothing more of the command itself is to be expected.
+    /// Reads the next bytes. Returns `None` at the end of the pipe or of the time after the exit.
     pub(super) async fn read<'b>(&mut self, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
         let Self {
             pipe,
             exited,
-            until,
+            deadline,
             bytes_after_exit,
         } = self;
-        let over = async {
+        let expired = async {
             exited.cancelled().await;
-            sleep_until(*until.get_or_insert_with(|| Instant::now() + READ_AFTER_EXIT)).await;
+            sleep_until(*deadline.get_or_insert_with(|| Instant::now() + READ_AFTER_EXIT)).await;
         };
         let read = tokio::select! {
             biased;
             read = pipe.read(buffer) => read.unwrap_or(0),
-            () = over => 0,
+            () = expired => 0,
         };
         if exited.is_cancelled() {
-            // Whoever writes without a pause is never waited for.
-            let until = *until.get_or_insert_with(|| Instant::now() + READ_AFTER_EXIT);
+            // Checked here too: a process that writes without a pause never lets `expired` win.
+            let deadline = *deadline.get_or_insert_with(|| Instant::now() + READ_AFTER_EXIT);
             *bytes_after_exit += read;
-            if *bytes_after_exit > PIPE_CAPACITY && Instant::now() >= until {
+            if *bytes_after_exit > PIPE_CAPACITY && Instant::now() >= deadline {
                 return None;
             }
         }

@@ -1,4 +1,4 @@
-//! A running command, and how it ends.
+//! A running program, and the way it ends.
 
 use std::fmt;
 use std::io;
@@ -11,57 +11,57 @@ use tokio::process::Child;
 use tokio::signal::unix::{self, SignalKind};
 use tokio::time::Instant;
 
+use super::environment::turn_variables;
 use super::process_group::{ProcessGroup, ProcessPipes, signal};
 use super::{CommandAgent, CommandSettings};
 
-/// How a command ended.
+/// End of a process.
 pub(super) enum ProcessEnd {
-    /// By itself, or because it was asked to.
-    Status(ExitStatus),
-    /// It took longer than it may.
+    /// The process exited by itself, after SIGTERM, or by SIGKILL.
+    Exited(ExitStatus),
+    /// The process ran longer than its timeout.
     TimedOut,
 }
 
-/// A running command. Dropped, it is killed with all of its group, and reaped.
+/// Running process group. Dropping it kills the group and reaps the leader.
 pub(super) struct Process {
-    // Before the child: a group may be signalled only while its leader has not been reaped.
+    // Declared before `child`, so it is dropped first: the group may be signaled only until its leader is reaped.
     group: ProcessGroup,
     child: Child,
-    /// Hears of every child that ends, ours among them.
+    /// SIGCHLD notifications. They arrive for every child of this process.
     child_signals: unix::Signal,
 }
 
 impl Process {
-    /// Starts the command in a group of its own.
+    /// Starts the program in a new process group.
     pub(super) fn start(
         command: &CommandAgent,
         args: &[String],
         turn: &Turn,
     ) -> io::Result<(Self, ProcessPipes)> {
-        // Before the start: an end that comes at once is heard too.
+        // Registered before the start, so that no SIGCHLD is missed.
         let child_signals = unix::signal(SignalKind::child())?;
-        let mut start = tokio::process::Command::new(&command.command_line.program);
-        start.args(args).env_clear().envs(
-            command
-                .environment
-                .iter()
-                .map(|(name, value)| (name, value)),
-        );
-        start.envs(CommandAgent::turn_env(turn));
-        let (group, child, pipes) = ProcessGroup::start(start, command.settings.folder.as_deref())?;
-        Ok((
-            Self {
-                group,
-                child,
-                child_signals,
-            },
-            pipes,
-        ))
+        let environment = command.environment.iter();
+        let mut program = tokio::process::Command::new(&command.command_line.program);
+        program
+            .args(args)
+            .env_clear()
+            .envs(environment.map(|(name, value)| (name, value)))
+            .envs(turn_variables(turn));
+        let (group, child, pipes) =
+            ProcessGroup::start(program, command.settings.folder.as_deref())?;
+        let process = Self {
+            group,
+            child,
+            child_signals,
+        };
+        Ok((process, pipes))
     }
 
-    /// Waits for the end of the command, then ends the rest of its group and says how it ended. Asks it to end when
-    /// it is `cancelled` and when its time is over, and kills it when there is `kill`.
-    pub(super) async fn end(
+    /// Waits until the program ends, then kills the rest of its group.
+    ///
+    /// Sends SIGTERM when `cancelled` resolves and at the timeout, and SIGKILL when `kill` resolves.
+    pub(super) async fn wait(
         &mut self,
         settings: &CommandSettings,
         cancelled: impl Future<Output = ()>,
@@ -72,7 +72,7 @@ impl Process {
         let terminate = async {
             cancelled.await;
             signal(id, Signal::TERM);
-            // If it does not listen, the turn is dropped after its grace, and the group killed.
+            // If the program ignores SIGTERM, the turn is dropped after the grace period, which kills the group.
             std::future::pending::<()>().await;
         };
         let timed_out = async {
@@ -84,47 +84,47 @@ impl Process {
             tokio::time::sleep(settings.kill_after).await;
         };
         tokio::select! {
-            exited = exited(id, &mut self.child_signals) => exited?,
+            exited = wait_for_exit(id, &mut self.child_signals) => exited?,
             () = kill => {}
             () = timed_out => {}
             () = terminate => {}
         }
         self.group.kill();
         let status = self.child.wait().await?;
-        let late = settings
+        let has_timed_out = settings
             .timeout
             .is_some_and(|timeout| started_at.elapsed() >= timeout);
-        Ok(if late {
+        Ok(if has_timed_out {
             ProcessEnd::TimedOut
         } else {
-            ProcessEnd::Status(status)
+            ProcessEnd::Exited(status)
         })
     }
 }
 
-/// How a command failed, for the caller.
+/// Describes a failed exit status to the caller.
 pub(super) fn describe_status(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("the command ended with exit code {code}"),
         (None, Some(signal)) => format!("the command was killed by signal {signal}"),
-        (None, None) => "the command ended in an unknown way".to_owned(),
+        (None, None) => "the command ended with an unknown status".to_owned(),
     }
 }
 
 impl fmt::Display for ProcessEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Status(status) => write!(f, "{status}"),
-            Self::TimedOut => f.write_str("took too long"),
+            Self::Exited(status) => write!(f, "{status}"),
+            Self::TimedOut => f.write_str("timed out"),
         }
     }
 }
 
-/// Waits until the leader has ended, and leaves it to be reaped: until then its id cannot become anybody else's.
-async fn exited(leader: Option<Pid>, child_signals: &mut unix::Signal) -> io::Result<()> {
+/// Waits until the leader has exited, without reaping it: until it is reaped, its process id is not reused.
+async fn wait_for_exit(leader: Option<Pid>, child_signals: &mut unix::Signal) -> io::Result<()> {
     let Some(leader) = leader else { return Ok(()) };
-    let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-    while waitid(WaitId::Pid(leader), look)?.is_none() {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    while waitid(WaitId::Pid(leader), options)?.is_none() {
         child_signals.recv().await;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! A program with its group: however it ends, nobody of the group is left.
+//! Process groups: a started program and its descendants end together.
 
 use std::io;
 use std::path::Path;
@@ -7,12 +7,14 @@ use std::process::Stdio;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
-/// The processes of a program. Its id is that of the leader, and is nobody else's until the leader is reaped. Dropped,
-/// it is killed: whoever holds both drops it before the leader.
+/// Process group of a program, identified by the process id of its leader.
+///
+/// Dropping it kills the group. The id is not reused until the leader is reaped, so an owner of both must drop the group
+/// before the leader.
 #[derive(Debug)]
 pub(crate) struct ProcessGroup(Option<Pid>);
 
-/// What a program is spoken with.
+/// Standard streams of a program.
 pub(crate) struct ProcessPipes {
     pub(crate) stdin: ChildStdin,
     pub(crate) stdout: ChildStdout,
@@ -20,7 +22,7 @@ pub(crate) struct ProcessPipes {
 }
 
 impl ProcessGroup {
-    /// Starts a program in a group of its own, with pipes to it.
+    /// Starts a program in a new process group, with pipes for its standard streams.
     pub(crate) fn start(
         mut command: Command,
         folder: Option<&Path>,
@@ -33,11 +35,8 @@ impl ProcessGroup {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut leader = command.process_group(0).kill_on_drop(true).spawn()?;
-        let group = Self(
-            leader
-                .id()
-                .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)),
-        );
+        let id = leader.id().and_then(|id| i32::try_from(id).ok());
+        let group = Self(id.and_then(Pid::from_raw));
         let missing = || io::Error::other("a pipe of the program is missing");
         let pipes = ProcessPipes {
             stdin: leader.stdin.take().ok_or_else(missing)?,
@@ -47,12 +46,12 @@ impl ProcessGroup {
         Ok((group, leader, pipes))
     }
 
-    /// The id of the leader, unless it was killed.
+    /// Returns the process id of the leader, or `None` after [`kill`](Self::kill).
     pub(super) fn id(&self) -> Option<Pid> {
         self.0
     }
 
-    /// Kills whoever is left; once, as the leader is reaped after that.
+    /// Kills all processes of the group. Does nothing the second time, because the leader may have been reaped.
     pub(super) fn kill(&mut self) {
         signal(self.0.take(), Signal::KILL);
     }
@@ -64,7 +63,7 @@ impl Drop for ProcessGroup {
     }
 }
 
-/// A group that is gone needs no signal.
+/// Sends a signal to a group. A group without processes is not an error.
 pub(super) fn signal(group: Option<Pid>, signal: Signal) {
     if let Some(group) = group {
         let _ = kill_process_group(group, signal);

@@ -1,4 +1,4 @@
-//! How a command is run, as a configuration file has it.
+//! Settings of the command agent.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,123 +10,122 @@ use serde::{Deserialize, Serialize};
 
 use crate::redact;
 
-/// How a command is run for every turn.
+/// Settings of the command agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CommandSettings {
-    /// The program and its arguments: a list of words, or a line that is split into words as a shell would, but
-    /// nothing is expanded. `{text}` in an argument is replaced by what was asked; then nothing goes to stdin unless
-    /// `input` says so.
+    /// Program and arguments: a list of words, or a line that is split into words like in a shell, without expansion.
+    /// `{text}` in an argument is replaced by the message text; stdin is then empty unless `input` is set.
     #[cfg_attr(feature = "schema", schemars(required))]
     pub command: CommandSpec,
-    /// Gives the line to `sh -c` as it is. What was asked is never part of it.
+    /// Whether the line is run by `sh -c`. It must not contain `{text}`.
     pub shell: bool,
-    /// What the command reads from stdin.
+    /// Content of stdin.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<CommandInput>,
-    /// What is made of its stdout.
+    /// Use of stdout.
     pub output: StdoutFormat,
-    /// The media type of the file, where `output` is `file`.
+    /// Media type of the file if `output` is `file`.
     pub media_type: String,
-    /// The name of the file, where `output` is `file`.
+    /// Name of the file if `output` is `file`.
     pub filename: String,
-    /// The folder it runs in.
+    /// Working directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub folder: Option<PathBuf>,
-    /// Variables of our environment that it sees, beside those that it needs to find programs and files.
+    /// Variables of the server's environment that the program receives, in addition to `PATH`, `HOME` and similar ones.
     pub pass_env: Vec<String>,
-    /// Variables that it sees besides.
+    /// Additional environment variables.
     #[serde(serialize_with = "redact::map")]
     pub env: BTreeMap<String, Secret>,
-    /// How long it may take; then it is asked to end, and the task fails.
+    /// Maximum run time. Then the program receives SIGTERM and the task fails.
     #[serde(
         with = "OptionalHumanDuration",
         skip_serializing_if = "Option::is_none"
     )]
     pub timeout: Option<Duration>,
-    /// How long it may take to end after that, before it is killed.
+    /// Time between SIGTERM and SIGKILL.
     #[serde(with = "HumanDuration")]
     pub kill_after: Duration,
-    /// How much it may write to stdout in one turn; beyond that it is killed.
+    /// Maximum size of stdout in one turn. A program that writes more is killed.
     #[serde(with = "ByteSize")]
     pub max_output: usize,
-    /// How many may run at the same time; turns beyond that wait.
+    /// Maximum number of concurrent processes. Further turns wait.
     pub max_processes: usize,
-    /// What exit codes other than 0 mean; those that are not here fail the task.
+    /// Meaning of exit codes other than 0. Codes that are not listed fail the task.
     pub exit_codes: BTreeMap<ExitCode, ExitMeaning>,
-    /// Who reads what it writes to stderr.
+    /// Readers of stderr.
     pub stderr: StderrAudience,
 }
 
-/// A program and its arguments.
+/// Program and arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "a command: a line of text, or a list of words")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum CommandSpec {
-    /// Split as a shell would.
+    /// One line, split into words like in a shell.
     Line(String),
-    /// Word by word.
+    /// List of words.
     List(Vec<String>),
 }
 
-/// What a command reads from stdin.
+/// Content of a program's stdin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum CommandInput {
-    /// The text of the message.
+    /// Text of the message.
     Text,
-    /// One line of JSON: `text`, the `message`, and the `task` with its history.
+    /// One line of JSON with `text`, `message`, and `task` including its history.
     Json,
     /// Nothing.
     None,
 }
 
-/// What is made of what a command writes.
+/// Use of a program's stdout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum StdoutFormat {
-    /// Text that streams as it comes.
+    /// Text that streams immediately.
     #[default]
     Text,
-    /// Text that streams in whole lines.
+    /// Text that streams in complete lines.
     Lines,
-    /// An object of JSON in every line says what happens: text, results, questions, the end.
+    /// One JSON object per line with text, artifacts, questions or the final state.
     JsonLines,
     /// One file.
     File,
 }
 
-/// An exit code.
+/// Exit code of a program: 1 to 255.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExitCode(i32);
 
-/// What an exit code means.
+/// Meaning of an exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum ExitMeaning {
-    /// The work is done.
+    /// The task is completed.
     Completed,
-    /// The command declines.
+    /// The task is rejected.
     Rejected,
-    /// The work could not be done.
+    /// The task fails.
     Failed,
 }
 
-/// Who reads stderr.
+/// Readers of a program's stderr.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum StderrAudience {
-    /// Whoever runs the server.
+    /// The server's log only.
     #[default]
     Log,
-    /// The caller too: the end of it is the reason of a failure.
+    /// The log and the caller: the end of stderr is the message of a failed task.
     Caller,
 }
 
@@ -148,7 +147,7 @@ impl TryFrom<String> for ExitCode {
     fn try_from(text: String) -> Result<Self, &'static str> {
         let code = text.parse().ok().filter(|code| (1..=255).contains(code));
         code.map(Self)
-            .ok_or("an exit code is a number between 1 and 255")
+            .ok_or("an exit code must be a number from 1 to 255")
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a command says to whoever runs it: for the log.
+//! Log of a program's stderr.
 
 use attache::model::TaskId;
 use tokio::io::AsyncRead;
@@ -6,15 +6,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::pipe_reader::PipeReader;
 
-/// How much of stderr is logged for one turn; the rest is thrown away.
+/// Maximum number of bytes of stderr that are logged for one turn; the rest is discarded.
 const MAX_LOGGED: usize = 64 * 1024;
 
-/// How much of its end is part of the reason for a failure.
+/// Number of bytes at the end of stderr that are kept for the reason of a failure.
 const MAX_TAIL: usize = 2 * 1024;
 
 const BUFFER_BYTES: usize = 4 * 1024;
 
-/// What a command says to whoever runs it.
+/// Reader that logs stderr and keeps its end.
 pub(super) struct StderrLog<'a> {
     task: &'a TaskId,
     logged: usize,
@@ -30,13 +30,14 @@ impl<'a> StderrLog<'a> {
         }
     }
 
-    /// Takes all that comes, so that the command never waits for us.
+    /// Reads stderr to its end, even beyond the log limit, so that the program never blocks on a full pipe.
     pub(super) async fn read_all(
         &mut self,
         pipe: impl AsyncRead + Unpin,
-        ended: &CancellationToken,
+        exited: &CancellationToken,
     ) {
-        let (mut pipe, mut buffer) = (PipeReader::new(pipe, ended), vec![0; BUFFER_BYTES]);
+        let mut pipe = PipeReader::new(pipe, exited);
+        let mut buffer = vec![0; BUFFER_BYTES];
         while let Some(bytes) = pipe.read(&mut buffer).await {
             self.log(bytes);
             self.tail.extend_from_slice(bytes);
@@ -47,27 +48,27 @@ impl<'a> StderrLog<'a> {
     fn log(&mut self, bytes: &[u8]) {
         if self.logged < MAX_LOGGED {
             let text = String::from_utf8_lossy(bytes);
-            tracing::info!(task = %self.task, text = escape_control_chars(text.trim_end()), "command wrote to stderr");
+            let text = escape_control_chars(text.trim_end());
+            tracing::info!(task = %self.task, text, "command wrote to stderr");
         }
         self.logged += bytes.len();
     }
 
-    /// The end of it.
+    /// Returns the last 2 KiB of stderr, trimmed.
     pub(super) fn tail_text(&self) -> String {
         String::from_utf8_lossy(&self.tail).trim().to_owned()
     }
 }
 
-/// What would move the cursor of whoever reads the log is escaped, and nothing else: the log has its own quotes.
+/// Escapes control characters, which could move the cursor of a terminal that shows the log (S55).
 pub(super) fn escape_control_chars(text: &str) -> String {
-    text.chars().fold(
-        String::with_capacity(text.len()),
-        |mut escape_control_chars, c| {
-            match c.is_control() {
-                true => escape_control_chars.extend(c.escape_default()),
-                false => escape_control_chars.push(c),
-            }
-            escape_control_chars
-        },
-    )
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() {
+            escaped.extend(c.escape_default());
+        } else {
+            escaped.push(c);
+        }
+    }
+    escaped
 }

@@ -1,4 +1,4 @@
-//! A command that is called like a function: arguments in, what it writes out.
+//! Commands as tools of a language model: arguments in, output out.
 
 use attache::Turn;
 use tokio::io::AsyncRead;
@@ -6,87 +6,71 @@ use tokio_util::sync::CancellationToken;
 
 use super::pipe_reader::PipeReader;
 use super::process::{self, Process, ProcessEnd};
-use super::process_group::ProcessPipes;
 use super::stderr_log::StderrLog;
 use super::{CommandAgent, write_stdin};
 
 const BUFFER_BYTES: usize = 16 * 1024;
 
 impl CommandAgent {
-    /// Runs it with this as its stdin; gives all of its stdout, or why there is none. Dropped, it is killed.
+    /// Runs the program with `input` on stdin, and returns its stdout. Dropping the future kills the program.
+    ///
+    /// # Errors
+    /// The program cannot be started, fails, takes too long or writes too much. The message is written for a model.
     pub(crate) async fn call_as_tool(&self, turn: &Turn, input: String) -> Result<String, String> {
-        let args = self
-            .command_line
-            .args(&input)
-            .map_err(|unfit| unfit.0.to_owned())?;
         let unavailable = || "the command cannot be run".to_owned();
-        let _place = self.processes.acquire().await.map_err(|_| unavailable())?;
+        let args = self.command_line.args(&input);
+        let args = args.map_err(|invalid| invalid.0.to_owned())?;
+        let _permit = self.permits.acquire().await.map_err(|_| unavailable())?;
         let started = Process::start(self, &args, turn);
-        let (
-            mut process,
-            ProcessPipes {
-                stdin,
-                stdout,
-                stderr,
-            },
-        ) = started.map_err(|error| {
+        let (mut process, pipes) = started.map_err(|error| {
             tracing::warn!(task = %turn.task_id(), %error, "command not started");
             unavailable()
         })?;
-        let (ended, kill) = (CancellationToken::new(), CancellationToken::new());
-        let mut stderr_log = StderrLog::new(turn.task_id());
-        let end = async {
-            // A cancel drops the call, and so kills the command.
-            let how = process
-                .end(&self.settings, std::future::pending(), kill.cancelled())
-                .await;
-            ended.cancel();
-            how
+        let exited = CancellationToken::new();
+        let kill = CancellationToken::new();
+        let mut stderr = StderrLog::new(turn.task_id());
+        let wait = async {
+            // A cancel drops this future, and with it the process.
+            let never = std::future::pending();
+            let end = process.wait(&self.settings, never, kill.cancelled()).await;
+            exited.cancel();
+            end
         };
-        let read_stdout = read_stdout(stdout, self.settings.max_output, &ended, &kill);
-        let (how, output, (), ()) = tokio::join!(
-            end,
-            read_stdout,
-            write_stdin(stdin, input, &ended),
-            stderr_log.read_all(stderr, &ended)
+        let max_output = self.settings.max_output;
+        let (end, output, (), ()) = tokio::join!(
+            wait,
+            read_stdout(pipes.stdout, max_output, &exited, &kill),
+            write_stdin(pipes.stdin, input, &exited),
+            stderr.read_all(pipes.stderr, &exited)
         );
-        let output = output.ok_or_else(|| {
-            format!(
-                "the output is larger than {} bytes",
-                self.settings.max_output
-            )
-        })?;
-        match how.map_err(|_| unavailable())? {
-            ProcessEnd::Status(status) if status.success() => Ok(output),
-            ProcessEnd::Status(status) => Err([
-                process::describe_status(status),
-                stderr_log.tail_text(),
-                output,
-            ]
-            .join("\n")),
+        let output =
+            output.ok_or_else(|| format!("the output is larger than {max_output} bytes"))?;
+        match end.map_err(|_| unavailable())? {
+            ProcessEnd::Exited(status) if status.success() => Ok(output),
+            ProcessEnd::Exited(status) => {
+                Err([process::describe_status(status), stderr.tail_text(), output].join("\n"))
+            }
             ProcessEnd::TimedOut => Err("the command took too long".to_owned()),
         }
     }
 }
 
-/// All that comes, if it is not too much.
+/// Reads stdout to its end. Returns `None` and kills the program if it is larger than `max_bytes`.
 async fn read_stdout(
     pipe: impl AsyncRead + Unpin,
-    most: usize,
-    ended: &CancellationToken,
+    max_bytes: usize,
+    exited: &CancellationToken,
     kill: &CancellationToken,
 ) -> Option<String> {
-    let (mut pipe, mut all, mut buffer) = (
-        PipeReader::new(pipe, ended),
-        Vec::new(),
-        vec![0; BUFFER_BYTES],
-    );
+    let mut pipe = PipeReader::new(pipe, exited);
+    let mut output = Vec::new();
+    let mut buffer = vec![0; BUFFER_BYTES];
     while let Some(bytes) = pipe.read(&mut buffer).await {
-        all.extend_from_slice(bytes);
-        if all.len() > most {
+        output.extend_from_slice(bytes);
+        if output.len() > max_bytes {
             kill.cancel();
             return None;
         }
     }
-    Some(String::from_utf8_lossy(&all).into_owned())
+    Some(String::from_utf8_lossy(&output).into_owned())
 }

@@ -1,31 +1,39 @@
-//! What a backend answers, as a result that streams where the answer does.
+//! Conversion of a backend's response body into an artifact, streamed if the response streams.
 
 use attache::model::{Artifact, Part};
 use attache::wire::sse::Decoder;
-use attache::{ArtifactWriter, Failure, HttpResponse, Outcome, Turn};
+use attache::{ArtifactWriter, HttpResponse, Outcome, Turn};
 use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
 use super::HttpSettings;
 use crate::utf8_decoder::Utf8Decoder;
 
-/// Says that a stream of events is over.
+/// Message for a response that ends too early.
+const BROKE_OFF: &str = "the backend broke off in the middle of its answer";
+
+/// Data of the event that ends a stream.
 const END_OF_STREAM: &str = "[DONE]";
 
-/// What has been read so far.
+/// Reader of a response body that enforces the size limit.
 pub(super) struct ResponseReader<'a> {
     turn: &'a Turn,
     settings: &'a HttpSettings,
+    /// Bytes that the backend may still send.
     remaining_bytes: usize,
+    /// Artifact `answer`, once it has text.
     writer: Option<ArtifactWriter>,
 }
 
-/// What a body is made of.
+/// Format of a body, by its `Content-Type`.
 enum BodyFormat {
     Text,
+    /// Server-sent events.
     Events,
+    /// JSON lines.
     Lines,
     Json,
+    /// Any other media type.
     File(String),
 }
 
@@ -39,33 +47,31 @@ impl<'a> ResponseReader<'a> {
         }
     }
 
-    /// Takes the whole body. What came before it broke off stays.
-    pub(super) async fn read_body(mut self, response: HttpResponse) -> Result<Outcome, Failure> {
-        let taken = match body_format(&response) {
-            BodyFormat::Text => self.text(response).await,
-            BodyFormat::Events => self.events(response).await,
-            BodyFormat::Lines => self.lines(response).await,
-            BodyFormat::Json => self.json(response).await,
-            BodyFormat::File(kind) => self.file(response, kind).await,
+    /// Reads the whole body. If it breaks off, the part that has arrived stays in the artifact.
+    pub(super) async fn read_body(mut self, response: HttpResponse) -> Outcome {
+        let read = match body_format(&response) {
+            BodyFormat::Text => self.read_text(response).await,
+            BodyFormat::Events => self.read_events(response).await,
+            BodyFormat::Lines => self.read_lines(response).await,
+            BodyFormat::Json => self.read_json(response).await,
+            BodyFormat::File(media_type) => self.read_file(response, media_type).await,
         };
-        match taken {
+        match read {
             Ok(()) => {
                 if let Some(writer) = self.writer {
                     writer.finish().await;
                 }
-                Ok(Outcome::Completed)
+                Outcome::Completed
             }
-            Err(ReadError::Reported(why)) => Ok(Outcome::failed(why)),
+            Err(ReadError::Invalid(reason)) => Outcome::failed(reason),
             Err(ReadError::ConnectionLost(error)) => {
                 tracing::warn!(task = %self.turn.task_id(), error = %error, "backend broke off");
-                Ok(Outcome::failed(
-                    "the backend broke off in the middle of its answer",
-                ))
+                Outcome::failed(BROKE_OFF)
             }
         }
     }
 
-    async fn text(&mut self, mut response: HttpResponse) -> Result<(), ReadError> {
+    async fn read_text(&mut self, mut response: HttpResponse) -> Result<(), ReadError> {
         let mut text = Utf8Decoder::default();
         while let Some(bytes) = self.chunk(&mut response).await? {
             let piece = text.push(&bytes);
@@ -76,81 +82,86 @@ impl<'a> ResponseReader<'a> {
         Ok(())
     }
 
-    async fn events(&mut self, mut response: HttpResponse) -> Result<(), ReadError> {
+    async fn read_events(&mut self, mut response: HttpResponse) -> Result<(), ReadError> {
         let mut decoder = Decoder::new(self.settings.max_output);
         while let Some(bytes) = self.chunk(&mut response).await? {
             decoder.push(&bytes);
             for event in decoder.by_ref() {
-                let event = event
-                    .map_err(|_| ReadError::reported("an event of the backend makes no sense"))?;
+                let event =
+                    event.map_err(|_| ReadError::invalid("the backend sent an invalid event"))?;
                 if event.data.trim() == END_OF_STREAM {
                     return Ok(());
                 }
                 if event.event.as_deref() == Some("error") {
-                    return Err(ReadError::reported("the backend says that it failed"));
+                    return Err(ReadError::invalid("the backend reported an error"));
                 }
                 self.write_item(&event.data).await;
             }
         }
-        match decoder.is_at_boundary() {
-            true => Ok(()),
-            false => Err(ReadError::reported(
-                "the backend broke off in the middle of its answer",
-            )),
+        if decoder.is_at_boundary() {
+            Ok(())
+        } else {
+            Err(ReadError::invalid(BROKE_OFF))
         }
     }
 
-    async fn lines(&mut self, mut response: HttpResponse) -> Result<(), ReadError> {
-        let mut half = Vec::new();
+    async fn read_lines(&mut self, mut response: HttpResponse) -> Result<(), ReadError> {
+        let mut buffer = Vec::new();
         while let Some(bytes) = self.chunk(&mut response).await? {
-            half.extend_from_slice(&bytes);
-            while let Some(end) = half.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = half.drain(..=end).collect();
+            buffer.extend_from_slice(&bytes);
+            while let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = buffer.drain(..=end).collect();
                 self.write_item(&String::from_utf8_lossy(&line)).await;
             }
         }
-        self.write_item(&String::from_utf8_lossy(&half)).await;
+        self.write_item(&String::from_utf8_lossy(&buffer)).await;
         Ok(())
     }
 
-    async fn json(&mut self, mut response: HttpResponse) -> Result<(), ReadError> {
-        let mut all = Vec::new();
-        while let Some(bytes) = self.chunk(&mut response).await? {
-            all.extend_from_slice(&bytes);
-        }
-        let value: Value = serde_json::from_slice(&all)
-            .map_err(|_| ReadError::reported("the answer of the backend is no JSON"))?;
+    async fn read_json(&mut self, response: HttpResponse) -> Result<(), ReadError> {
+        let body = self.read_all(response).await?;
+        let value: Value = serde_json::from_slice(&body)
+            .map_err(|_| ReadError::invalid("the answer of the backend is not JSON"))?;
         match (self.text_in(&value), &self.settings.text_at) {
             (Some(text), _) => self.turn.write("answer", text).await,
-            (None, Some(place)) => {
-                return Err(ReadError::Reported(format!(
-                    "the answer of the backend has no text at `{place}`"
+            (None, Some(pointer)) => {
+                return Err(ReadError::Invalid(format!(
+                    "the answer of the backend has no text at `{pointer}` (text_at)"
                 )));
             }
             (None, None) => {
-                self.turn
-                    .add_artifact(Artifact::new("answer", Part::data(value)))
-                    .await
+                let part = Part::data(value);
+                self.turn.add_artifact(Artifact::new("answer", part)).await;
             }
         }
         Ok(())
     }
 
-    async fn file(&mut self, mut response: HttpResponse, kind: String) -> Result<(), ReadError> {
-        let mut all = Vec::new();
-        while let Some(bytes) = self.chunk(&mut response).await? {
-            all.extend_from_slice(&bytes);
-        }
-        if !all.is_empty() {
-            self.turn
-                .add_artifact(Artifact::new("answer", Part::file(all, kind)))
-                .await;
+    async fn read_file(
+        &mut self,
+        response: HttpResponse,
+        media_type: String,
+    ) -> Result<(), ReadError> {
+        let body = self.read_all(response).await?;
+        if !body.is_empty() {
+            let part = Part::file(body, media_type);
+            self.turn.add_artifact(Artifact::new("answer", part)).await;
         }
         Ok(())
     }
 
-    /// The text of one event or line: at its place in JSON, a text of JSON, or as it is. An event without text at its
-    /// place says nothing.
+    async fn read_all(&mut self, mut response: HttpResponse) -> Result<Vec<u8>, ReadError> {
+        let mut body = Vec::new();
+        while let Some(bytes) = self.chunk(&mut response).await? {
+            body.extend_from_slice(&bytes);
+        }
+        Ok(body)
+    }
+
+    /// Appends the text of one event or line.
+    ///
+    /// With `text_at` it is the JSON string at that pointer; items without one are skipped. Otherwise it is the JSON
+    /// string, or the data itself.
     async fn write_item(&mut self, data: &str) {
         let value: Option<Value> = serde_json::from_str(data).ok();
         let text = match (&value, &self.settings.text_at) {
@@ -162,15 +173,19 @@ impl<'a> ResponseReader<'a> {
         self.write(text.unwrap_or_default()).await;
     }
 
+    /// Returns the string at `text_at`, or the value itself if it is a string.
     fn text_in(&self, value: &Value) -> Option<String> {
         let value = match &self.settings.text_at {
-            Some(place) => value.pointer(place)?,
+            Some(pointer) => value.pointer(pointer)?,
             None => value,
         };
         value.as_str().map(str::to_owned)
     }
 
-    /// The next piece of the body, within the limit.
+    /// Returns the next chunk of the body.
+    ///
+    /// # Errors
+    /// The connection is lost, or the body exceeds `max_output`.
     async fn chunk(
         &mut self,
         response: &mut HttpResponse,
@@ -179,15 +194,13 @@ impl<'a> ResponseReader<'a> {
             return Ok(None);
         };
         let chunk = chunk.map_err(ReadError::ConnectionLost)?;
-        self.remaining_bytes = self
-            .remaining_bytes
-            .checked_sub(chunk.len())
-            .ok_or_else(|| {
-                ReadError::Reported(format!(
-                    "the answer of the backend is larger than {} bytes",
-                    self.settings.max_output
-                ))
-            })?;
+        let Some(remaining) = self.remaining_bytes.checked_sub(chunk.len()) else {
+            return Err(ReadError::Invalid(format!(
+                "the answer of the backend is larger than {} bytes (max_output)",
+                self.settings.max_output
+            )));
+        };
+        self.remaining_bytes = remaining;
         Ok(Some(chunk))
     }
 
@@ -201,28 +214,30 @@ impl<'a> ResponseReader<'a> {
     }
 }
 
-/// Why an answer has no end: told to the caller, or for the log.
+/// Failure to read a body.
 enum ReadError {
-    Reported(String),
+    /// The body is invalid; the message is for the caller.
+    Invalid(String),
+    /// The connection was lost; the cause is for the log.
     ConnectionLost(attache::Error),
 }
 
 impl ReadError {
-    fn reported(why: &str) -> Self {
-        Self::Reported(why.to_owned())
+    fn invalid(reason: &str) -> Self {
+        Self::Invalid(reason.to_owned())
     }
 }
 
 fn body_format(response: &HttpResponse) -> BodyFormat {
-    let kind = response
+    let content_type = response
         .headers()
         .get(CONTENT_TYPE)
-        .and_then(|kind| kind.to_str().ok())
+        .and_then(|value| value.to_str().ok())
         .unwrap_or("text/plain");
-    let essence = kind
+    let essence = content_type
         .split(';')
         .next()
-        .unwrap_or(kind)
+        .unwrap_or(content_type)
         .trim()
         .to_ascii_lowercase();
     match essence.as_str() {

@@ -1,4 +1,4 @@
-//! How a backend is called, as a configuration file has it.
+//! Settings of the HTTP agent.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,51 +9,51 @@ use serde::{Deserialize, Serialize};
 
 use crate::redact;
 
-/// How a backend is called for every turn.
+/// Settings of the HTTP agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HttpSettings {
-    /// Where every message is posted to.
+    /// URL that messages are posted to.
     #[cfg_attr(feature = "schema", schemars(required))]
     pub url: String,
-    /// What is posted.
+    /// Body of the request.
     pub body: RequestBody,
-    /// Headers that go along, credentials among them.
+    /// Additional request headers, for example credentials.
     #[serde(serialize_with = "redact::map")]
     pub headers: BTreeMap<String, Secret>,
-    /// Where the text is in an answer of JSON, and in every event or line of one: a JSON pointer, such as `/answer`.
-    /// If left out, an answer that is a text is that text, and any other is data.
+    /// JSON pointer to the text of a JSON response, event or line, such as `/answer`. Default: a JSON string is text, any
+    /// other value is a data part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text_at: Option<String>,
-    /// Tells the backend who calls, as authentication knows them, in `Attache-Caller` and `Attache-Tenant`.
+    /// Whether requests name the authenticated caller and its tenant in `Attache-Caller` and `Attache-Tenant`.
     pub forward_caller: bool,
-    /// How long the whole answer may take.
+    /// Timeout of the whole response.
     #[serde(with = "HumanDuration")]
     pub timeout: Duration,
-    /// How much of an answer is read; one that is larger fails the task.
+    /// Maximum size of a response. A larger one fails the task.
     #[serde(with = "ByteSize")]
     pub max_output: usize,
-    /// How often a request is sent again. One that may have arrived is not, unless the backend is `idempotent`.
+    /// Maximum number of retries. A request that may have reached the backend is retried only if it is `idempotent`.
     pub retries: u32,
-    /// Whether the backend knows a request that comes twice by its `Idempotency-Key`, or does not mind.
+    /// Whether the backend tolerates repeated requests, for example by their `Idempotency-Key`.
     pub idempotent: bool,
-    /// After so many failures in a row the backend is left alone for `breaker_pause`; never with 0.
+    /// Number of consecutive failures after which the circuit breaker opens for `breaker_pause`; 0 disables it.
     pub breaker_failures: u32,
-    /// How long a backend that fails is left alone.
+    /// Time during which an open circuit breaker refuses calls.
     #[serde(with = "HumanDuration")]
     pub breaker_pause: Duration,
 }
 
-/// What is posted to a backend.
+/// Body of a request to the backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum RequestBody {
-    /// `text`, the whole `message`, `taskId` and `contextId`.
+    /// JSON object with `text`, the whole `message`, `taskId` and `contextId`.
     #[default]
     Json,
-    /// The text alone.
+    /// Text of the message.
     Text,
 }
 

@@ -1,20 +1,19 @@
-//! What the caller is asked before the work can go on, and what they answer.
+//! Questions to the caller that block a tool call, and their answers.
 
 use attache::model::{Content, INPUT_REQUEST, Json, Message};
 use attache::{Outcome, Question};
 use serde_json::{Value, json};
 
-use super::open_calls::data_of_kind;
 use super::prompt::message_text;
 use super::tool::ToolOutput;
 use crate::chat_model::ToolCall;
 
-/// What people say who agree.
+/// Answers that approve a call, in lower case.
 const CONSENT_WORDS: &[&str] = &[
     "yes", "y", "ok", "okay", "approve", "approved", "allow", "ja", "oui", "si",
 ];
 
-/// A question to the caller. Its id is that of the call, so it stays the same however often it is asked.
+/// Question to the caller. Its request id is the id of the call, so a repeated question has the same one.
 pub(super) struct CallerQuestion {
     text: String,
     request: Value,
@@ -22,7 +21,7 @@ pub(super) struct CallerQuestion {
 }
 
 impl CallerQuestion {
-    /// Whether a call may be made.
+    /// Asks for approval of a call.
     pub(super) fn approval(call: &ToolCall, has_changed: bool) -> Self {
         let mut text = format!(
             "May `{}` be called with {}? Answer yes or no.",
@@ -32,13 +31,13 @@ impl CallerQuestion {
         if has_changed {
             text.insert_str(
                 0,
-                "The tool says something else of itself than when it was agreed to. ",
+                "The definition of the tool has changed since it was reviewed. ",
             );
         }
         Self::new(call, "approval", text)
     }
 
-    /// To do what a tool of the caller's does.
+    /// Asks the caller to execute a tool.
     pub(super) fn tool_use(call: &ToolCall) -> Self {
         let text = format!(
             "Please call `{}` with {} and answer with its result.",
@@ -48,21 +47,16 @@ impl CallerQuestion {
         Self::new(call, "tool-use", text)
     }
 
-    /// What another agent wants to know, or to have.
-    pub(super) fn delegate_question(call: &ToolCall, question: &str, needs_auth: bool) -> Self {
-        match needs_auth {
-            false => Self::new(
-                call,
-                "question",
-                format!("`{}` asks: {question}", call.name),
-            ),
-            true => {
-                let text = format!("`{}` needs credentials: {question}", call.name);
-                Self {
-                    needs_auth,
-                    ..Self::new(call, "credentials", text)
-                }
-            }
+    /// Forwards a question of a delegate, for input or for credentials.
+    pub(super) fn delegate(call: &ToolCall, question: &str, needs_auth: bool) -> Self {
+        let name = &call.name;
+        if !needs_auth {
+            return Self::new(call, "question", format!("`{name}` asks: {question}"));
+        }
+        let text = format!("`{name}` needs credentials: {question}");
+        Self {
+            needs_auth,
+            ..Self::new(call, "credentials", text)
         }
     }
 
@@ -79,6 +73,7 @@ impl CallerQuestion {
         }
     }
 
+    /// Returns the outcome that ends the turn with this question.
     pub(super) fn outcome(self) -> Outcome {
         if self.needs_auth {
             let mut message = Message::agent(self.text);
@@ -101,49 +96,71 @@ fn arguments_text(call: &ToolCall) -> &str {
     }
 }
 
-/// Whether a message answers this call: one that names another call does not.
+/// Returns whether a message answers a call: it names this call, or none.
 pub(super) fn answers_call(message: &Message, id: &str) -> bool {
-    let mut named = data_of_kind(message, "tool-result").peekable();
-    named.peek().is_none() || named.any(|result| result["toolUseId"] == id)
+    let mut results = tool_results(message).peekable();
+    results.peek().is_none() || results.any(|result| result["toolUseId"] == id)
 }
 
-/// The result of a call, as a program gives it or as a person types it.
+/// Returns the result of a call: from a `tool-result` data part, or else the text of the message.
 pub(super) fn read_result(message: &Message, id: &str) -> ToolOutput {
-    let Some(given) = find_result(message, id) else {
+    let Some(result) = find_result(message, id) else {
         return Ok(message_text(message));
     };
-    match &given["error"] {
-        Value::Null => Ok(text(&given["result"])),
-        error => Err(text(error)),
+    match &result["error"] {
+        Value::Null => Ok(value_text(&result["result"])),
+        error => Err(value_text(error)),
     }
 }
 
-/// Whether the caller agrees to a call. Anything but a clear yes is a no; gives their words.
+/// Checks whether the caller approves a call. Anything but a clear yes is a refusal.
+///
+/// # Errors
+/// The caller refuses; the error is the text of the answer.
 pub(super) fn check_approval(message: &Message, id: &str) -> Result<(), String> {
-    let data = message.parts.iter().find_map(|part| match &part.content {
+    let answer = match find_result(message, id) {
+        Some(result) => {
+            let result = &result["result"];
+            result.get("approved").unwrap_or(result).clone()
+        }
+        None => approved_member(message).unwrap_or_else(|| Value::from(message_text(message))),
+    };
+    let text = value_text(&answer);
+    let word = text.trim().trim_end_matches(['.', '!']).to_lowercase();
+    let is_yes = answer.is_string() && CONSENT_WORDS.contains(&word.as_str());
+    if answer == Value::Bool(true) || is_yes {
+        Ok(())
+    } else {
+        Err(text)
+    }
+}
+
+/// Returns the member `approved` of the first data part that has one.
+fn approved_member(message: &Message) -> Option<Value> {
+    message.parts.iter().find_map(|part| match &part.content {
         Content::Data(data) => data.read::<Value>().ok()?.get("approved").cloned(),
         _ => None,
-    });
-    let said = match find_result(message, id) {
-        Some(given) => given["result"]
-            .get("approved")
-            .unwrap_or(&given["result"])
-            .clone(),
-        None => data.unwrap_or_else(|| Value::from(message_text(message))),
-    };
-    let text = text(&said);
-    let word = text.trim().trim_end_matches(['.', '!']).to_lowercase();
-    if said == Value::Bool(true) || (said.is_string() && CONSENT_WORDS.contains(&word.as_str())) {
-        return Ok(());
-    }
-    Err(text)
+    })
 }
 
 fn find_result(message: &Message, id: &str) -> Option<Value> {
-    data_of_kind(message, "tool-result").find(|given| given["toolUseId"] == id)
+    tool_results(message).find(|result| result["toolUseId"] == id)
 }
 
-fn text(value: &Value) -> String {
+/// Returns the data parts whose metadata has the kind `tool-result`.
+fn tool_results(message: &Message) -> impl Iterator<Item = Value> + '_ {
+    message.parts.iter().filter_map(|part| {
+        let kind = part.metadata().and_then(|metadata| metadata.get("kind"));
+        match &part.content {
+            Content::Data(data) if kind.is_some_and(|kind| kind.get() == r#""tool-result""#) => {
+                data.read().ok()
+            }
+            _ => None,
+        }
+    })
+}
+
+fn value_text(value: &Value) -> String {
     value
         .as_str()
         .map_or_else(|| value.to_string(), str::to_owned)

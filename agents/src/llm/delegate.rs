@@ -1,4 +1,4 @@
-//! Another agent as a tool: a task of its own, that knows whose work it is part of.
+//! Another A2A agent as a tool: every call is a task of that agent.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,42 +13,51 @@ use attache::{Client, ClientBuilder, TaskStream, Turn};
 use tokio::sync::OnceCell;
 
 use super::history::LlmStep;
-use crate::caller_propagation::{self, CallerPropagation};
+use crate::caller_propagation::{CallerPropagation, OutgoingCall};
 use crate::circuit_breaker::CircuitBreaker;
-use crate::lineage::{Cost, DelegationLimits, Lineage};
+use crate::cost::Cost;
+use crate::delegation_limits::DelegationLimits;
+use crate::lineage::Lineage;
+use crate::outgoing::{URL_RULE, invalid_header, parse_url};
 
-/// How long a call may take whose time nobody has limited.
+/// Timeout of a call whose budget has no time limit.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// After so many failures in a row it is left alone, for so long.
+/// Number of consecutive failures that open the circuit breaker.
 const BREAKER_FAILURES: u32 = 5;
+/// Time during which an open circuit breaker refuses calls.
 const BREAKER_PAUSE: Duration = Duration::from_secs(30);
 
-/// Another agent.
+/// Agent that work is delegated to.
 pub(super) struct Delegate {
     url: String,
     builder: ClientBuilder,
+    /// Client, once the agent is discovered.
     client: OnceCell<Client>,
     propagation: CallerPropagation,
     breaker: CircuitBreaker,
 }
 
-/// What another agent is asked to do.
+/// Request to a delegate.
 pub(super) enum DelegateRequest {
+    /// Starts a task with this text.
     Start(String),
+    /// Sends the caller's answer to a task.
     Answer(TaskId, Box<Message>),
+    /// Waits for a task that was started before.
     Follow(TaskId),
 }
 
-/// Where a task of another agent has come to.
+/// State in which the task of a delegate stopped.
 pub(super) enum DelegateOutcome {
+    /// The task is completed, with this text.
     Completed(String),
-    /// It did not work out, in words for the model.
+    /// The task failed; the reason is written for the model.
     Failed(String),
-    /// It asks the caller something, or for credentials.
+    /// The task waits for input or credentials of the caller.
     Question {
         task: TaskId,
-        words: String,
+        text: String,
         needs_auth: bool,
     },
 }
@@ -59,13 +68,12 @@ impl Delegate {
         headers: &BTreeMap<String, Secret>,
         forward_caller: bool,
     ) -> Result<Self, String> {
-        let parsed = url.parse().map_err(|_| "agent must be a url".to_owned())?;
-        attache::HttpClient::check(&parsed)
-            .map_err(|_| "agent must begin with http:// or https://".to_owned())?;
+        parse_url(url).map_err(|_| format!("agent {URL_RULE}"))?;
         let mut builder = Client::builder();
         for (name, value) in headers {
-            let wrong = |_| format!("`{name}` cannot be sent as a header");
-            builder = builder.header(name, value.expose()).map_err(wrong)?;
+            builder = builder
+                .header(name, value.expose())
+                .map_err(|_| invalid_header(name))?;
         }
         Ok(Self {
             url: url.trim_end_matches('/').to_owned(),
@@ -79,113 +87,127 @@ impl Delegate {
         })
     }
 
-    /// Signs for whom it calls.
+    /// Sets the key that signs delegation tokens.
     pub(super) fn set_signer(&mut self, signer: Signer) {
         self.propagation.signer = Some(signer);
     }
 
-    /// Does an errand, to the end of the other's task or to its question; gives what that task has cost. Dropped before, it
-    /// cancels that task.
+    /// Executes a request up to the end of the delegate's task or its next question. Returns the cost of the task too.
+    ///
+    /// Dropping the future cancels the task.
     ///
     /// # Errors
-    /// Why nothing came of it, in words for the model.
+    /// The agent is not available, or the limits forbid the call. The message is written for the model.
     pub(super) async fn run(
         &self,
         turn: &Turn,
-        id: &str,
+        call_id: &str,
         request: DelegateRequest,
         limits: &DelegationLimits,
     ) -> Result<(DelegateOutcome, Cost), String> {
-        let time = limits.remaining.time.unwrap_or(DEFAULT_TIMEOUT);
-        let about = caller_propagation::OutgoingCall {
+        let call = OutgoingCall {
             lineage: None,
-            time,
+            timeout: limits.remaining.time.unwrap_or(DEFAULT_TIMEOUT),
         };
         match request {
-            DelegateRequest::Start(text) => {
-                // Before anything is sent to anybody.
-                let lineage = Lineage::from_turn(turn).extend(&self.url, limits)?;
-                if !self.breaker.try_acquire() {
-                    return Err(
-                        "the agent is not available, and is left alone for a while".to_owned()
-                    );
-                }
-                let about = caller_propagation::OutgoingCall {
-                    lineage: Some(&lineage),
-                    time,
-                };
-                self.send(turn, id, message(turn, id, text, &lineage), about)
-                    .await
-            }
+            DelegateRequest::Start(text) => self.start(turn, call_id, text, call, limits).await,
             DelegateRequest::Answer(task, answer) => {
-                let client = self.client(turn, about).await?;
-                let now = client.get_task(GetTaskRequest {
-                    id: task.clone(),
-                    ..Default::default()
-                });
-                match Box::pin(now).await {
-                    // It went on without the answer, or heard it before we were cut off.
-                    Ok(now) if !now.status.state.is_interrupted() => {
-                        self.follow(client.follow(task, None)).await
-                    }
-                    _ => {
-                        let parts = answer.parts;
-                        let answer = Message {
-                            parts,
-                            ..Message::user("")
-                        }
-                        .in_task(task);
-                        self.send(turn, id, answer, about).await
-                    }
-                }
+                self.answer(turn, call_id, task, *answer, call).await
             }
             DelegateRequest::Follow(task) => {
-                self.follow(self.client(turn, about).await?.follow(task, None))
-                    .await
+                let client = self.client(turn, call).await?;
+                self.follow(client.follow(task, None)).await
             }
         }
     }
 
-    /// For whom it is signed that we call, if it is.
-    pub(super) fn caller<'a>(&self, turn: &'a Turn) -> Option<&'a str> {
-        self.propagation.caller(turn)
+    async fn start(
+        &self,
+        turn: &Turn,
+        call_id: &str,
+        text: String,
+        call: OutgoingCall<'_>,
+        limits: &DelegationLimits,
+    ) -> Result<(DelegateOutcome, Cost), String> {
+        // Checked before anything is sent.
+        let lineage = Lineage::from_turn(turn).extend(&self.url, limits)?;
+        if !self.breaker.try_acquire() {
+            return Err(
+                "the agent is not available: too many consecutive failures, try again later"
+                    .to_owned(),
+            );
+        }
+        let call = OutgoingCall {
+            lineage: Some(&lineage),
+            ..call
+        };
+        let message = start_message(turn, call_id, text, &lineage);
+        self.send(turn, call_id, message, call).await
     }
 
-    /// Asks for a task to be stopped that was begun for somebody.
+    async fn answer(
+        &self,
+        turn: &Turn,
+        call_id: &str,
+        task: TaskId,
+        answer: Message,
+        call: OutgoingCall<'_>,
+    ) -> Result<(DelegateOutcome, Cost), String> {
+        let client = self.client(turn, call).await?;
+        let request = GetTaskRequest {
+            id: task.clone(),
+            ..Default::default()
+        };
+        match Box::pin(client.get_task(request)).await {
+            // The delegate continued without the answer, or received it before a restart of ours.
+            Ok(current) if !current.status.state.is_interrupted() => {
+                self.follow(client.follow(task, None)).await
+            }
+            _ => {
+                let message = Message {
+                    parts: answer.parts,
+                    ..Message::user("")
+                };
+                self.send(turn, call_id, message.in_task(task), call).await
+            }
+        }
+    }
+
+    /// Returns the caller named in the delegation token of this turn, if there is one.
+    pub(super) fn signed_caller<'a>(&self, turn: &'a Turn) -> Option<&'a str> {
+        self.propagation.signed_caller(turn)
+    }
+
+    /// Cancels a task that was started on behalf of `caller`.
     pub(super) async fn cancel(&self, id: &TaskId, caller: Option<&str>) -> Result<(), String> {
         let client = self
             .propagation
-            .attach_caller(self.discovered_client().await?, caller)
+            .client_for_caller(self.discovered_client().await?, caller)
             .map_err(|error| self.record_error(&error))?;
-        let asked = client.cancel_task(CancelTaskRequest {
+        let request = CancelTaskRequest {
             id: id.clone(),
             ..Default::default()
-        });
-        Box::pin(asked)
+        };
+        Box::pin(client.cancel_task(request))
             .await
             .map(drop)
             .map_err(|error| self.record_error(&error))
     }
 
-    /// Writes down whose task it is as soon as that is known: after a restart it is followed, not begun again.
+    /// Sends a message and follows its task.
+    ///
+    /// The first event names the task. Its id is recorded then, so that a restart follows the task instead of repeating it.
     async fn send(
         &self,
         turn: &Turn,
-        id: &str,
+        call_id: &str,
         message: Message,
-        about: caller_propagation::OutgoingCall<'_>,
+        call: OutgoingCall<'_>,
     ) -> Result<(DelegateOutcome, Cost), String> {
-        // The same for every try of the same turn, and for no other.
-        let place = turn
-            .task()
-            .history
-            .iter()
-            .rposition(|said| **said == *turn.message());
-        let key = format!("{}:{id}:{}", turn.task_id(), place.unwrap_or(0));
         let client = self
-            .client(turn, about)
+            .client(turn, call)
             .await?
-            .with_header("Idempotency-Key", &key)
+            .with_header("Idempotency-Key", &idempotency_key(turn, call_id))
             .map_err(|error| self.record_error(&error))?;
         let stream = Box::pin(client.stream(SendMessageRequest::new(message)))
             .await
@@ -193,75 +215,72 @@ impl Delegate {
         let mut stream = stream.cancel_on_drop();
         while stream.task().is_none() {
             match Box::pin(stream.next()).await {
-                Some(told) => drop(told.map_err(|error| self.record_error(&error))?),
+                Some(event) => drop(event.map_err(|error| self.record_error(&error))?),
                 None => break,
             }
         }
         if let Some(task) = stream.task() {
-            let caller = self.caller(turn).map(str::to_owned);
-            LlmStep::Delegated {
-                id: id.to_owned(),
+            let step = LlmStep::Delegated {
+                id: call_id.to_owned(),
                 task: task.id.clone(),
-                caller,
-            }
-            .publish(turn)
-            .await;
+                caller: self.signed_caller(turn).map(str::to_owned),
+            };
+            step.publish(turn).await;
         }
         self.follow(stream).await
     }
 
     async fn follow(&self, stream: TaskStream) -> Result<(DelegateOutcome, Cost), String> {
-        let ended = Box::pin(stream.cancel_on_drop().finish())
+        let response = Box::pin(stream.cancel_on_drop().finish())
             .await
             .map_err(|error| self.record_error(&error))?;
-        self.breaker.record_result(None);
-        match ended {
+        self.breaker.record_success();
+        Ok(match response {
             SendMessageResponse::Message(message) => {
-                Ok((DelegateOutcome::Completed(message.text()), Cost::default()))
+                (DelegateOutcome::Completed(message.text()), Cost::default())
             }
-            SendMessageResponse::Task(task) => {
-                Ok((delegate_outcome(&task), Cost::from_task(&task)))
-            }
-        }
+            SendMessageResponse::Task(task) => (task_outcome(&task), Cost::from_task(&task)),
+        })
     }
 
-    /// A client for one turn, with what goes along with its message.
-    async fn client(
-        &self,
-        turn: &Turn,
-        about: caller_propagation::OutgoingCall<'_>,
-    ) -> Result<Client, String> {
+    /// Returns a client for one turn, with trace context and delegation token.
+    async fn client(&self, turn: &Turn, call: OutgoingCall<'_>) -> Result<Client, String> {
+        let client = self.discovered_client().await?;
         self.propagation
-            .client(self.discovered_client().await?, turn, about)
+            .client_for_turn(client, turn, call)
             .map_err(|error| self.record_error(&error))
     }
 
-    /// Why it gave no answer, in words for the model.
+    /// Reports an error to the circuit breaker. Returns the message for the model.
     fn record_error(&self, error: &attache::Error) -> String {
         self.breaker.record_result(Some(error));
         format!("the agent gave no answer: {}", error.message())
     }
 
-    /// It took longer than it may.
+    /// Reports a timeout to the circuit breaker.
     pub(super) fn record_timeout(&self) {
         self.breaker.record_failure();
     }
 
     async fn discovered_client(&self) -> Result<Client, String> {
-        // On the heap, like every exchange here: it is deep itself.
-        let found = self
+        // Boxed, like all calls here: the futures of the client are large.
+        let discovered = self
             .client
             .get_or_try_init(|| Box::pin(self.builder.discover(&self.url)));
-        found
-            .await
-            .map_err(|error| self.record_error(&error))
-            .cloned()
+        let client = discovered.await;
+        client.map_err(|error| self.record_error(&error)).cloned()
     }
 }
 
-/// Where a task has come to.
-fn delegate_outcome(task: &Task) -> DelegateOutcome {
-    let words = task
+/// Returns a key that is constant over all attempts of one call and unique to it.
+fn idempotency_key(turn: &Turn, call_id: &str) -> String {
+    let mut history = turn.task().history.iter();
+    let position = history.rposition(|message| **message == *turn.message());
+    format!("{}:{call_id}:{}", turn.task_id(), position.unwrap_or(0))
+}
+
+fn task_outcome(task: &Task) -> DelegateOutcome {
+    let text = task
         .status
         .message
         .as_ref()
@@ -269,32 +288,27 @@ fn delegate_outcome(task: &Task) -> DelegateOutcome {
         .unwrap_or_default();
     match task.status.state {
         TaskState::Completed => DelegateOutcome::Completed(task.text()),
-        TaskState::InputRequired => DelegateOutcome::Question {
+        state @ (TaskState::InputRequired | TaskState::AuthRequired) => DelegateOutcome::Question {
             task: task.id.clone(),
-            words,
-            needs_auth: false,
-        },
-        TaskState::AuthRequired => DelegateOutcome::Question {
-            task: task.id.clone(),
-            words,
-            needs_auth: true,
+            text,
+            needs_auth: state == TaskState::AuthRequired,
         },
         state => {
             let state = state
                 .as_str()
                 .trim_start_matches("TASK_STATE_")
                 .to_lowercase();
-            DelegateOutcome::Failed(format!("the agent's task ended as {state}: {words}"))
+            DelegateOutcome::Failed(format!("the agent's task ended as {state}: {text}"))
         }
     }
 }
 
-/// The work, as part of ours.
-fn message(turn: &Turn, id: &str, text: String, lineage: &Lineage) -> Message {
+/// Returns the first message of a delegate's task, which refers to ours.
+fn start_message(turn: &Turn, call_id: &str, text: String, lineage: &Lineage) -> Message {
     let mut metadata = Object::new();
     lineage.write(&mut metadata);
     Message {
-        message_id: format!("{}-{id}", turn.task_id()).into(),
+        message_id: format!("{}-{call_id}", turn.task_id()).into(),
         reference_task_ids: vec![turn.task_id().clone()],
         metadata: Some(metadata),
         ..Message::user(text)

@@ -1,4 +1,4 @@
-//! What has happened in a task so far, step by step: read from its log and written into it.
+//! Steps of a task: published as status updates, and read back from the task's history after a restart.
 
 use attache::Turn;
 use attache::model::{Message, Object, Part, Role, Task, TaskId};
@@ -6,27 +6,27 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::chat_model::{TokenUsage, ToolCall};
-use crate::lineage::Cost;
+use crate::cost::Cost;
 
-/// Under this key the metadata of a message of ours has the step that it tells of. Nobody else can say it: what begins
-/// so is dropped from whatever comes in.
+/// Metadata key of a status message that holds its step. Callers cannot set keys that begin with `attache.`: the server
+/// drops them from received messages.
 const STEP_KEY: &str = "attache.step";
 
-/// One step.
+/// Step of a task, as recorded in its log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub(super) enum LlmStep {
-    /// The model has thought aloud.
+    /// Reasoning of the model.
     Reasoning { text: String },
-    /// The model wants tools to be called, and said this before.
+    /// Tool calls requested by the model, and its text before them.
     ToolCalls {
         text: String,
         calls: Vec<ToolCall>,
         usage: TokenUsage,
     },
-    /// A tool is about to be called.
+    /// Start of a tool call, recorded before the call is made.
     ToolStarted { id: String, name: String },
-    /// A tool says how its call goes.
+    /// Progress reported by a tool.
     ToolProgress {
         id: String,
         name: String,
@@ -34,16 +34,16 @@ pub(super) enum LlmStep {
         total: Option<f64>,
         text: String,
     },
-    /// Another agent works on a call, as this task of its own; for whom, if that was signed.
+    /// Task of a delegate that works on a call, and the caller named in its delegation token.
     Delegated {
         id: String,
         task: TaskId,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         caller: Option<String>,
     },
-    /// What the work of another agent on a call has cost.
+    /// Cost of a delegate's task.
     Spent { id: String, cost: Cost },
-    /// What became of a call.
+    /// Result of a call.
     ToolResult {
         id: String,
         name: String,
@@ -52,17 +52,17 @@ pub(super) enum LlmStep {
     },
 }
 
-/// Something that happened.
+/// Item of a task's history.
 #[derive(Debug, Clone)]
 pub(super) enum HistoryItem {
-    /// The caller said something.
+    /// Message of the caller.
     UserMessage(Message),
-    /// We did something.
+    /// Step of this agent.
     Step(LlmStep),
 }
 
 impl LlmStep {
-    /// Tells the caller, and so the log.
+    /// Publishes the step as a status update, which also stores it in the log.
     pub(super) async fn publish(&self, turn: &Turn) {
         let mut message = Message {
             role: Role::Agent,
@@ -75,7 +75,7 @@ impl LlmStep {
         turn.say_message(message).await;
     }
 
-    /// The step for programs that show how the work goes.
+    /// Returns the data part for clients. It omits arguments and results of tools.
     fn data_part(&self) -> Part {
         Part::data(match self {
             Self::Reasoning { text } => json!({"type": "reasoning", "text": text}),
@@ -111,19 +111,20 @@ impl LlmStep {
     }
 }
 
-/// All that has happened in a task.
+/// Reads the history of a task.
 pub(super) fn read_history(task: &Task) -> Vec<HistoryItem> {
-    let said = task.history.iter().chain(&task.status.message);
-    said.filter_map(|message| match message.role {
-        Role::User => Some(HistoryItem::UserMessage((**message).clone())),
-        // A message that only says it is from an agent has no step.
-        _ => message
-            .metadata
-            .as_ref()?
-            .get(STEP_KEY)?
-            .read()
-            .ok()
-            .map(HistoryItem::Step),
-    })
-    .collect()
+    let messages = task.history.iter().chain(&task.status.message);
+    messages
+        .filter_map(|message| match message.role {
+            Role::User => Some(HistoryItem::UserMessage((**message).clone())),
+            // Messages without a step are skipped.
+            _ => message
+                .metadata
+                .as_ref()?
+                .get(STEP_KEY)?
+                .read()
+                .ok()
+                .map(HistoryItem::Step),
+        })
+        .collect()
 }

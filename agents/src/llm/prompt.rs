@@ -1,4 +1,4 @@
-//! What the model is told: its rules, what it remembers, and what has happened in the task.
+//! Prompt of the model: system prompt, earlier tasks of the conversation, and the history of the task.
 
 use attache::model::{Content, Message, Role, Task};
 use serde_json::{Value, json};
@@ -6,24 +6,26 @@ use serde_json::{Value, json};
 use super::history::{HistoryItem, LlmStep};
 use super::untrusted_text::{self, fence};
 
-/// The messages for the model.
+/// Builds the chat messages for the model.
+///
+/// `memory` bounds the size of the earlier tasks in bytes.
 pub(super) fn build_messages(
     system: &str,
     earlier_tasks: &[Task],
     memory: usize,
     history: &[HistoryItem],
 ) -> Vec<Value> {
-    let rules = if system.is_empty() {
+    let system = if system.is_empty() {
         untrusted_text::UNTRUSTED_DATA_RULE.to_owned()
     } else {
         format!("{system}\n\n{}", untrusted_text::UNTRUSTED_DATA_RULE)
     };
-    let mut messages = vec![json!({"role": "system", "content": rules})];
+    let mut messages = vec![json!({"role": "system", "content": system})];
     messages.extend(memory_messages(earlier_tasks, memory));
     let mut open = 0_usize;
-    for one in history {
-        match one {
-            // What was heard while calls were open is the answer to one, and in its result.
+    for item in history {
+        match item {
+            // A message that arrived while calls were open is the answer to one of them, and part of its result.
             HistoryItem::UserMessage(_) if open > 0 => {}
             HistoryItem::UserMessage(message) => {
                 messages.push(json!({"role": "user", "content": message_text(message)}))
@@ -34,10 +36,8 @@ pub(super) fn build_messages(
                     let function = json!({"name": call.name, "arguments": call.arguments});
                     json!({"id": call.id, "type": "function", "function": function})
                 });
-                let (content, calls) = (
-                    (!text.is_empty()).then_some(text),
-                    calls.collect::<Vec<_>>(),
-                );
+                let calls: Vec<_> = calls.collect();
+                let content = (!text.is_empty()).then_some(text);
                 messages
                     .push(json!({"role": "assistant", "content": content, "tool_calls": calls}));
             }
@@ -58,31 +58,32 @@ pub(super) fn build_messages(
     messages
 }
 
-/// The newest of what was said before, as much as there is room for.
-fn memory_messages(earlier_tasks: &[Task], mut room: usize) -> Vec<Value> {
+/// Returns request and answer of the newest earlier tasks that fit into `remaining` bytes, oldest first.
+fn memory_messages(earlier_tasks: &[Task], mut remaining: usize) -> Vec<Value> {
     let mut messages = Vec::new();
     for task in earlier_tasks.iter().rev() {
-        let asked = task
+        let first = task
             .history
             .iter()
             .find(|message| message.role == Role::User);
-        let (Some(asked), answer) = (asked.map(|asked| message_text(asked)), task.text()) else {
+        let Some(request) = first.map(|first| message_text(first)) else {
             continue;
         };
-        let Some(left) = room.checked_sub(asked.len() + answer.len()) else {
+        let answer = task.text();
+        let Some(left) = remaining.checked_sub(request.len() + answer.len()) else {
             break;
         };
-        room = left;
+        remaining = left;
         if !answer.is_empty() {
             messages.push(json!({"role": "assistant", "content": answer}));
-            messages.push(json!({"role": "user", "content": asked}));
+            messages.push(json!({"role": "user", "content": request}));
         }
     }
     messages.reverse();
     messages
 }
 
-/// A message as a prompt: texts as they are, data as a line of JSON, and a line that a file is there.
+/// Returns a message as text: text parts unchanged, data parts as JSON, and one line for each file.
 pub(super) fn message_text(message: &Message) -> String {
     let lines = message.parts.iter().map(|part| {
         let name = part.filename().unwrap_or("unnamed");

@@ -1,4 +1,4 @@
-//! An agent that thinks, as a configuration file has it.
+//! Settings of the LLM agent and of its tools.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,78 +12,80 @@ use crate::chat_model::ModelSettings;
 use crate::mcp_client::McpServerSettings;
 use crate::redact;
 
-/// A model, what it is told, and what it may do.
+/// Settings of the LLM agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LlmSettings {
-    /// What the model is told before anything else. Callers never read it.
+    /// System prompt. It is not disclosed to callers.
     pub system: String,
-    /// The model that is asked.
+    /// The model.
     #[cfg_attr(feature = "schema", schemars(required))]
     pub model: ModelSettings,
-    /// How many earlier tasks of a conversation the model remembers.
+    /// Number of earlier tasks of the conversation in the prompt.
     pub memory: usize,
-    /// How much of them; the newest come first.
+    /// Maximum size of those tasks in the prompt. The newest ones have priority.
     #[serde(with = "ByteSize")]
     pub memory_size: usize,
-    /// How often the model is asked for one task; then the task fails.
+    /// Maximum number of model calls with tool calls in one task. Then the task fails.
     pub max_steps: usize,
-    /// How many tokens one task may cost, where models count them, those of other agents included; then the task fails.
+    /// Maximum number of tokens of one task, including those of delegates. Then the task fails.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_total_tokens: Option<u64>,
-    /// How often models may be asked for one task, those of other agents included; then the task fails.
+    /// Maximum number of model calls of one task, including those of delegates. Then the task fails.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_calls: Option<u64>,
-    /// Whether callers are told what the model thinks, where it says so.
+    /// Whether callers see the reasoning of the model.
     pub show_reasoning: bool,
-    /// How many agents may stand behind each other in one piece of work, this one included.
+    /// Maximum number of agents in a chain of delegations, this one included.
     pub max_depth: u32,
-    /// What the model may call, by name.
+    /// Tools of the model, by name.
     pub tools: BTreeMap<String, ToolSettings>,
 }
 
-/// One tool, or all of an MCP server: exactly one of `command`, `http`, `agent`, `client` and `mcp` says what it is.
+/// Settings of one tool, or of all tools of an MCP server. Exactly one of `command`, `http`, `agent`, `client` and `mcp`
+/// must be set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ToolSettings {
-    /// What it does, for the model.
+    /// Description for the model.
     pub description: String,
-    /// What it takes: a JSON Schema of an object. For an agent, a `message` if left out.
+    /// JSON Schema of the arguments, an object. Default for `agent`: an object with a `message`.
     pub parameters: Map<String, Value>,
-    /// A program and its arguments; it reads the arguments of the call from stdin, as JSON.
+    /// Program and arguments. It reads the arguments of the call from stdin, as JSON.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
-    /// A url that the arguments of the call are posted to, as JSON.
+    /// URL that the arguments of the call are posted to, as JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<String>,
-    /// The url of another agent, which is given the work as a task of its own.
+    /// URL of another A2A agent. Each call is a task of that agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// The caller does it: the task waits for their result.
+    /// Whether the caller executes the tool. The task waits for its result.
     pub client: bool,
-    /// An MCP server, whose tools are `<name>_<tool>` for the model.
+    /// MCP server. The model sees its tools as `<name>_<tool>`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mcp: Option<McpServerSettings>,
-    /// Headers that go along to `http` and `agent`, credentials among them.
+    /// Additional request headers for `http` and `agent`, for example credentials.
     #[serde(serialize_with = "redact::map")]
     pub headers: BTreeMap<String, Secret>,
-    /// Tells `http` and `agent` who calls, as authentication knows them, in `Attache-Caller` and `Attache-Tenant`.
+    /// Whether requests to `http` and `agent` name the authenticated caller and its tenant in `Attache-Caller` and
+    /// `Attache-Tenant`.
     pub forward_caller: bool,
-    /// The callers for whom it may be called, as authentication knows them; all if left out.
+    /// Authenticated callers for which the tool may be called. Default: all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub callers: Vec<String>,
-    /// How many questions another agent may ask the caller in one call; then it is stopped.
+    /// Maximum number of questions that the agent may ask the caller in one call. Then its task is canceled.
     pub max_questions: usize,
-    /// Whether the caller must agree to every call.
+    /// Whether the caller must approve every call.
     pub approval: bool,
-    /// Whether a call that was cut off by a restart may be made again. One of another agent is followed, not repeated.
+    /// Whether a call that a restart interrupted may be repeated. Calls of `agent` are resumed instead.
     pub repeat: bool,
-    /// How long a call may take.
+    /// Timeout of one call.
     #[serde(with = "HumanDuration")]
     pub timeout: Duration,
-    /// How much of a result the model reads.
+    /// Maximum size of a result in the prompt. Longer ones are truncated.
     #[serde(with = "ByteSize")]
     pub max_output: usize,
 }

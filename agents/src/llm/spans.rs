@@ -1,5 +1,5 @@
-//! What a trace is told of tools, in the words that OpenTelemetry has for them. What is said is told only where the
-//! operator wants that.
+//! Trace spans of tool calls, by the OpenTelemetry conventions for generative AI. Arguments and results are recorded only
+//! if the operator enabled content recording.
 
 use attache::telemetry::trace::{TARGET, is_content_recording_enabled};
 use tracing::Span;
@@ -8,7 +8,7 @@ use tracing::field::Empty;
 use super::tool::ToolOutput;
 use crate::chat_model::{ToolCall, record_error};
 
-/// A tool is called.
+/// Creates the span of a tool call.
 pub(super) fn tool_span(call: &ToolCall) -> Span {
     let span = tracing::info_span!(
         target: TARGET,
@@ -30,7 +30,7 @@ pub(super) fn tool_span(call: &ToolCall) -> Span {
     span
 }
 
-/// A tool has given this.
+/// Records the output of a tool call.
 pub(super) fn record_output(span: &Span, output: &ToolOutput) {
     if span.is_disabled() {
         return;

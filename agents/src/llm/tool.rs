@@ -1,10 +1,9 @@
-//! What a model may call.
+//! Tools that a model may call: commands, HTTP endpoints, agents, tools of the caller, and tools of MCP servers.
 
 use std::sync::Arc;
 
-use attache::HttpClient;
-use attache::Turn;
-use attache::model::{Artifact, Part, Secret};
+use attache::model::{Artifact, Part};
+use attache::{HttpClient, Turn};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Request, Uri};
@@ -20,13 +19,15 @@ use crate::chat_model::ToolCall;
 #[cfg(unix)]
 use crate::command::{CommandAgent, CommandSettings, CommandSpec};
 use crate::mcp_client::{
-    CallError, CallEvent, CatalogTool, McpConnection, ToolStatus, into_text_and_files,
+    CallError, CallEvent, CallProgress, CatalogTool, McpConnection, ToolStatus, into_text_and_files,
 };
+use crate::outgoing::{URL_RULE, USER_AGENT, parse_headers, parse_url};
+use crate::tool_name::{MAX_TOOL_NAME, is_tool_name_char};
 
-/// How much is passed on of what a tool says about how it goes.
+/// Maximum size of a progress message.
 const MAX_PROGRESS: usize = 1 << 10;
 
-/// A tool, ready to be called.
+/// Tool, ready to be called.
 #[derive(Debug)]
 pub(super) struct Tool {
     pub(super) name: String,
@@ -34,25 +35,26 @@ pub(super) struct Tool {
     pub(super) kind: ToolKind,
 }
 
-/// How a tool is called.
+/// Implementation of a tool.
 #[derive(Debug)]
 pub(super) enum ToolKind {
     #[cfg(unix)]
     Command(Box<CommandAgent>),
     Http(Box<HttpTool>),
     Agent(Box<Delegate>),
+    /// The caller executes the tool.
     Client,
     Mcp(McpTool),
 }
 
-/// A tool of an MCP server.
+/// Tool of an MCP server.
 #[derive(Debug)]
 pub(super) struct McpTool {
     pub(super) connection: Arc<McpConnection>,
     pub(super) catalog_tool: Arc<CatalogTool>,
 }
 
-/// Where the arguments of calls are posted to.
+/// HTTP endpoint that receives the arguments of calls.
 #[derive(Debug)]
 pub(super) struct HttpTool {
     url: Uri,
@@ -60,39 +62,42 @@ pub(super) struct HttpTool {
     http: HttpClient,
 }
 
-/// What a call gave: a result, or why there is none, in words for the model.
+/// Result of a call, or the reason why there is none. Both are written for the model.
 pub(super) type ToolOutput = Result<String, String>;
 
 impl Tool {
-    /// What is wrong with a tool, whatever it is.
+    /// Checks the name and the settings of a tool of any kind.
     pub(super) fn check(name: &str, settings: &ToolSettings) -> Result<(), String> {
-        let good = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-        if name.is_empty() || name.len() > 64 || !name.chars().all(good) {
-            return Err("the name of a tool has letters, digits, - and _, at most 64".to_owned());
+        let is_valid =
+            !name.is_empty() && name.len() <= MAX_TOOL_NAME && name.chars().all(is_tool_name_char);
+        if !is_valid {
+            return Err(format!(
+                "the name of a tool must have 1 to {MAX_TOOL_NAME} letters, digits, - and _"
+            ));
         }
-        let ways = [
+        let kinds = [
             !settings.command.is_empty(),
             settings.http.is_some(),
             settings.agent.is_some(),
             settings.client,
             settings.mcp.is_some(),
         ];
-        if ways.into_iter().filter(|kind| *kind).count() != 1 {
+        if kinds.into_iter().filter(|is_set| *is_set).count() != 1 {
             return Err(format!(
                 "tool `{name}` must have exactly one of command, http, agent, client and mcp"
             ));
         }
         if settings.client && settings.approval {
             return Err(format!(
-                "tool `{name}` is the caller's own, and needs no approval"
+                "tool `{name}` is executed by the caller and must not have approval"
             ));
         }
         Ok(())
     }
 
-    /// One that is no MCP server's, and was checked.
+    /// Creates a tool from checked settings. It must not be an MCP server.
     pub(super) fn new(name: &str, settings: ToolSettings) -> Result<Self, String> {
-        let kind = kind(&settings).map_err(|why| format!("tool `{name}`: {why}"))?;
+        let kind = tool_kind(&settings).map_err(|reason| format!("tool `{name}`: {reason}"))?;
         Ok(Self {
             name: name.to_owned(),
             settings,
@@ -100,19 +105,21 @@ impl Tool {
         })
     }
 
-    /// The tool as the model is told of it.
+    /// Returns the definition of the tool for the model.
     pub(super) fn definition(&self) -> Value {
-        let message = json!({"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]});
-        let parameters = match (&self.kind, self.settings.parameters.is_empty()) {
-            (_, false) => Value::Object(self.settings.parameters.clone()),
-            (ToolKind::Agent(_), true) => message,
-            (_, true) => json!({"type": "object", "properties": {}}),
+        let configured = &self.settings.parameters;
+        let parameters = match &self.kind {
+            _ if !configured.is_empty() => Value::Object(configured.clone()),
+            ToolKind::Agent(_) => {
+                json!({"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]})
+            }
+            _ => json!({"type": "object", "properties": {}}),
         };
         let function = json!({"name": self.name, "description": self.settings.description, "parameters": parameters});
         json!({"type": "function", "function": function})
     }
 
-    /// Calls it. Anything but an agent and the caller, who have ways of their own.
+    /// Calls a command, an HTTP endpoint or an MCP server. Agents and the caller are called by `CallRunner`.
     pub(super) async fn call(
         &self,
         turn: &Turn,
@@ -127,35 +134,38 @@ impl Tool {
                 ToolKind::Http(endpoint) => self.call_http(turn, call, body, endpoint).await,
                 ToolKind::Mcp(mcp_tool) => self.call_mcp(turn, call, arguments, mcp_tool).await,
                 ToolKind::Agent(_) | ToolKind::Client => {
-                    Err("this tool cannot be called like that".to_owned())
+                    Err("this tool cannot be called directly".to_owned())
                 }
             }
         };
-        match timeout(self.settings.timeout, called).await {
+        let max_time = self.settings.timeout;
+        match timeout(max_time, called).await {
             Ok(output) => self.sanitized(output),
-            Err(_) => Err(format!(
-                "the tool took longer than {:?}",
-                self.settings.timeout
-            )),
+            Err(_) => Err(format!("the tool took longer than {max_time:?}")),
         }
     }
 
-    /// Whether its server does not offer it any more.
+    /// Returns whether the MCP server no longer offers the tool.
     pub(super) fn is_removed(&self) -> bool {
-        matches!(&self.kind, ToolKind::Mcp(mcp_tool) if mcp_tool.catalog_tool.status == ToolStatus::Removed)
+        self.has_status(ToolStatus::Removed)
     }
 
-    /// Whether its server says something else of it than at first.
+    /// Returns whether the MCP server has changed the definition of the tool.
     pub(super) fn has_changed(&self) -> bool {
-        matches!(&self.kind, ToolKind::Mcp(mcp_tool) if mcp_tool.catalog_tool.status == ToolStatus::Changed)
+        self.has_status(ToolStatus::Changed)
     }
 
+    fn has_status(&self, status: ToolStatus) -> bool {
+        matches!(&self.kind, ToolKind::Mcp(mcp_tool) if mcp_tool.catalog_tool.status == status)
+    }
+
+    /// Removes invisible characters from an output, and truncates it to `max_output`.
     pub(super) fn sanitized(&self, output: ToolOutput) -> ToolOutput {
         let sanitize = |text: String| sanitize(&text, self.settings.max_output);
         output.map(sanitize).map_err(sanitize)
     }
 
-    /// Asks an MCP server; once more if it has not heard of it, or went away and that does no harm.
+    /// Calls a tool of an MCP server. Repeats the call once if the server did not receive it, or if it is repeatable.
     async fn call_mcp(
         &self,
         turn: &Turn,
@@ -163,16 +173,18 @@ impl Tool {
         arguments: &Map<String, Value>,
         mcp_tool: &McpTool,
     ) -> ToolOutput {
-        match self.call_mcp_once(turn, call, arguments, mcp_tool).await {
-            Err(CallError::SessionExpired) => {
-                self.call_mcp_once(turn, call, arguments, mcp_tool).await
-            }
-            Err(CallError::ConnectionLost) if self.settings.repeat => {
-                self.call_mcp_once(turn, call, arguments, mcp_tool).await
-            }
-            pending => pending,
-        }
-        .unwrap_or_else(|failed| Err(failed.message()))
+        let first = self.call_mcp_once(turn, call, arguments, mcp_tool).await;
+        let may_repeat = match &first {
+            Err(CallError::SessionExpired) => true,
+            Err(CallError::ConnectionLost) => self.settings.repeat,
+            _ => false,
+        };
+        let output = if may_repeat {
+            self.call_mcp_once(turn, call, arguments, mcp_tool).await
+        } else {
+            first
+        };
+        output.unwrap_or_else(|error| Err(error.message()))
     }
 
     async fn call_mcp_once(
@@ -180,47 +192,32 @@ impl Tool {
         turn: &Turn,
         call: &ToolCall,
         arguments: &Map<String, Value>,
-        McpTool {
-            connection,
-            catalog_tool,
-        }: &McpTool,
+        mcp_tool: &McpTool,
     ) -> Result<ToolOutput, CallError> {
         let trace = turn.trace();
-        let pending = connection
+        let started = mcp_tool
+            .connection
             .start_call(
-                catalog_tool,
+                &mcp_tool.catalog_tool,
                 arguments.clone(),
                 self.settings.timeout,
                 trace.as_ref(),
             )
             .await;
-        let mut pending = match pending {
+        let mut pending = match started {
             Ok(pending) => pending,
             Err(unavailable) => return Ok(Err(unavailable.message)),
         };
         loop {
             match pending.next().await {
-                CallEvent::Progress(progress) => {
-                    let (id, name) = (call.id.clone(), call.name.clone());
-                    let text = sanitize(&progress.message.unwrap_or_default(), MAX_PROGRESS);
-                    let (progress, total) = (progress.progress, progress.total);
-                    LlmStep::ToolProgress {
-                        id,
-                        name,
-                        progress,
-                        total,
-                        text,
-                    }
-                    .publish(turn)
-                    .await;
-                }
+                CallEvent::Progress(progress) => publish_progress(turn, call, progress).await,
                 CallEvent::Result(result) => {
                     let has_failed = result.is_error == Some(true);
                     let (text, files) = into_text_and_files(*result);
                     publish_files(turn, call, files).await;
                     return Ok(if has_failed { Err(text) } else { Ok(text) });
                 }
-                CallEvent::Failed(failed) => return Err(failed),
+                CallEvent::Failed(error) => return Err(error),
             }
         }
     }
@@ -234,7 +231,7 @@ impl Tool {
     ) -> ToolOutput {
         let request = Request::post(endpoint.url.clone())
             .header(CONTENT_TYPE, "application/json")
-            .header("user-agent", concat!("attache/", env!("CARGO_PKG_VERSION")))
+            .header("user-agent", USER_AGENT)
             .header("idempotency-key", format!("{}:{}", turn.task_id(), call.id));
         let mut request =
             caller_propagation::add_headers(request, turn, self.settings.forward_caller);
@@ -244,18 +241,16 @@ impl Tool {
         let request = request
             .body(Bytes::from(body))
             .map_err(|_| "the call cannot be sent".to_owned())?;
-        let answer = endpoint
+        let response = endpoint
             .http
             .send(request)
             .await
             .map_err(|_| "the tool cannot be reached".to_owned())?;
-        let status = answer.status();
-        // Beyond the limit it would be cut off anyway; this much more is read so that the cut is seen.
-        let most = self.settings.max_output.saturating_mul(4).max(4 << 10);
-        let body = answer
-            .read(most)
+        let status = response.status();
+        let body = response
+            .read(max_body(&self.settings))
             .await
-            .map_err(|_| "the tool broke off, or said too much".to_owned())?;
+            .map_err(|_| "the response of the tool broke off or is too large".to_owned())?;
         let text = String::from_utf8_lossy(&body).into_owned();
         if status.is_success() {
             Ok(text)
@@ -265,35 +260,43 @@ impl Tool {
     }
 }
 
-/// Files are nothing that a model reads: the caller has them as results.
+/// Returns the number of bytes to read from a tool: more than `max_output`, so that the model sees the truncation mark.
+fn max_body(settings: &ToolSettings) -> usize {
+    settings.max_output.saturating_mul(4).max(4 << 10)
+}
+
+async fn publish_progress(turn: &Turn, call: &ToolCall, progress: CallProgress) {
+    let step = LlmStep::ToolProgress {
+        id: call.id.clone(),
+        name: call.name.clone(),
+        progress: progress.progress,
+        total: progress.total,
+        text: sanitize(&progress.message.unwrap_or_default(), MAX_PROGRESS),
+    };
+    step.publish(turn).await;
+}
+
+/// Adds the files of a result to the task. The model cannot read them, but the caller can.
 async fn publish_files(turn: &Turn, call: &ToolCall, files: Vec<Part>) {
     for (at, file) in files.into_iter().enumerate() {
         let name = file.filename().unwrap_or(&call.name).to_owned();
-        turn.add_artifact(Artifact::new(name, file).with_id(format!("{}-{at}", call.id)))
-            .await;
+        let artifact = Artifact::new(name, file).with_id(format!("{}-{at}", call.id));
+        turn.add_artifact(artifact).await;
     }
 }
 
-fn kind(settings: &ToolSettings) -> Result<ToolKind, String> {
+fn tool_kind(settings: &ToolSettings) -> Result<ToolKind, String> {
     if settings.client {
         return Ok(ToolKind::Client);
     }
     if let Some(url) = &settings.agent {
-        let delegate = Delegate::new(url, &settings.headers, settings.forward_caller);
-        return delegate.map(|delegate| ToolKind::Agent(Box::new(delegate)));
+        let delegate = Delegate::new(url, &settings.headers, settings.forward_caller)?;
+        return Ok(ToolKind::Agent(Box::new(delegate)));
     }
     if let Some(url) = &settings.http {
-        let wrong = || "http must begin with http:// or https:// and name a host".to_owned();
-        let url: Uri = url.parse().map_err(|_| wrong())?;
-        HttpClient::check(&url).map_err(|_| wrong())?;
-        let headers = settings
-            .headers
-            .iter()
-            .map(header)
-            .collect::<Result<_, _>>()?;
         return Ok(ToolKind::Http(Box::new(HttpTool {
-            url,
-            headers,
+            url: parse_url(url).map_err(|_| format!("http {URL_RULE}"))?,
+            headers: parse_headers(&settings.headers)?,
             http: HttpClient::new(),
         })));
     }
@@ -305,24 +308,15 @@ fn command(settings: &ToolSettings) -> Result<ToolKind, String> {
     let command = CommandSettings {
         command: CommandSpec::List(settings.command.clone()),
         timeout: Some(settings.timeout),
-        max_output: settings.max_output.saturating_mul(4).max(4 << 10),
+        max_output: max_body(settings),
         ..CommandSettings::default()
     };
     CommandAgent::from_settings(command)
         .map(|command| ToolKind::Command(Box::new(command)))
-        .map_err(|why| why.to_string())
+        .map_err(|error| error.to_string())
 }
 
 #[cfg(not(unix))]
 fn command(_: &ToolSettings) -> Result<ToolKind, String> {
     Err("commands need a Unix system".to_owned())
-}
-
-fn header((name, value): (&String, &Secret)) -> Result<(HeaderName, HeaderValue), String> {
-    let sent = HeaderName::try_from(name.as_str())
-        .ok()
-        .zip(HeaderValue::try_from(value.expose()).ok());
-    let (name, mut value) = sent.ok_or_else(|| format!("`{name}` cannot be sent as a header"))?;
-    value.set_sensitive(true);
-    Ok((name, value))
 }

@@ -1,18 +1,18 @@
-//! All that a model may call at the moment: the tools of its settings, and those that MCP servers have.
+//! Tools that the model may call now: the configured ones, and the tools of MCP servers.
 
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use sha2::{Digest, Sha256};
 
 use super::settings::ToolSettings;
 use super::tool::{McpTool, Tool, ToolKind};
-use crate::mcp_client::{CatalogTool, McpConnection, ToolStatus, removed_message};
+use crate::fingerprint::{fingerprint, hex};
+use crate::mcp_client::{
+    CatalogTool, McpConnection, McpServerSettings, ToolStatus, removed_message,
+};
+use crate::tool_name::{MAX_TOOL_NAME, to_tool_name};
 
-/// How long a name may be that a model calls something by.
-const MAX_NAME: usize = 64;
-
-/// An MCP server under the name that it has in the settings.
+/// MCP server, with its name and its settings as a tool.
 #[derive(Debug)]
 pub(super) struct McpToolServer {
     name: String,
@@ -20,43 +20,71 @@ pub(super) struct McpToolServer {
     connection: Arc<McpConnection>,
 }
 
-/// What a model may call.
+/// Tools that the model may call.
 #[derive(Debug, Default)]
-pub(super) struct Toolset(pub(super) Vec<Arc<Tool>>);
+pub(super) struct Toolset(Vec<Arc<Tool>>);
 
 impl McpToolServer {
-    pub(super) fn new(name: &str, settings: &ToolSettings) -> Result<Option<Self>, String> {
-        let Some(server) = &settings.mcp else {
-            return Ok(None);
-        };
-        let bad = |why: &str| Err(format!("tool `{name}`: {why}"));
+    pub(super) fn new(
+        name: &str,
+        settings: &ToolSettings,
+        server: McpServerSettings,
+    ) -> Result<Self, String> {
+        let invalid = |reason: &str| format!("tool `{name}`: {reason}");
         if !settings.description.is_empty() || !settings.parameters.is_empty() {
-            return bad(
-                "what its tools are is said by an MCP server, not by description and parameters",
-            );
+            return Err(invalid(
+                "an MCP server describes its tools itself: remove description and parameters",
+            ));
         }
         if !settings.headers.is_empty() {
-            return bad("the headers of an MCP server stand in its own section");
+            return Err(invalid(
+                "the headers of an MCP server belong to its `mcp` section",
+            ));
         }
-        let connection =
-            McpConnection::new(server.clone()).map_err(|why| format!("tool `{name}`: {why}"))?;
-        Ok(Some(Self {
+        let connection = McpConnection::new(server).map_err(|reason| invalid(&reason))?;
+        Ok(Self {
             name: name.to_owned(),
             settings: settings.clone(),
             connection: Arc::new(connection),
-        }))
+        })
     }
 
+    /// Returns whether an interrupted call may be repeated.
     pub(super) fn is_repeatable(&self) -> bool {
         self.settings.repeat
+    }
+
+    /// Returns a tool of this server, under a name for the model.
+    fn tool(&self, catalog_tool: &Arc<CatalogTool>, name: String) -> Tool {
+        let needs_approval = self.settings.approval
+            || catalog_tool.status == ToolStatus::Changed
+            || self
+                .connection
+                .settings()
+                .approve
+                .contains(&catalog_tool.name);
+        let settings = ToolSettings {
+            description: catalog_tool.description.clone(),
+            parameters: parameters(&catalog_tool.schema),
+            approval: needs_approval,
+            ..self.settings.clone()
+        };
+        Tool {
+            name,
+            settings,
+            kind: ToolKind::Mcp(McpTool {
+                connection: self.connection.clone(),
+                catalog_tool: catalog_tool.clone(),
+            }),
+        }
     }
 }
 
 impl Toolset {
-    /// These tools, and those of these servers, each by a name of its own.
+    /// Collects the tools of the settings and of the MCP servers, under unique names.
     ///
     /// # Errors
-    /// Whose tools are not known, and why, in words.
+    /// A server is not available and its tools are not known.
     pub(super) async fn new(
         tools: &[Arc<Tool>],
         servers: &[McpToolServer],
@@ -65,14 +93,12 @@ impl Toolset {
         for server in servers {
             let catalog = server.connection.catalog().await;
             let catalog = catalog.map_err(|unavailable| {
-                format!(
-                    "the tools of `{}` are not there: {}",
-                    server.name, unavailable.message
-                )
+                let reason = unavailable.message;
+                format!("the tools of `{}` are not available: {reason}", server.name)
             })?;
             for catalog_tool in &catalog.tools {
                 let name = toolset.unique_name(&server.name, &catalog_tool.name);
-                toolset.0.push(Arc::new(tool(server, catalog_tool, name)));
+                toolset.0.push(Arc::new(server.tool(catalog_tool, name)));
             }
         }
         Ok(toolset)
@@ -82,7 +108,12 @@ impl Toolset {
         self.0.iter().find(|tool| tool.name == name)
     }
 
-    /// All of them, as the model is told of them.
+    /// Returns the names of all tools.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|tool| tool.name.as_str())
+    }
+
+    /// Returns the definitions of all available tools for the model.
     pub(super) fn definitions(&self) -> Vec<Value> {
         self.0
             .iter()
@@ -91,7 +122,7 @@ impl Toolset {
             .collect()
     }
 
-    /// Why a call cannot ever be made: its tool has vanished since the model was told of it.
+    /// Returns the message for the first of `names` whose tool was removed since the model saw its definition.
     pub(super) fn removed_tool_message<'a>(
         &self,
         mut names: impl Iterator<Item = &'a str>,
@@ -100,56 +131,20 @@ impl Toolset {
         Some(removed_message(&tool.name))
     }
 
-    /// A name that models can say, and that no other tool has; the same for the same tool, whenever it is asked for.
+    /// Returns a valid and unique tool name. The result is the same every time the toolset is built.
     fn unique_name(&self, server: &str, tool: &str) -> String {
-        let legal = |c: char| {
-            if c.is_ascii_alphanumeric() || c == '_' || c == '-' {
-                c
-            } else {
-                '_'
-            }
-        };
-        let name: String = format!("{server}_{tool}").chars().map(legal).collect();
-        if name.len() <= MAX_NAME && self.tool(&name).is_none() {
+        let name = to_tool_name(&format!("{server}_{tool}"));
+        if name.len() <= MAX_TOOL_NAME && self.tool(&name).is_none() {
             return name;
         }
-        let digest = Sha256::digest(format!("{server}\n{tool}"));
-        let digits: String = digest
-            .iter()
-            .take(4)
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        // Every character is one byte long here.
-        format!(
-            "{}_{digits}",
-            &name[..name.len().min(MAX_NAME - digits.len() - 1)]
-        )
+        let suffix = hex(&fingerprint(format!("{server}\n{tool}"))[..4]);
+        // The name is ASCII, so every index is a character boundary.
+        let end = name.len().min(MAX_TOOL_NAME - suffix.len() - 1);
+        format!("{}_{suffix}", &name[..end])
     }
 }
 
-fn tool(server: &McpToolServer, catalog_tool: &Arc<CatalogTool>, name: String) -> Tool {
-    let named = server
-        .connection
-        .settings()
-        .approve
-        .contains(&catalog_tool.name);
-    let settings = ToolSettings {
-        description: catalog_tool.description.clone(),
-        parameters: parameters(&catalog_tool.schema),
-        approval: server.settings.approval || named || catalog_tool.status == ToolStatus::Changed,
-        ..server.settings.clone()
-    };
-    Tool {
-        name,
-        settings,
-        kind: ToolKind::Mcp(McpTool {
-            connection: server.connection.clone(),
-            catalog_tool: catalog_tool.clone(),
-        }),
-    }
-}
-
-/// Some endpoints refuse an object that does not say what it has.
+/// Completes a JSON Schema: some endpoints refuse an object without `properties`.
 fn parameters(schema: &Map<String, Value>) -> Map<String, Value> {
     let mut schema = schema.clone();
     schema.remove("$schema");

@@ -1,19 +1,22 @@
-//! Whether arguments are what a tool takes, as far as its schema says it plainly. The rest is the server's to say.
+//! Validation of tool arguments against the simple parts of a JSON Schema. The server validates the rest.
 
 use serde_json::{Map, Value};
 
-/// How deep a schema is looked into.
+/// Maximum depth of the validation.
 const MAX_DEPTH: usize = 8;
 
-/// What is wrong with arguments, and where.
+/// Invalid argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ArgumentError {
-    /// The field at fault, as `place.city` or `days[2]`.
+    /// Path of the field, such as `place.city` or `days[2]`.
     pub(crate) field: String,
     pub(crate) reason: String,
 }
 
-/// Looks for the first thing that is wrong.
+/// Validates arguments: required and unknown members, types and enumerations.
+///
+/// # Errors
+/// The first invalid field.
 pub(crate) fn validate(
     arguments: &Map<String, Value>,
     schema: &Map<String, Value>,
@@ -22,7 +25,7 @@ pub(crate) fn validate(
 }
 
 fn validate_object(
-    given: &Map<String, Value>,
+    value: &Map<String, Value>,
     schema: &Map<String, Value>,
     path: &str,
     depth: usize,
@@ -40,7 +43,7 @@ fn validate_object(
         .into_iter()
         .flatten();
     for name in required.filter_map(Value::as_str) {
-        if !given.contains_key(name) {
+        if !value.contains_key(name) {
             return Err(ArgumentError {
                 field: below(name),
                 reason: "is missing".to_owned(),
@@ -49,7 +52,7 @@ fn validate_object(
     }
     let properties = schema.get("properties").and_then(Value::as_object);
     let is_closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
-    for (name, value) in given {
+    for (name, value) in value {
         match properties.and_then(|properties| properties.get(name)) {
             Some(schema) => validate_value(value, schema, &below(name), depth + 1)?,
             None if is_closed => {
@@ -73,7 +76,7 @@ fn validate_value(
     let Some(schema) = schema.as_object().filter(|_| depth <= MAX_DEPTH) else {
         return Ok(());
     };
-    let wrong = |reason: String| {
+    let invalid = |reason: String| {
         Err(ArgumentError {
             field: path.to_owned(),
             reason,
@@ -85,23 +88,22 @@ fn validate_value(
         _ => Vec::new(),
     };
     if !kinds.is_empty() && !kinds.iter().any(|kind| has_type(value, kind)) {
-        return wrong(format!("must be of type {}", kinds.join(" or ")));
+        return invalid(format!("must be of type {}", kinds.join(" or ")));
     }
     if let Some(choices) = schema.get("enum").and_then(Value::as_array)
         && !choices.contains(value)
     {
         let choices: Vec<_> = choices.iter().take(20).map(Value::to_string).collect();
-        return wrong(format!("must be one of {}", choices.join(", ")));
+        return invalid(format!("must be one of {}", choices.join(", ")));
     }
     match value {
-        Value::Object(given) => validate_object(given, schema, path, depth),
-        Value::Array(given) => {
-            let Some(items) = schema.get("items") else {
+        Value::Object(members) => validate_object(members, schema, path, depth),
+        Value::Array(elements) => {
+            let Some(schema) = schema.get("items") else {
                 return Ok(());
             };
-            let mut all = given.iter().enumerate();
-            all.try_for_each(|(at, item)| {
-                validate_value(item, items, &format!("{path}[{at}]"), depth + 1)
+            elements.iter().enumerate().try_for_each(|(at, element)| {
+                validate_value(element, schema, &format!("{path}[{at}]"), depth + 1)
             })
         }
         _ => Ok(()),
@@ -117,7 +119,7 @@ fn has_type(value: &Value, kind: &str) -> bool {
         "object" => value.is_object(),
         "array" => value.is_array(),
         "null" => value.is_null(),
-        // A type that we do not know is the server's to judge.
+        // The server validates other types.
         _ => true,
     }
 }
@@ -128,7 +130,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_field_at_fault_is_named() {
+    fn the_invalid_field_is_named() {
         let schema = json!({
             "required": ["zone"], "additionalProperties": false,
             "properties": {
@@ -136,15 +138,15 @@ mod tests {
                 "place": {"type": "object", "required": ["city"]}, "much": {"type": ["number", "null"]},
             },
         });
-        let look = |given: Value| {
-            validate(given.as_object().unwrap(), schema.as_object().unwrap())
-                .map_err(|wrong| format!("{} {}", wrong.field, wrong.reason))
+        let check = |arguments: Value| {
+            validate(arguments.as_object().unwrap(), schema.as_object().unwrap())
+                .map_err(|error| format!("{} {}", error.field, error.reason))
         };
         assert_eq!(
-            look(json!({"zone": "UTC", "days": [1, 2.0], "place": {"city": "x"}, "much": null})),
+            check(json!({"zone": "UTC", "days": [1, 2.0], "place": {"city": "x"}, "much": null})),
             Ok(())
         );
-        for (given, why) in [
+        for (arguments, reason) in [
             (json!({}), "zone is missing"),
             (json!({"zone": 1}), "zone must be of type string"),
             (
@@ -162,7 +164,7 @@ mod tests {
             ),
             (json!({"zone": "", "zoo": 1}), "zoo is not known"),
         ] {
-            assert_eq!(look(given), Err(why.to_owned()));
+            assert_eq!(check(arguments), Err(reason.to_owned()));
         }
     }
 }

@@ -1,109 +1,66 @@
-//! An MCP server, connected when it is needed, by all who need it, and again when it has gone.
+//! Shared connection to an MCP server: opened at its first use, and opened again with backoff after it closed.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use attache::HttpClient;
 use attache::model::TraceContext;
-use http::{HeaderName, HeaderValue, Uri};
-use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest,
-    Implementation, PaginatedRequestParams, ProgressNotificationParam, ProgressToken,
-    RequestParamsMeta, Tool,
-};
-use rmcp::service::{NotificationContext, RunningService};
-use rmcp::transport::StreamableHttpClientTransport;
-use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
-use rmcp::{ClientHandler, RoleClient, ServiceExt};
+use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, RequestParamsMeta, Tool};
 use serde_json::{Map, Value};
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::task::TaskTracker;
 
-use super::http_transport::{HttpSession, HttpTransport};
-use super::pending_call::{CallProgress, PendingCall};
+use super::active_connection::{ActiveConnection, TransportKind};
+use super::pending_call::PendingCall;
 use super::settings::McpServerSettings;
-#[cfg(unix)]
-use super::stdio_process::StdioProcess;
 use super::tool_catalog::{CatalogTool, ToolCatalog};
+use crate::backoff::Backoff;
+use crate::outgoing::{URL_RULE, parse_headers, parse_url};
 
-/// How long is waited before a server that has gone is tried again, for the first time; then twice as long each time.
-const INITIAL_RECONNECT_DELAY: Duration = Duration::from_millis(250);
-/// The longest of these pauses.
-const MAX_RECONNECT_DELAY: Duration = Duration::from_secs(30);
-/// How much of a pause is waited for.
+/// Delays between attempts to connect.
+const RECONNECT_BACKOFF: Backoff = Backoff {
+    initial: Duration::from_millis(250),
+    max: Duration::from_secs(30),
+};
+/// Maximum remaining delay that a call waits for. With a longer one it fails at once.
 const MAX_CALLER_WAIT: Duration = Duration::from_secs(2);
-/// Whoever stays connected for so long has not gone at once.
+/// Time after which a connection counts as stable: closing later does not increase the delay.
 const STABLE_AFTER: Duration = Duration::from_secs(10);
-/// How many pages a list of tools may have.
-const MAX_PAGES: usize = 64;
-/// How much progress may wait to be told; what comes beyond that is left out.
-const PROGRESS_QUEUE: usize = 64;
 
-/// An MCP server.
+/// MCP server, with its connection and its tools.
 pub(crate) struct McpConnection {
     settings: McpServerSettings,
     transport: TransportKind,
-    /// Held while connecting, so that one does it for all who wait.
+    /// Held while connecting, so that concurrent calls share one attempt.
     state: Mutex<ConnectionState>,
-    /// What runs beside: what servers write to stderr, and what is said about calls that nobody waits for.
+    /// Background tasks: logs of stderr, and cancellations of calls.
     tasks: TaskTracker,
-}
-
-/// How it is reached.
-enum TransportKind {
-    #[cfg(unix)]
-    Stdio,
-    Http {
-        url: Arc<str>,
-        headers: HashMap<HeaderName, HeaderValue>,
-    },
 }
 
 #[derive(Default)]
 struct ConnectionState {
     active: Option<Arc<ActiveConnection>>,
-    /// The tools as they were first seen, with what has become of them.
+    /// Tools of the first list, with their current status.
     catalog: Option<Arc<ToolCatalog>>,
-    /// How often it has failed, or gone at once, without a break; why, the last time; and since when it is as it is.
+    /// Number of consecutive failures. A connection that closes before [`STABLE_AFTER`] is one.
     failures: u32,
-    unavailable: Option<ServerUnavailable>,
-    changed_at: Option<Instant>,
+    last_error: Option<ServerUnavailable>,
+    /// Time of the last attempt to connect.
+    attempted_at: Option<Instant>,
 }
 
-/// A connection.
-pub(super) struct ActiveConnection {
-    pub(super) service: RunningService<RoleClient, Arc<NotificationHandler>>,
-    pub(super) notifications: Arc<NotificationHandler>,
-    /// Over HTTP.
-    session: Option<Arc<HttpSession>>,
-    // After the service, which says good-bye.
-    #[cfg(unix)]
-    _child: Option<StdioProcess>,
-}
-
-/// What a server says unasked. It is offered nothing, so all that it may ask of us is refused: it learns of our
-/// conversations only what it is called with.
-#[derive(Default)]
-pub(super) struct NotificationHandler {
-    /// Whether the tools are others now.
-    tools_changed: AtomicBool,
-    /// Who waits to hear how a call goes.
-    pub(super) progress_senders: Mutex<HashMap<ProgressToken, mpsc::Sender<CallProgress>>>,
-}
-
-/// Why a server is not there, in words that a caller may read, and for the log.
+/// Reason why a server cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServerUnavailable {
+    /// Message for callers.
     pub(crate) message: String,
+    /// Cause, for the log.
     cause: String,
 }
 
 impl McpConnection {
-    /// A server that need not be there yet.
+    /// Creates a connection. Does not connect.
     pub(crate) fn new(settings: McpServerSettings) -> Result<Self, String> {
         let transport = match (&settings.url, settings.command.is_empty()) {
             (Some(url), true) => http_transport(url, &settings)?,
@@ -122,113 +79,91 @@ impl McpConnection {
         &self.settings
     }
 
-    /// Its tools. Those that are known are given although it is not there at the moment.
+    /// Returns the tools of the server. If it is not available, returns the tools that were listed before.
     pub(crate) async fn catalog(&self) -> Result<Arc<ToolCatalog>, ServerUnavailable> {
         let mut state = self.state.lock().await;
-        if let Some(active) = state
-            .active
-            .as_ref()
-            .filter(|active| active.lacks_change_notifications())
+        if let Some(active) = &state.active
+            && active.lacks_change_notifications()
         {
-            active
-                .notifications
-                .tools_changed
-                .store(true, Ordering::Release);
+            active.notifications.mark_tools_changed();
         }
-        match (self.ensure_connected(&mut state).await, &state.catalog) {
+        let connected = self.ensure_connected(&mut state).await;
+        match (connected, &state.catalog) {
             (_, Some(catalog)) => Ok(catalog.clone()),
             (Err(unavailable), None) => Err(unavailable),
             (Ok(_), None) => Err(ServerUnavailable::new("has no tools", "no catalog")),
         }
     }
 
-    /// Begins a call of a tool, as long as it is what whoever calls takes it for.
+    /// Starts a call of a tool, unless its definition differs from `tool`.
     pub(crate) async fn start_call(
         &self,
         tool: &CatalogTool,
         arguments: Map<String, Value>,
-        limit: Duration,
+        timeout: Duration,
         trace: Option<&TraceContext>,
     ) -> Result<PendingCall, ServerUnavailable> {
         let active = {
             let mut state = self.state.lock().await;
             let active = self.ensure_connected(&mut state).await?;
-            let now = state
+            let current = state
                 .catalog
                 .as_ref()
                 .and_then(|catalog| catalog.tool(&tool.name));
-            if now.is_none_or(|now| **now != *tool) {
-                let what = "has just said something else of this tool, which was not called";
-                return Err(ServerUnavailable::new(what, &tool.name));
+            if current.is_none_or(|current| **current != *tool) {
+                let message = "has just changed the definition of this tool, which was not called";
+                return Err(ServerUnavailable::new(message, &tool.name));
             }
             active
         };
-        let (sender, progress) = mpsc::channel(PROGRESS_QUEUE);
-        let request = request(&tool.name, arguments, trace);
-        PendingCall::new(
-            active,
-            request,
-            (sender, progress),
-            limit,
-            self.tasks.clone(),
-        )
-        .await
+        let request = call_request(&tool.name, arguments, trace);
+        PendingCall::new(active, request, timeout, self.tasks.clone()).await
     }
 
-    /// The connection: the one that there is, or a new one.
+    /// Returns the open connection with a current tool list, or opens a new one.
     async fn ensure_connected(
         &self,
         state: &mut ConnectionState,
     ) -> Result<Arc<ActiveConnection>, ServerUnavailable> {
         if let Some(active) = state.active.clone().filter(|active| !active.is_closed()) {
-            if active
-                .notifications
-                .tools_changed
-                .swap(false, Ordering::AcqRel)
-            {
-                let listed = self
-                    .with_connect_timeout(self.list_tools(&active))
-                    .await
-                    .and_then(|list| self.update_catalog(state, list));
-                if listed.is_err() {
-                    // What is not known cannot be called: whoever comes next asks again.
-                    active
-                        .notifications
-                        .tools_changed
-                        .store(true, Ordering::Release);
-                }
-                listed?;
-            }
+            self.refresh_tools(state, &active).await?;
             return Ok(active);
         }
         if state.active.take().is_some() {
-            let steady = state
-                .changed_at
-                .is_some_and(|changed_at| changed_at.elapsed() >= STABLE_AFTER);
-            state.failures = if steady {
-                1
-            } else {
-                state.failures.saturating_add(1)
-            };
-            tracing::warn!(server = %self, "mcp server has gone");
+            state.record_close();
+            tracing::warn!(server = %self, "mcp server closed the connection");
         }
-        reconnect_delay(state).await?;
-        match self
-            .with_connect_timeout(self.connect())
-            .await
-            .and_then(|(active, list)| self.update_catalog(state, list).map(|()| active))
-        {
-            Ok(active) => {
-                state.changed_at = Some(Instant::now());
-                Ok(state.active.insert(active).clone())
-            }
+        state.wait_for_reconnect().await?;
+        let opened = self.with_connect_timeout(self.open()).await;
+        let opened =
+            opened.and_then(|(active, list)| self.update_catalog(state, list).map(|()| active));
+        state.attempted_at = Some(Instant::now());
+        match opened {
+            Ok(active) => Ok(state.active.insert(active).clone()),
             Err(unavailable) => {
                 state.failures = state.failures.saturating_add(1);
-                state.changed_at = Some(Instant::now());
                 tracing::warn!(server = %self, cause = unavailable.cause, "{}", unavailable.message);
-                Err(state.unavailable.insert(unavailable).clone())
+                Err(state.last_error.insert(unavailable).clone())
             }
         }
+    }
+
+    /// Lists the tools again if they changed.
+    async fn refresh_tools(
+        &self,
+        state: &mut ConnectionState,
+        active: &ActiveConnection,
+    ) -> Result<(), ServerUnavailable> {
+        if !active.notifications.take_tools_changed() {
+            return Ok(());
+        }
+        let list = self.with_connect_timeout(active.list_tools()).await;
+        let updated = list.and_then(|list| self.update_catalog(state, list));
+        if updated.is_err() {
+            // The next call tries again.
+            active.notifications.mark_tools_changed();
+        }
+        updated
     }
 
     async fn with_connect_timeout<T>(
@@ -236,76 +171,16 @@ impl McpConnection {
         work: impl Future<Output = Result<T, ServerUnavailable>>,
     ) -> Result<T, ServerUnavailable> {
         let limit = self.settings.connect_timeout;
-        let late = || {
-            ServerUnavailable::new(
-                &format!("was not ready within {limit:?} (connect_timeout)"),
-                "timeout",
-            )
-        };
-        timeout(limit, work).await.unwrap_or_else(|_| Err(late()))
+        timeout(limit, work).await.unwrap_or_else(|_| {
+            let message = format!("was not ready within {limit:?} (connect_timeout)");
+            Err(ServerUnavailable::new(&message, "timeout"))
+        })
     }
 
-    async fn connect(&self) -> Result<(Arc<ActiveConnection>, Vec<Tool>), ServerUnavailable> {
-        let notifications = Arc::new(NotificationHandler::default());
-        let active = match &self.transport {
-            #[cfg(unix)]
-            TransportKind::Stdio => {
-                let started = StdioProcess::start(&self.settings, &self.tasks);
-                let (child, stdout, stdin) =
-                    started.map_err(|error| ServerUnavailable::new("cannot be started", error))?;
-                let pipes = rmcp::transport::async_rw::AsyncRwTransport::new(stdout, stdin)
-                    .with_max_line_length(self.settings.max_message);
-                let service = notifications.clone().serve(pipes).await;
-                let service =
-                    service.map_err(|error| ServerUnavailable::new("does not speak MCP", error))?;
-                ActiveConnection {
-                    service,
-                    notifications,
-                    session: None,
-                    _child: Some(child),
-                }
-            }
-            TransportKind::Http { url, headers } => {
-                let config = StreamableHttpClientTransportConfig::with_uri(url.clone())
-                    .custom_headers(headers.clone())
-                    .reinit_on_expired_session(false)
-                    .max_sse_event_size(self.settings.max_message);
-                let session = Arc::new(HttpSession::default());
-                let client = HttpTransport::new(self.settings.max_message, session.clone());
-                let transport = StreamableHttpClientTransport::with_client(client, config);
-                let service = notifications.clone().serve(transport).await;
-                let service =
-                    service.map_err(|error| ServerUnavailable::new("cannot be reached", error))?;
-                ActiveConnection {
-                    service,
-                    notifications,
-                    session: Some(session),
-                    #[cfg(unix)]
-                    _child: None,
-                }
-            }
-        };
-        let active = Arc::new(active);
-        let list = self.list_tools(&active).await?;
-        Ok((active, list))
-    }
-
-    async fn list_tools(&self, active: &ActiveConnection) -> Result<Vec<Tool>, ServerUnavailable> {
-        let (mut tools, mut page) = (Vec::new(), PaginatedRequestParams::default());
-        for _ in 0..MAX_PAGES {
-            let list = active.service.list_tools(Some(page)).await;
-            let list = list
-                .map_err(|error| ServerUnavailable::new("does not say what tools it has", error))?;
-            tools.extend(list.tools);
-            match list.next_cursor {
-                None => return Ok(tools),
-                cursor => page = PaginatedRequestParams::default().with_cursor(cursor),
-            }
-        }
-        Err(ServerUnavailable::new(
-            "has a list of tools without an end",
-            MAX_PAGES,
-        ))
+    async fn open(&self) -> Result<(Arc<ActiveConnection>, Vec<Tool>), ServerUnavailable> {
+        let active = ActiveConnection::open(&self.transport, &self.settings, &self.tasks).await?;
+        let list = active.list_tools().await?;
+        Ok((Arc::new(active), list))
     }
 
     fn update_catalog(
@@ -317,8 +192,9 @@ impl McpConnection {
             Some(catalog) => catalog.updated(list, &self.settings),
             None => ToolCatalog::from_list(list, &self.settings),
         };
-        let catalog = updated
-            .map_err(|why| ServerUnavailable::new(&format!("is not used: {why}"), "its tools"))?;
+        let catalog = updated.map_err(|reason| {
+            ServerUnavailable::new(&format!("is not used: {reason}"), "its tools")
+        })?;
         let missing: Vec<_> = self
             .settings
             .tools
@@ -333,74 +209,41 @@ impl McpConnection {
     }
 }
 
-/// Waits before somebody who has just failed is tried again; where that would be long, they are still not there.
-async fn reconnect_delay(state: &ConnectionState) -> Result<(), ServerUnavailable> {
-    let Some((tries, changed_at)) = state.failures.checked_sub(1).zip(state.changed_at) else {
-        return Ok(());
-    };
-    let reconnect_delay = INITIAL_RECONNECT_DELAY
-        .saturating_mul(2_u32.saturating_pow(tries))
-        .min(MAX_RECONNECT_DELAY);
-    match &state.unavailable {
-        Some(unavailable) if changed_at.elapsed() + MAX_CALLER_WAIT < reconnect_delay => {
-            Err(unavailable.clone())
-        }
-        _ => {
-            sleep_until(changed_at + reconnect_delay).await;
-            Ok(())
-        }
-    }
-}
-
-impl ActiveConnection {
-    fn is_closed(&self) -> bool {
-        self.service.is_closed() || self.service.is_transport_closed() || self.is_session_expired()
+impl ConnectionState {
+    /// Records that an established connection closed.
+    fn record_close(&mut self) {
+        let was_stable = self
+            .attempted_at
+            .is_some_and(|opened_at| opened_at.elapsed() >= STABLE_AFTER);
+        self.failures = if was_stable {
+            1
+        } else {
+            self.failures.saturating_add(1)
+        };
     }
 
-    /// Whether the server does not know us any more.
-    pub(super) fn is_session_expired(&self) -> bool {
-        self.session
-            .as_ref()
-            .is_some_and(|session| session.is_expired())
-    }
-
-    /// Whether nobody would hear of it if the tools were others.
-    fn lacks_change_notifications(&self) -> bool {
-        self.session
-            .as_ref()
-            .is_some_and(|session| !session.has_id())
-    }
-}
-
-impl ClientHandler for NotificationHandler {
-    fn get_info(&self) -> ClientConfig {
-        let us = Implementation::new("attache", env!("CARGO_PKG_VERSION"));
-        ClientConfig::new(ClientCapabilities::default(), us)
-    }
-
-    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
-        self.tools_changed.store(true, Ordering::Release);
-    }
-
-    async fn on_progress(
-        &self,
-        told: ProgressNotificationParam,
-        _: NotificationContext<RoleClient>,
-    ) {
-        if let Some(progress_senders) = self.progress_senders.lock().await.get(&told.progress_token)
-        {
-            // Whoever does not keep up hears of what comes later.
-            let _ = progress_senders.try_send(CallProgress {
-                progress: told.progress,
-                total: told.total,
-                message: told.message,
-            });
+    /// Waits for the end of the backoff delay.
+    ///
+    /// # Errors
+    /// The remaining delay is longer than [`MAX_CALLER_WAIT`]. The error is that of the last attempt.
+    async fn wait_for_reconnect(&self) -> Result<(), ServerUnavailable> {
+        let retries = self.failures.checked_sub(1);
+        let Some((retries, attempted_at)) = retries.zip(self.attempted_at) else {
+            return Ok(());
+        };
+        let delay = RECONNECT_BACKOFF.delay(retries);
+        match &self.last_error {
+            Some(error) if attempted_at.elapsed() + MAX_CALLER_WAIT < delay => Err(error.clone()),
+            _ => {
+                sleep_until(attempted_at + delay).await;
+                Ok(())
+            }
         }
     }
 }
 
-/// The call of a tool, and where it is in a trace, as MCP has it.
-fn request(
+/// Returns the request for a tool call. The trace context is in its `_meta`, as MCP defines it.
+fn call_request(
     tool: &str,
     arguments: Map<String, Value>,
     trace: Option<&TraceContext>,
@@ -416,35 +259,25 @@ fn request(
 }
 
 fn http_transport(url: &str, settings: &McpServerSettings) -> Result<TransportKind, String> {
-    let wrong = || "url must begin with http:// or https:// and name a host".to_owned();
-    let parsed: Uri = url.parse().map_err(|_| wrong())?;
-    HttpClient::check(&parsed).map_err(|_| wrong())?;
-    let headers = settings.headers.iter().map(|(name, value)| {
-        let sent = HeaderName::try_from(name.as_str())
-            .ok()
-            .zip(HeaderValue::try_from(value.expose()).ok());
-        let (name, mut value) =
-            sent.ok_or_else(|| format!("`{name}` cannot be sent as a header"))?;
-        value.set_sensitive(true);
-        Ok((name, value))
-    });
+    parse_url(url).map_err(|_| format!("url {URL_RULE}"))?;
     Ok(TransportKind::Http {
         url: url.into(),
-        headers: headers.collect::<Result<_, String>>()?,
+        headers: parse_headers(&settings.headers)?,
     })
 }
 
 #[cfg(unix)]
 fn stdio_transport(settings: &McpServerSettings) -> Result<TransportKind, String> {
-    match settings.headers.is_empty() {
-        true => Ok(TransportKind::Stdio),
-        false => Err("headers are for a url; a program takes env".to_owned()),
+    if settings.headers.is_empty() {
+        Ok(TransportKind::Stdio)
+    } else {
+        Err("headers need a url; use env for a command".to_owned())
     }
 }
 
 #[cfg(not(unix))]
 fn stdio_transport(_: &McpServerSettings) -> Result<TransportKind, String> {
-    Err("programs need a Unix system; name the url of the server".to_owned())
+    Err("a command needs a Unix system; set the url of the server".to_owned())
 }
 
 impl ServerUnavailable {
@@ -456,8 +289,8 @@ impl ServerUnavailable {
     }
 }
 
+/// Program or URL of the server, for the log.
 impl fmt::Display for McpConnection {
-    /// For the log of whoever runs it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.transport {
             #[cfg(unix)]
@@ -471,6 +304,6 @@ impl fmt::Display for McpConnection {
 
 impl fmt::Debug for McpConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Link({self})")
+        write!(f, "McpConnection({self})")
     }
 }

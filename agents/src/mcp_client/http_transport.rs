@@ -1,4 +1,4 @@
-//! The HTTP that streamable MCP goes over: our own door out.
+//! Streamable HTTP transport of MCP, over the HTTP client of `attache`.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use attache::model::TraceContext;
 use attache::{Error, HttpClient, HttpResponse};
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt};
-use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
+use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use http::request::Builder;
 use http::{HeaderName, HeaderValue, Method, Request, StatusCode};
 use rmcp::model::{
@@ -25,13 +25,17 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::{Sse, SseStream};
 
-/// How much is read of what a server says about its own failure.
+use crate::outgoing::USER_AGENT;
+
+/// Maximum size of an error body.
 const MAX_ERROR_BODY: usize = 16 << 10;
 
-/// What is said here of a request that found no session. No server is believed that says so itself.
+/// Error code of a request whose session the server does not have.
+///
+/// This transport sets it after a 404 response. The code alone is not trusted, because a server could send it too.
 pub(super) const SESSION_EXPIRED: ErrorCode = ErrorCode(-32_900);
 
-/// What is known of a session.
+/// State of an MCP session.
 #[derive(Debug, Default)]
 pub(super) struct HttpSession {
     has_id: AtomicBool,
@@ -39,23 +43,23 @@ pub(super) struct HttpSession {
 }
 
 impl HttpSession {
-    /// Whether the server would know us again, and tells what changes; one that does not has to be asked.
+    /// Returns whether the server assigned a session id. Without one it cannot send change notifications.
     pub(super) fn has_id(&self) -> bool {
         self.has_id.load(Ordering::Acquire)
     }
 
-    /// Whether the server has forgotten us: it may have begun anew, as somebody else.
+    /// Returns whether the server no longer has the session, for example after a restart.
     pub(super) fn is_expired(&self) -> bool {
         self.is_expired.load(Ordering::Acquire)
     }
 }
 
-/// Sends what an MCP client says.
+/// HTTP client for the streamable HTTP transport of rmcp.
 #[derive(Debug, Clone)]
 pub(super) struct HttpTransport {
     http: HttpClient,
     session: Arc<HttpSession>,
-    /// How large one message may be.
+    /// Maximum size of one message.
     max_message: usize,
 }
 
@@ -82,7 +86,7 @@ impl HttpTransport {
             request.header(name, value)
         });
         let request = request
-            .header(USER_AGENT, concat!("attache/", env!("CARGO_PKG_VERSION")))
+            .header("user-agent", USER_AGENT)
             .header(ACCEPT, "application/json, text/event-stream");
         let request = request
             .body(body)
@@ -93,17 +97,20 @@ impl HttpTransport {
             .map_err(StreamableHttpError::Client)
     }
 
-    /// What an answer other than a success means; `None` where its body says it better.
+    /// Returns the JSON-RPC error in the body of an error response.
+    ///
+    /// # Errors
+    /// The body has none, or the status decides: 401, 403 and 429.
     async fn read_error(
         &self,
         response: HttpResponse,
     ) -> Result<ServerJsonRpcMessage, TransportError> {
         let status = response.status();
         let is_json = has_content_type(&response, JSON_MIME_TYPE);
-        let pause = response
+        let retry_after = response
             .headers()
             .get(RETRY_AFTER)
-            .and_then(|pause| Some(pause.to_str().ok()?.to_owned()));
+            .and_then(|value| Some(value.to_str().ok()?.to_owned()));
         let is_auth_error = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
         if is_json && !is_auth_error && status != StatusCode::TOO_MANY_REQUESTS {
             let body = response.read(MAX_ERROR_BODY).await.unwrap_or_default();
@@ -111,7 +118,7 @@ impl HttpTransport {
                 return Ok(error);
             }
         }
-        Err(HttpStatusError::new(status.as_u16(), pause).into())
+        Err(HttpStatusError::new(status.as_u16(), retry_after).into())
     }
 }
 
@@ -137,42 +144,43 @@ impl StreamableHttpClient for HttpTransport {
         }
         let response = self.send(request, headers, body).await?;
         let status = response.status();
-        let wants_answer = matches!(message, JsonRpcMessage::Request(_));
+        let expects_response = matches!(message, JsonRpcMessage::Request(_));
         if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
             return Ok(StreamableHttpPostResponse::Accepted);
         }
-        let named = response
+        let session_id = response
             .headers()
             .get(HEADER_SESSION_ID)
             .and_then(|id| Some(id.to_str().ok()?.to_owned()));
-        if named.is_some() {
+        if session_id.is_some() {
             self.session.has_id.store(true, Ordering::Release);
         }
         if status == StatusCode::NOT_FOUND && session.is_some() {
-            // A new session would be with a server whose tools nobody has looked at: whoever asked has to begin anew.
+            // Not reopened here: a new session may be with a server whose tools differ from the reviewed ones.
             self.session.is_expired.store(true, Ordering::Release);
-            let error = ErrorData::new(SESSION_EXPIRED, "there is no such session", None);
+            if !expects_response {
+                return Ok(StreamableHttpPostResponse::Accepted);
+            }
+            let error = ErrorData::new(SESSION_EXPIRED, "the session has expired", None);
             let error = ServerJsonRpcMessage::error(error, None);
-            return Ok(match wants_answer {
-                true => StreamableHttpPostResponse::Json(with_request_id(error, &message), named),
-                false => StreamableHttpPostResponse::Accepted,
-            });
+            let error = with_request_id(error, &message);
+            return Ok(StreamableHttpPostResponse::Json(error, session_id));
         }
         if !status.is_success() {
             let error = self.read_error(response).await?;
             return Ok(StreamableHttpPostResponse::Json(
                 with_request_id(error, &message),
-                named,
+                session_id,
             ));
         }
-        // Where nothing is expected, whatever comes is as good as nothing.
-        if !wants_answer {
+        // A response to a notification is ignored.
+        if !expects_response {
             return Ok(StreamableHttpPostResponse::Accepted);
         }
         if has_content_type(&response, EVENT_STREAM_MIME_TYPE) {
             return Ok(StreamableHttpPostResponse::Sse(
                 event_stream(response, self.max_message),
-                named,
+                session_id,
             ));
         }
         if !has_content_type(&response, JSON_MIME_TYPE) {
@@ -184,7 +192,7 @@ impl StreamableHttpClient for HttpTransport {
             .map_err(StreamableHttpError::Client)?;
         Ok(StreamableHttpPostResponse::Json(
             serde_json::from_slice(&body)?,
-            named,
+            session_id,
         ))
     }
 
@@ -195,7 +203,7 @@ impl StreamableHttpClient for HttpTransport {
         _: Option<String>,
         headers: Headers,
     ) -> Result<(), TransportError> {
-        // Whatever comes of it: the session is not used any more.
+        // The status is ignored: the session is not used any more.
         self.send(
             request_to(Method::DELETE, &uri, Some(&session)),
             headers,
@@ -242,49 +250,52 @@ fn request_to(method: Method, url: &str, session: Option<&str>) -> Builder {
     }
 }
 
-/// Where a request is in a trace, as it says itself.
+/// Returns the trace context in the `_meta` of a tool call.
 fn request_trace(message: &ClientJsonRpcMessage) -> Option<TraceContext> {
-    let JsonRpcMessage::Request(asked) = message else {
+    let JsonRpcMessage::Request(request) = message else {
         return None;
     };
-    let ClientRequest::CallToolRequest(call) = &asked.request else {
+    let ClientRequest::CallToolRequest(call) = &request.request else {
         return None;
     };
     TraceContext::parse(call.params.traceparent()?, call.params.tracestate())
 }
 
 fn has_content_type(response: &HttpResponse, media_type: &str) -> bool {
-    let said = response
+    let content_type = response
         .headers()
         .get(CONTENT_TYPE)
-        .and_then(|said| said.to_str().ok());
-    said.is_some_and(|said| said.to_ascii_lowercase().starts_with(media_type))
+        .and_then(|value| value.to_str().ok());
+    content_type.is_some_and(|value| value.to_ascii_lowercase().starts_with(media_type))
 }
 
 fn unexpected_response(what: &'static str) -> TransportError {
     StreamableHttpError::UnexpectedServerResponse(Cow::Borrowed(what))
 }
 
-/// An error as the answer to what was asked: those who refuse before they read do not know to what.
+/// Sets the id of the request in an error. A server that refuses a request unread does not know its id.
 fn with_request_id(
     error: ServerJsonRpcMessage,
-    asked: &ClientJsonRpcMessage,
+    request: &ClientJsonRpcMessage,
 ) -> ServerJsonRpcMessage {
-    match (error, asked) {
-        (JsonRpcMessage::Error(error), JsonRpcMessage::Request(asked)) => {
+    match (error, request) {
+        (JsonRpcMessage::Error(error), JsonRpcMessage::Request(request)) => {
             let ErrorData {
                 code,
                 message,
                 data,
                 ..
             } = error.error;
-            ServerJsonRpcMessage::error(ErrorData::new(code, message, data), Some(asked.id.clone()))
+            ServerJsonRpcMessage::error(
+                ErrorData::new(code, message, data),
+                Some(request.id.clone()),
+            )
         }
         (error, _) => error,
     }
 }
 
-/// The events of an answer, none of them larger than `max_message`.
+/// Returns the server-sent events of a response. The stream fails at an event larger than `max_message`.
 fn event_stream(response: HttpResponse, max_message: usize) -> Events {
     let pieces = stream::unfold(
         Some((response, EventSizeLimit::new(max_message))),
@@ -302,15 +313,16 @@ fn event_stream(response: HttpResponse, max_message: usize) -> Events {
     SseStream::from_bytes_stream(Box::pin(pieces)).boxed()
 }
 
-/// How much of an event has come.
+/// Size limit of server-sent events in a byte stream.
 struct EventSizeLimit {
     max_message: usize,
-    seen: usize,
-    /// Whether the line has nothing on it so far.
-    is_empty: bool,
+    /// Size of the current event so far.
+    size: usize,
+    /// Whether the current line is empty so far. An empty line ends an event.
+    is_line_empty: bool,
 }
 
-/// Why events end before their end.
+/// Failure of an event stream.
 #[derive(Debug)]
 enum EventStreamError {
     Connection(Error),
@@ -321,25 +333,26 @@ impl EventSizeLimit {
     fn new(max_message: usize) -> Self {
         Self {
             max_message,
-            seen: 0,
-            is_empty: true,
+            size: 0,
+            is_line_empty: true,
         }
     }
 
-    fn check(&mut self, piece: Bytes) -> Result<Bytes, EventStreamError> {
-        for byte in &piece {
-            self.seen += 1;
+    /// Counts a chunk, and returns it if no event exceeds the limit.
+    fn check(&mut self, chunk: Bytes) -> Result<Bytes, EventStreamError> {
+        for byte in &chunk {
+            self.size += 1;
             match byte {
-                b'\n' if self.is_empty => self.seen = 0,
-                b'\n' => self.is_empty = true,
+                b'\n' if self.is_line_empty => self.size = 0,
+                b'\n' => self.is_line_empty = true,
                 b'\r' => {}
-                _ => self.is_empty = false,
+                _ => self.is_line_empty = false,
             }
-            if self.seen > self.max_message {
+            if self.size > self.max_message {
                 return Err(EventStreamError::TooLarge);
             }
         }
-        Ok(piece)
+        Ok(chunk)
     }
 }
 
@@ -347,7 +360,9 @@ impl std::fmt::Display for EventStreamError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Connection(error) => error.fmt(f),
-            Self::TooLarge => f.write_str("an event is larger than a message may be"),
+            Self::TooLarge => {
+                f.write_str("an event is larger than the maximum size of a message (max_message)")
+            }
         }
     }
 }
@@ -359,7 +374,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_is_bounded_and_a_stream_is_not() {
+    fn the_limit_applies_to_events_not_to_the_stream() {
         let mut limit = EventSizeLimit::new(12);
         for _ in 0..3 {
             assert!(limit.check(Bytes::from_static(b"data: 12")).is_ok());

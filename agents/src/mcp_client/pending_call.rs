@@ -1,4 +1,4 @@
-//! A call of a tool under way.
+//! A tool call in progress.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,25 +10,32 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::TaskTracker;
 
-use super::connection::{ActiveConnection, ServerUnavailable};
+use super::active_connection::ActiveConnection;
+use super::connection::ServerUnavailable;
 use super::http_transport::SESSION_EXPIRED;
+use crate::llm::sanitize;
 
-/// How often is told how a call goes, at most: every word of it is in a log.
+/// Minimum interval between progress events. Each of them is stored in the log of the task.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
+/// Capacity of the queue of progress notifications. Further ones are dropped.
+const PROGRESS_QUEUE: usize = 64;
+/// Maximum size of an error message of the server.
+const MAX_ERROR_MESSAGE: usize = 4 << 10;
 
-/// A call that has been sent. Dropped before its end, the server is told that nobody waits for it.
+/// Tool call that has been sent. Dropping it cancels the call.
 pub(crate) struct PendingCall {
+    /// Request, until it has ended.
     handle: Option<RequestHandle<RoleClient>>,
     progress: mpsc::Receiver<CallProgress>,
     last_progress: f64,
     last_progress_at: Option<Instant>,
     deadline: Instant,
-    limit: Duration,
+    timeout: Duration,
     connection: Arc<ActiveConnection>,
     tasks: TaskTracker,
 }
 
-/// How a call goes.
+/// Progress of a call, as the server reports it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CallProgress {
     pub(crate) progress: f64,
@@ -36,7 +43,7 @@ pub(crate) struct CallProgress {
     pub(crate) message: Option<String>,
 }
 
-/// What is heard of a call.
+/// Event of a call.
 #[derive(Debug)]
 pub(crate) enum CallEvent {
     Progress(CallProgress),
@@ -44,51 +51,52 @@ pub(crate) enum CallEvent {
     Failed(CallError),
 }
 
-/// Why a call has no result.
+/// Failure of a call.
 #[derive(Debug)]
 pub(crate) enum CallError {
-    /// The server went away before it answered.
+    /// The connection closed before the response. Whether the call had an effect is unknown.
     ConnectionLost,
-    /// The server had forgotten us before it was asked, and has not heard of it.
+    /// The session had expired before the request, so the server did not execute the call.
     SessionExpired,
     TimedOut(Duration),
-    /// The server says why not.
+    /// The server returned an error.
     Rejected(Box<ErrorData>),
-    /// The answer is none that we understand.
+    /// The response is not one to a tool call.
     InvalidResponse(&'static str),
 }
 
 impl PendingCall {
+    /// Sends a call.
     pub(super) async fn new(
         connection: Arc<ActiveConnection>,
         request: ClientRequest,
-        (sender, progress): (mpsc::Sender<CallProgress>, mpsc::Receiver<CallProgress>),
-        limit: Duration,
+        timeout: Duration,
         tasks: TaskTracker,
     ) -> Result<Self, ServerUnavailable> {
-        // Held until we know by which name the server tells of it: none that comes at once is missed.
-        let mut progress_senders = connection.notifications.progress_senders.lock().await;
+        let (sender, progress) = mpsc::channel(PROGRESS_QUEUE);
+        // Locked until the sender is registered, so that no progress notification is missed.
+        let mut senders = connection.notifications.progress_senders.lock().await;
         let handle = connection
             .service
             .send_request_with_option(request, PeerRequestOptions::no_options())
             .await;
-        let handle = handle.map_err(|error| ServerUnavailable::new("has just gone", error))?;
-        progress_senders.insert(handle.progress_token.clone(), sender);
-        drop(progress_senders);
-        let deadline = Instant::now() + limit;
+        let handle =
+            handle.map_err(|error| ServerUnavailable::new("has just disconnected", error))?;
+        senders.insert(handle.progress_token.clone(), sender);
+        drop(senders);
         Ok(Self {
             handle: Some(handle),
             progress,
             last_progress: f64::MIN,
             last_progress_at: None,
-            deadline,
-            limit,
+            deadline: Instant::now() + timeout,
+            timeout,
             connection,
             tasks,
         })
     }
 
-    /// What is heard next. After a result or a failure there is nothing more.
+    /// Returns the next event. A result or a failure is the last one.
     pub(crate) async fn next(&mut self) -> CallEvent {
         loop {
             let Some(handle) = &mut self.handle else {
@@ -97,54 +105,73 @@ impl PendingCall {
             tokio::select! {
                 biased;
                 Some(progress) = self.progress.recv() => {
-                    let is_due = self.last_progress_at.is_none_or(|last_progress_at| last_progress_at.elapsed() >= PROGRESS_INTERVAL);
-                    // They may overtake each other.
-                    if is_due && progress.progress > self.last_progress {
-                        self.last_progress = progress.progress;
-                        self.last_progress_at = Some(Instant::now());
+                    if self.is_reported(&progress) {
                         return CallEvent::Progress(progress);
                     }
                 }
-                answer = &mut handle.rx => {
+                response = &mut handle.rx => {
                     self.release();
-                    return match answer.unwrap_or(Err(ServiceError::TransportClosed)) {
-                        Err(ServiceError::McpError(error))
-                            if error.code == SESSION_EXPIRED && self.connection.is_session_expired() =>
-                        {
-                            CallEvent::Failed(CallError::SessionExpired)
-                        }
-                        answer => into_event(answer),
-                    };
+                    let response = response.unwrap_or(Err(ServiceError::TransportClosed));
+                    return self.response_event(response);
                 }
                 () = sleep_until(self.deadline) => {
-                    self.cancel_call("it took too long");
-                    return CallEvent::Failed(CallError::TimedOut(self.limit));
+                    self.cancel("timeout");
+                    return CallEvent::Failed(CallError::TimedOut(self.timeout));
                 }
             }
         }
     }
 
-    fn cancel_call(&mut self, why: &str) {
+    /// Returns whether a progress notification is reported: not too often, and only if it increases.
+    fn is_reported(&mut self, progress: &CallProgress) -> bool {
+        let is_due = self
+            .last_progress_at
+            .is_none_or(|last| last.elapsed() >= PROGRESS_INTERVAL);
+        // Notifications may arrive out of order.
+        if !is_due || progress.progress <= self.last_progress {
+            return false;
+        }
+        self.last_progress = progress.progress;
+        self.last_progress_at = Some(Instant::now());
+        true
+    }
+
+    fn response_event(&self, response: Result<ServerResult, ServiceError>) -> CallEvent {
+        CallEvent::Failed(match response {
+            Ok(ServerResult::CallToolResult(result)) => return CallEvent::Result(Box::new(result)),
+            Ok(ServerResult::InputRequiredResult(_)) => {
+                CallError::InvalidResponse("it asks for input, which is not supported")
+            }
+            Ok(_) => CallError::InvalidResponse("its response is not the result of a tool"),
+            Err(ServiceError::McpError(error))
+                if error.code == SESSION_EXPIRED && self.connection.is_session_expired() =>
+            {
+                CallError::SessionExpired
+            }
+            Err(ServiceError::McpError(error)) => CallError::Rejected(Box::new(error)),
+            Err(_) => CallError::ConnectionLost,
+        })
+    }
+
+    /// Sends a cancel notification, if the call has not ended.
+    fn cancel(&mut self, reason: &str) {
         if let Some(handle) = self.release() {
-            let why = Some(why.to_owned());
+            let reason = Some(reason.to_owned());
             self.tasks.spawn(async move {
-                // A server that has gone needs no word.
-                let _ = handle.cancel(why).await;
+                // Fails only if the connection is closed, which cancels the call too.
+                let _ = handle.cancel(reason).await;
             });
         }
     }
 
-    /// Waits for nothing more.
+    /// Unregisters the progress sender, and returns the handle if the call has not ended.
     fn release(&mut self) -> Option<RequestHandle<RoleClient>> {
         let handle = self.handle.take()?;
-        let (connection, token) = (self.connection.clone(), handle.progress_token.clone());
+        let connection = self.connection.clone();
+        let token = handle.progress_token.clone();
         self.tasks.spawn(async move {
-            connection
-                .notifications
-                .progress_senders
-                .lock()
-                .await
-                .remove(&token);
+            let mut senders = connection.notifications.progress_senders.lock().await;
+            senders.remove(&token);
         });
         Some(handle)
     }
@@ -152,18 +179,27 @@ impl PendingCall {
 
 impl Drop for PendingCall {
     fn drop(&mut self) {
-        self.cancel_call("nobody waits for it any more");
+        self.cancel("the result is no longer needed");
     }
 }
 
-fn into_event(answer: Result<ServerResult, ServiceError>) -> CallEvent {
-    CallEvent::Failed(match answer {
-        Ok(ServerResult::CallToolResult(result)) => return CallEvent::Result(Box::new(result)),
-        Ok(ServerResult::InputRequiredResult(_)) => {
-            CallError::InvalidResponse("it asks for more, which a tool may not")
+impl CallError {
+    /// Returns the message for callers and models.
+    pub(crate) fn message(&self) -> String {
+        match self {
+            Self::SessionExpired => {
+                "the session of the MCP server expired; the call was not executed".to_owned()
+            }
+            Self::ConnectionLost => {
+                "the MCP server disconnected during the call; whether it had an effect is unknown"
+                    .to_owned()
+            }
+            Self::TimedOut(timeout) => format!("the tool took longer than {timeout:?}"),
+            Self::Rejected(error) => {
+                let message = sanitize(&error.message, MAX_ERROR_MESSAGE);
+                format!("the tool refuses: {message}")
+            }
+            Self::InvalidResponse(reason) => format!("the tool cannot be used: {reason}"),
         }
-        Ok(_) => CallError::InvalidResponse("its answer is none of a tool"),
-        Err(ServiceError::McpError(error)) => CallError::Rejected(Box::new(error)),
-        Err(_) => CallError::ConnectionLost,
-    })
+    }
 }

@@ -1,4 +1,4 @@
-//! An MCP server, and an agent that is one, as a configuration file has them.
+//! Settings of MCP servers and of the MCP agent.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,60 +10,61 @@ use serde::{Deserialize, Serialize};
 
 use crate::redact;
 
-/// An MCP server: exactly one of `command` and `url` says where it is.
+/// Settings of an MCP server. Exactly one of `command` and `url` must be set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct McpServerSettings {
-    /// A program and its arguments; it is started when it is first needed, and speaks MCP over stdin and stdout.
+    /// Program and arguments. It is started at its first use, and speaks MCP over stdin and stdout.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
-    /// The folder it runs in.
+    /// Working directory of the program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub folder: Option<PathBuf>,
-    /// Variables of our environment that it sees, beside those that it needs to find programs and files.
+    /// Variables of the server's environment that the program receives, in addition to `PATH`, `HOME` and similar ones.
     pub pass_env: Vec<String>,
-    /// Variables that it sees besides.
+    /// Additional environment variables.
     #[serde(serialize_with = "redact::map")]
     pub env: BTreeMap<String, Secret>,
-    /// Where it is reached over streamable HTTP.
+    /// URL of the streamable HTTP endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Headers that go along to `url`, credentials among them.
+    /// Additional request headers for `url`, for example credentials.
     #[serde(serialize_with = "redact::map")]
     pub headers: BTreeMap<String, Secret>,
-    /// The tools that are used, by the server's names for them; all if left out.
+    /// Names of the tools to use. Default: all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,
-    /// Those of them to whose every call the caller must agree. For tools of a model.
+    /// Names of the tools whose calls the caller must approve. For tools of a model.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub approve: Vec<String>,
-    /// What the tools must be, as the log says it when it tells of them: with others the server is not used.
+    /// Required fingerprint of the tool list (`sha256:…`), as logged when the list is read. The server is not used with
+    /// another list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pin: Option<String>,
-    /// How long it may take to start, or to connect, and to say what tools it has.
+    /// Timeout for starting or connecting and for listing the tools.
     #[serde(with = "HumanDuration")]
     pub connect_timeout: Duration,
-    /// How many tools it may have; with more it is not used.
+    /// Maximum number of tools. A server with more is not used.
     pub max_tools: usize,
-    /// How large one message of it may be.
+    /// Maximum size of one message from the server.
     #[serde(with = "ByteSize")]
     pub max_message: usize,
 }
 
-/// An agent whose skills are the tools of an MCP server.
+/// Settings of the MCP agent, whose skills are the tools of an MCP server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct McpSettings {
-    /// The server.
+    /// The MCP server.
     #[cfg_attr(feature = "schema", schemars(required))]
     pub server: McpServerSettings,
-    /// How long a call may take.
+    /// Timeout of one call.
     #[serde(with = "HumanDuration")]
     pub timeout: Duration,
-    /// Whether a message has to name the skill that it calls in `metadata.skillId` too. Where a rule says who may use a skill it
-    /// has to: rules read nothing else.
+    /// Whether a message must also name its skill in `metadata.skillId`. Required for access rules about skills, because they
+    /// read only that key.
     pub named_skills: bool,
 }
 

@@ -1,4 +1,4 @@
-//! An MCP server that is a program: started in a group of its own, which ends with it.
+//! MCP server as a child process, in its own process group.
 
 use std::io;
 
@@ -7,21 +7,21 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio_util::task::TaskTracker;
 
 use super::settings::McpServerSettings;
-use crate::command::{ProcessGroup, ProcessPipes, environment};
+use crate::command::{ProcessGroup, environment};
 
-/// How much of stderr is logged; the rest is thrown away.
+/// Maximum number of bytes of stderr that are logged; the rest is discarded.
 const MAX_LOGGED: usize = 64 << 10;
 
-/// A running program. Dropped, it is killed with all of its group.
+/// Running MCP server. Dropping it kills its process group.
 #[derive(Debug)]
 pub(super) struct StdioProcess {
-    // Before the leader: a group may be signalled only while its leader has not been reaped.
+    // Declared before `_leader`, so it is dropped first: the group may be signaled only until its leader is reaped.
     _group: ProcessGroup,
     _leader: tokio::process::Child,
 }
 
 impl StdioProcess {
-    /// Starts it; gives the pipes that it speaks over.
+    /// Starts the program. Returns its stdout and stdin for the transport, and logs its stderr in the background.
     pub(super) fn start(
         settings: &McpServerSettings,
         tasks: &TaskTracker,
@@ -36,30 +36,25 @@ impl StdioProcess {
             .env_clear()
             .envs(environment(&settings.pass_env, &settings.env));
         let (group, leader, pipes) = ProcessGroup::start(command, settings.folder.as_deref())?;
-        let ProcessPipes {
-            stdin,
-            stdout,
-            stderr,
-        } = pipes;
-        tasks.spawn(log_stderr(stderr, program.clone()));
-        Ok((
-            Self {
-                _group: group,
-                _leader: leader,
-            },
-            stdout,
-            stdin,
-        ))
+        tasks.spawn(log_stderr(pipes.stderr, program.clone()));
+        let process = Self {
+            _group: group,
+            _leader: leader,
+        };
+        Ok((process, pipes.stdout, pipes.stdin))
     }
 }
 
-/// Takes all that comes, so that the program never waits for us, until the pipe is closed.
+/// Reads stderr to its end, even beyond the log limit, so that the program never blocks on a full pipe.
 async fn log_stderr(stderr: ChildStderr, program: String) {
-    let (mut stderr, mut buffer, mut logged) = (BufReader::new(stderr), vec![0; 4 << 10], 0);
+    let mut stderr = BufReader::new(stderr);
+    let mut buffer = vec![0; 4 << 10];
+    let mut logged = 0;
     while let Ok(read @ 1..) = stderr.read(&mut buffer).await {
         if logged < MAX_LOGGED {
-            // As debug: what would move the cursor of whoever reads the log is escaped.
-            tracing::info!(program, text = ?String::from_utf8_lossy(&buffer[..read]), "mcp server wrote to stderr");
+            // Debug formatting escapes control characters, which could move the cursor of a terminal (S55).
+            let text = String::from_utf8_lossy(&buffer[..read]);
+            tracing::info!(program, ?text, "mcp server wrote to stderr");
         }
         logged += read;
     }

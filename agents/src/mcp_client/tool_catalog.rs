@@ -1,58 +1,60 @@
-//! The tools of an MCP server: as they were when they were first seen, and what has become of them since.
+//! Tools of an MCP server: as they were listed first, and how they have changed since (S58).
 //!
-//! A server that is trusted today can say tomorrow that its tools are others. So the first list is kept by the digest
-//! of every tool, and whoever calls one is told how it stands.
+//! A server could replace a reviewed tool by another one of the same name. So the catalog keeps the definitions of the
+//! first list with their fingerprints, and marks tools that a later list changes or removes.
 
 use std::sync::Arc;
 
 use rmcp::model::Tool;
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 
 use super::settings::McpServerSettings;
+use crate::fingerprint::{self, Fingerprint, fingerprint};
 use crate::llm::sanitize;
 
-/// How long the name of a tool may be.
+/// Maximum length of a tool's name.
 const MAX_NAME: usize = 128;
-/// How much is read of what a tool says of itself.
+/// Maximum size of a tool's description.
 const MAX_DESCRIPTION: usize = 2 << 10;
-/// How large the schema of a tool may be.
+/// Maximum size of a tool's schema.
 const MAX_SCHEMA: usize = 32 << 10;
 
-/// The tools that are used of a server.
+/// Tools of a server that may be used.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ToolCatalog {
     pub(crate) tools: Vec<Arc<CatalogTool>>,
-    /// Tools that have come since, and are not used.
+    /// Names of tools that were added later. They are not used.
     pub(crate) new_tools: Vec<String>,
 }
 
-/// A tool as it was first seen.
+/// Tool with its first definition.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CatalogTool {
-    /// The server's name for it.
+    /// Name of the tool on the server.
     pub(crate) name: String,
     pub(crate) description: String,
-    /// What it takes: a JSON Schema of an object.
+    /// JSON Schema of the arguments, an object.
     pub(crate) schema: Map<String, Value>,
     pub(crate) status: ToolStatus,
-    fingerprint: [u8; 32],
-    /// What it is now, if it has changed.
-    current_fingerprint: Option<[u8; 32]>,
+    fingerprint: Fingerprint,
+    /// Fingerprint of the current definition, if it has changed.
+    current_fingerprint: Option<Fingerprint>,
 }
 
-/// What has become of a tool.
+/// Current status of a tool, compared with its first definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ToolStatus {
-    /// It is as it was.
     Unchanged,
-    /// There is one of its name that says something else of itself.
+    /// The server now has another definition under the same name.
     Changed,
     Removed,
 }
 
 impl ToolCatalog {
-    /// The first list of a server.
+    /// Creates a catalog from the first list of a server.
+    ///
+    /// # Errors
+    /// The list is too long, or does not match the `pin` setting.
     pub(super) fn from_list(list: Vec<Tool>, settings: &McpServerSettings) -> Result<Self, String> {
         let tools = usable_tools(list, settings)?;
         let catalog = Self {
@@ -61,40 +63,30 @@ impl ToolCatalog {
         };
         let pin = catalog.pin();
         match &settings.pin {
-            Some(wanted) if *wanted != pin => Err(format!(
-                "its tools are not those that were agreed to (pin); now it is {pin}"
+            Some(required) if *required != pin => Err(format!(
+                "its tools do not match the `pin` setting; their pin is {pin}"
             )),
             _ => Ok(catalog),
         }
     }
 
-    /// The same tools, by what a later list says.
+    /// Returns the catalog with the status of every tool in a later list.
     pub(super) fn updated(
         &self,
         list: Vec<Tool>,
         settings: &McpServerSettings,
     ) -> Result<Self, String> {
-        let now = usable_tools(list, settings)?;
+        let current = usable_tools(list, settings)?;
         let tools = self.tools.iter().map(|known| {
-            let (status, now) = match now.iter().find(|tool| tool.name == known.name) {
-                None => (ToolStatus::Removed, None),
-                Some(tool) if tool.fingerprint == known.fingerprint => {
-                    (ToolStatus::Unchanged, None)
-                }
-                Some(tool) => (ToolStatus::Changed, Some(tool.fingerprint)),
-            };
-            if (status, now) == (known.status, known.current_fingerprint) {
+            let updated = known.updated(current.iter().find(|tool| tool.name == known.name));
+            if updated == **known {
                 known.clone()
             } else {
-                Arc::new(CatalogTool {
-                    status,
-                    current_fingerprint: now,
-                    ..(**known).clone()
-                })
+                Arc::new(updated)
             }
         });
         let is_new = |tool: &&CatalogTool| self.tools.iter().all(|known| known.name != tool.name);
-        let new_tools = now
+        let new_tools = current
             .iter()
             .filter(is_new)
             .map(|tool| tool.name.clone())
@@ -109,22 +101,18 @@ impl ToolCatalog {
         self.tools.iter().find(|tool| tool.name == name)
     }
 
-    /// What the tools are, in one line.
+    /// Returns the pin of the tool list, as the settings have it. The order of the tools does not matter.
     pub(super) fn pin(&self) -> String {
         let mut fingerprints: Vec<_> = self.tools.iter().map(|tool| tool.fingerprint).collect();
         fingerprints.sort_unstable();
-        let all = fingerprints
-            .iter()
-            .fold(Sha256::new(), |all, fingerprint| {
-                all.chain_update(fingerprint)
-            })
-            .finalize();
-        let digits: String = all.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("sha256:{digits}")
+        fingerprint::pin(&fingerprints)
     }
 }
 
-/// What is used of a list, without what is not meant to be seen.
+/// Returns the allowed and valid tools of a list, with sanitized texts.
+///
+/// # Errors
+/// The list has more than `max_tools` of them.
 fn usable_tools(list: Vec<Tool>, settings: &McpServerSettings) -> Result<Vec<CatalogTool>, String> {
     let allowed = |tool: &Tool| {
         settings.tools.is_empty() || settings.tools.iter().any(|one| *one == tool.name)
@@ -139,14 +127,14 @@ fn usable_tools(list: Vec<Tool>, settings: &McpServerSettings) -> Result<Vec<Cat
             && sanitize(&tool.name, MAX_NAME) == tool.name
             && size <= MAX_SCHEMA;
         if !is_usable || tools.iter().any(|other| other.name == tool.name) {
-            tracing::warn!(tool = ?sanitize(&tool.name, MAX_NAME), size, "a tool of an mcp server cannot be used");
+            tracing::warn!(tool = ?sanitize(&tool.name, MAX_NAME), size, "ignored an invalid tool of an mcp server");
             continue;
         }
         tools.push(CatalogTool::new(&tool));
     }
     if tools.len() > settings.max_tools {
         return Err(format!(
-            "it has more than {} tools (max_tools); name those to use (tools)",
+            "it has more than {} tools (max_tools); list the tools to use (tools)",
             settings.max_tools
         ));
     }
@@ -155,12 +143,9 @@ fn usable_tools(list: Vec<Tool>, settings: &McpServerSettings) -> Result<Vec<Cat
 
 impl CatalogTool {
     fn new(tool: &Tool) -> Self {
-        let said = tool.description.as_deref().unwrap_or_default();
-        let description = match said.is_empty() {
-            true => tool.title.as_deref().unwrap_or_default(),
-            false => said,
-        };
-        let whole = json!([tool.name, description, *tool.input_schema]).to_string();
+        let description = tool.description.as_deref().filter(|text| !text.is_empty());
+        let description = description.or(tool.title.as_deref()).unwrap_or_default();
+        let definition = json!([tool.name, description, *tool.input_schema]).to_string();
         let mut schema = (*tool.input_schema).clone();
         schema.values_mut().for_each(sanitize_value);
         Self {
@@ -168,13 +153,27 @@ impl CatalogTool {
             description: sanitize(description, MAX_DESCRIPTION),
             schema,
             status: ToolStatus::Unchanged,
-            fingerprint: Sha256::digest(whole).into(),
+            fingerprint: fingerprint(definition),
             current_fingerprint: None,
+        }
+    }
+
+    /// Returns this tool with the status that a later list gives it.
+    fn updated(&self, current: Option<&Self>) -> Self {
+        let (status, current_fingerprint) = match current {
+            None => (ToolStatus::Removed, None),
+            Some(tool) if tool.fingerprint == self.fingerprint => (ToolStatus::Unchanged, None),
+            Some(tool) => (ToolStatus::Changed, Some(tool.fingerprint)),
+        };
+        Self {
+            status,
+            current_fingerprint,
+            ..self.clone()
         }
     }
 }
 
-/// Takes out of texts what is not meant to be seen.
+/// Sanitizes all texts in a JSON value.
 fn sanitize_value(value: &mut Value) {
     match value {
         Value::String(text) => *text = sanitize(text, MAX_DESCRIPTION),
@@ -194,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn s58_a_tool_that_changes_is_known_by_it_and_a_new_one_is_not_used() {
+    fn s58_changed_tools_are_marked_and_new_ones_are_not_used() {
         let settings = McpServerSettings::default();
         let first =
             ToolCatalog::from_list(vec![tool("a", "reads"), tool("b", "writes")], &settings)
@@ -214,7 +213,7 @@ mod tests {
         assert_eq!(
             later.tool("a").unwrap().description,
             "reads",
-            "as it was agreed to"
+            "the reviewed description"
         );
         let back = later
             .updated(vec![tool("b", "writes"), tool("a", "reads")], &settings)
@@ -223,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn s58_a_pinned_server_has_these_tools_or_none() {
+    fn s58_only_the_pinned_tools_are_accepted() {
         let settings = McpServerSettings::default();
         let pin = ToolCatalog::from_list(vec![tool("a", "reads"), tool("b", "writes")], &settings)
             .unwrap()
@@ -235,13 +234,13 @@ mod tests {
         assert!(
             ToolCatalog::from_list(vec![tool("b", "writes"), tool("a", "reads")], &pinned).is_ok()
         );
-        let why = ToolCatalog::from_list(vec![tool("a", "reads"), tool("b", "wipes")], &pinned)
+        let error = ToolCatalog::from_list(vec![tool("a", "reads"), tool("b", "wipes")], &pinned)
             .unwrap_err();
-        assert!(why.contains("(pin); now it is sha256:"), "{why}");
+        assert!(error.contains("their pin is sha256:"), "{error}");
     }
 
     #[test]
-    fn s47_what_a_tool_says_of_itself_is_bounded_and_can_be_seen() {
+    fn s47_descriptions_are_bounded_and_sanitized() {
         let settings = McpServerSettings {
             max_tools: 1,
             ..McpServerSettings::default()
@@ -258,9 +257,9 @@ mod tests {
             catalog.tools[0].schema["properties"]["x"]["description"],
             "ab"
         );
-        let why =
+        let error =
             ToolCatalog::from_list(vec![tool("a", ""), tool("b", "")], &settings).unwrap_err();
-        assert!(why.contains("max_tools"), "{why}");
+        assert!(error.contains("max_tools"), "{error}");
         let some = McpServerSettings {
             tools: vec!["b".to_owned()],
             ..settings

@@ -1,9 +1,9 @@
-//! Which skill is called, and with what.
+//! Parsing of messages to the MCP agent: the skill and its arguments.
 
 use attache::model::{Content, Message};
 use serde_json::{Map, Value};
 
-/// A skill that somebody wants.
+/// Requested skill and its arguments.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ToolRequest {
     pub(super) skill: String,
@@ -11,7 +11,10 @@ pub(super) struct ToolRequest {
 }
 
 impl ToolRequest {
-    /// What a message asks for, or why it asks for nothing.
+    /// Parses a message.
+    ///
+    /// # Errors
+    /// The message names no skill, or its arguments are invalid. The message is for the caller.
     pub(super) fn from_message(message: &Message) -> Result<Self, String> {
         let data = message.parts.iter().find_map(|part| match &part.content {
             Content::Data(data) => data.read::<Map<String, Value>>().ok(),
@@ -35,20 +38,19 @@ impl ToolRequest {
         Ok(Self { skill, arguments })
     }
 
-    /// The name, then arguments: behind it, or as a part of their own.
+    /// Parses a text: the name of the skill, and its arguments as JSON. A data part may hold the arguments instead.
     fn from_text(text: &str, data: Option<Map<String, Value>>) -> Result<Self, String> {
         let text = text.trim();
         let (skill, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
         if skill.is_empty() {
             return Err(
-                "say which skill is wanted, by its name or as {\"skill\": …, \"arguments\": {…}}"
-                    .to_owned(),
+                "name a skill, in the text or as {\"skill\": …, \"arguments\": {…}}".to_owned(),
             );
         }
         let arguments = match (rest.trim(), data) {
             ("", data) => data.unwrap_or_default(),
             (rest, _) => serde_json::from_str(rest).map_err(|_| {
-                "behind the name of a skill come its arguments as a JSON object, or nothing"
+                "the name of a skill must be followed by its arguments as a JSON object, or by nothing"
                     .to_owned()
             })?,
         };
@@ -71,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skill_is_named_in_data_or_in_text() {
+    fn a_skill_is_named_in_data_or_text() {
         let given = |value: Value| Message::user(Part::data(value));
         let add = Ok(("add".to_owned(), json!({"a": 1})));
         assert_eq!(

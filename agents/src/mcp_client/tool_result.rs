@@ -1,19 +1,13 @@
-//! What a tool gave, as parts of ours.
+//! Conversion of MCP tool results into parts.
 
 use attache::model::{Base64, Content, Json, Part};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::Value;
 
-use super::pending_call::CallError;
-use crate::llm::sanitize;
-
-/// How much of an error is read.
-const MAX_ERROR_BODY: usize = 4 << 10;
-
-/// All that a result holds: texts, data, files and the addresses of files.
+/// Converts a result into parts: texts, data, files and URLs of files.
 pub(crate) fn into_parts(result: CallToolResult) -> Vec<Part> {
     let data = result.structured_content;
-    // Servers say the same again as text, for those who do not read data.
+    // Servers repeat structured content as text, for clients that do not read it.
     let repeats_data = |text: &str| {
         data.as_ref().is_some_and(|data| {
             serde_json::from_str::<Value>(text).is_ok_and(|value| value == *data)
@@ -74,21 +68,20 @@ fn named(part: Part, uri: &str) -> Part {
     }
 }
 
-/// What is left of a result for those who read text alone, and the files that it came with.
+/// Converts a result into text for a model, and the files that the text mentions.
 pub(crate) fn into_text_and_files(result: CallToolResult) -> (String, Vec<Part>) {
-    let (mut lines, mut files) = (Vec::new(), Vec::new());
+    let mut lines = Vec::new();
+    let mut files = Vec::new();
     for part in into_parts(result) {
-        let (name, kind) = (
-            part.filename().unwrap_or("unnamed"),
-            part.media_type().unwrap_or("unknown type"),
-        );
+        let name = part.filename().unwrap_or("unnamed");
+        let media_type = part.media_type().unwrap_or("unknown type");
         match &part.content {
             Content::Text(text) => lines.push(text.clone()),
             Content::Data(data) => lines.push(data.get().to_owned()),
-            Content::Url(url) => lines.push(format!("[file {name}, {kind}, at {url}]")),
+            Content::Url(url) => lines.push(format!("[file {name}, {media_type}, at {url}]")),
             Content::Raw(bytes) => {
                 lines.push(format!(
-                    "[file {name}, {kind}, {} bytes, given to the caller]",
+                    "[file {name}, {media_type}, {} bytes, given to the caller]",
                     bytes.byte_len()
                 ));
                 files.push(part);
@@ -96,29 +89,6 @@ pub(crate) fn into_text_and_files(result: CallToolResult) -> (String, Vec<Part>)
         }
     }
     (lines.join("\n"), files)
-}
-
-impl CallError {
-    /// In words for callers and models.
-    pub(crate) fn message(&self) -> String {
-        match self {
-            Self::SessionExpired => {
-                "the MCP server has begun anew, and has not heard of the call".to_owned()
-            }
-            Self::ConnectionLost => {
-                "the MCP server went away during the call; whether it had an effect is not known"
-                    .to_owned()
-            }
-            Self::TimedOut(limit) => format!("the tool took longer than {limit:?}"),
-            Self::Rejected(error) => {
-                format!(
-                    "the tool refuses: {}",
-                    sanitize(&error.message, MAX_ERROR_BODY)
-                )
-            }
-            Self::InvalidResponse(why) => format!("the tool cannot be used: {why}"),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -135,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_data_and_files_are_parts() {
+    fn texts_data_and_files_become_parts() {
         let blocks = json!([
             {"type": "text", "text": "{\"celsius\": 21}"},
             {"type": "text", "text": "mild"},
@@ -143,9 +113,9 @@ mod tests {
             {"type": "resource", "resource": {"uri": "demo://a/note.md", "mimeType": "text/markdown", "text": "# hi"}},
             {"type": "resource_link", "uri": "https://x.example/b", "name": "b", "mimeType": "text/csv"},
         ]);
-        let given = into_parts(result(blocks.clone(), Some(json!({"celsius": 21}))));
+        let converted = into_parts(result(blocks.clone(), Some(json!({"celsius": 21}))));
         assert_eq!(
-            serde_json::to_value(&given).unwrap(),
+            serde_json::to_value(&converted).unwrap(),
             json!([
                 {"text": "mild"},
                 {"raw": "AAEC", "mediaType": "image/png"},

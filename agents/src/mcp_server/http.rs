@@ -1,4 +1,4 @@
-//! The face over streamable HTTP, for those who come with the key.
+//! Streamable HTTP transport of the MCP server, protected by a bearer key.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use subtle::ConstantTimeEq;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -25,21 +25,23 @@ use tokio_util::task::TaskTracker;
 
 use super::McpServer;
 
-/// How many connections there may be at the same time.
+/// Maximum number of concurrent connections.
 const MAX_CONNECTIONS: usize = 256;
-/// How large a request may be.
+/// Maximum size of a request.
 const MAX_REQUEST_BYTES: usize = 8 << 20;
-/// How long to wait when nobody can be let in, as when too many files are open: some will be closed.
+/// Delay after a failed accept, for example if too many files are open.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(500);
-/// Where it is.
+/// Path of the MCP endpoint.
 const MCP_PATH: &str = "/mcp";
 
 type McpService = StreamableHttpService<McpServer, LocalSessionManager>;
 type McpResponse = Response<BoxBody<Bytes, Infallible>>;
 
 impl McpServer {
-    /// Serves over streamable HTTP at `/mcp`, to those who show the key, until it is stopped. Pages of a browser are
-    /// not let in, nor whoever calls it by a name other than those of this machine, unless `hosts` has it.
+    /// Serves clients at `/mcp` over streamable HTTP, until `stop` is canceled.
+    ///
+    /// With a key, requests must present it as a bearer token. Requests with a foreign `Origin`, and requests whose `Host` is
+    /// neither a loopback name nor in `hosts`, are refused (DNS rebinding).
     pub async fn serve_http(
         self,
         listener: TcpListener,
@@ -52,14 +54,12 @@ impl McpServer {
         config.cancellation_token = stop.child_token();
         config.max_request_body_bytes = MAX_REQUEST_BYTES;
         let service = StreamableHttpService::new(move || Ok(self.clone()), Arc::default(), config);
-        let (key, tasks, connections) = (
-            Arc::new(key),
-            TaskTracker::new(),
-            Arc::new(Semaphore::new(MAX_CONNECTIONS)),
-        );
+        let key = Arc::new(key);
+        let tasks = TaskTracker::new();
+        let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let mut has_logged_error = false;
         while let Some(Ok(permit)) = stop
-            .run_until_cancelled(connections.clone().acquire_owned())
+            .run_until_cancelled(permits.clone().acquire_owned())
             .await
         {
             let stream = match stop.run_until_cancelled(listener.accept()).await {
@@ -74,21 +74,26 @@ impl McpServer {
                 None => return,
             };
             has_logged_error = false;
-            let (service, key) = (service.clone(), key.clone());
-            let serve =
-                service_fn(move |request| handle_request(service.clone(), key.clone(), request));
-            let connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .serve_connection(TokioIo::new(stream), serve);
+            let connection = serve_connection(stream, service.clone(), key.clone());
             tasks.spawn(stop.clone().run_until_cancelled_owned(async move {
-                // A connection that breaks is the caller's affair.
-                let _ = connection.await;
+                connection.await;
                 drop(permit);
             }));
         }
     }
 }
 
+/// Serves the requests of one connection.
+async fn serve_connection(stream: TcpStream, service: McpService, key: Arc<Option<Secret>>) {
+    let handler = service_fn(move |request| handle_request(service.clone(), key.clone(), request));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .serve_connection(TokioIo::new(stream), handler);
+    // The client observes a broken connection itself.
+    let _ = connection.await;
+}
+
+/// Authorizes a request and passes it to the MCP service.
 async fn handle_request(
     mut service: McpService,
     key: Arc<Option<Secret>>,
@@ -107,6 +112,7 @@ async fn handle_request(
     tower_service::Service::call(&mut service, request).await
 }
 
+/// Returns whether the request has the key, compared in constant time.
 fn is_authorized(key: Option<&Secret>, request: &Request<Incoming>) -> bool {
     let Some(key) = key else { return true };
     let token = request

@@ -1,4 +1,4 @@
-//! What an agent has said, as the result of a tool.
+//! Conversion of tasks and messages into results of MCP tools.
 
 use attache::model::{Content, INPUT_REQUEST, Message, Part, Task, TaskState};
 use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
@@ -6,90 +6,93 @@ use serde_json::{Value, json};
 
 use crate::llm::sanitize;
 
-/// How much of one text is passed on.
+/// Maximum size of one text.
 const MAX_TEXT: usize = 256 << 10;
 
-/// Why there is no result.
-pub(super) fn error_result(why: &str) -> CallToolResult {
-    CallToolResult::error(vec![ContentBlock::text(sanitize(why, MAX_TEXT))])
+/// Returns an error result.
+pub(super) fn error_result(message: &str) -> CallToolResult {
+    CallToolResult::error(vec![ContentBlock::text(sanitize(message, MAX_TEXT))])
 }
 
-/// A plain answer, without a task.
+/// Returns the result for a reply without a task.
 pub(super) fn message_result(agent: &str, message: &Message) -> CallToolResult {
     let mut result = CallToolResult::success(blocks(agent, &message.parts));
     result.structured_content = Some(json!({"agent": agent, "contextId": message.context_id}));
     result
 }
 
-/// A task: what has come of it, how it stands, and how it goes on.
+/// Returns the result for a task: its artifacts, and a note about its state and the next step.
 pub(super) fn task_result(agent: &str, task: &Task) -> CallToolResult {
     let state = task.status.state;
-    let words = task
-        .status
-        .message
-        .as_ref()
-        .map(|message| sanitize(&message.text(), MAX_TEXT))
-        .unwrap_or_default();
+    let status = status_text(task);
     let mut content: Vec<_> = task
         .artifacts
         .iter()
         .flat_map(|artifact| blocks(agent, &artifact.parts))
         .collect();
-    let id = &task.id;
-    let note = match state {
-        TaskState::InputRequired if is_approval_request(task) => {
-            format!(
-                "The agent wants an approval: {words}\nThat is for the user to give, not for you: ask the user, and answer what they say with continue_task and task_id {id}."
-            )
-        }
-        TaskState::InputRequired => {
-            format!("The agent asks: {words}\nAnswer with continue_task and task_id {id}.")
-        }
-        TaskState::AuthRequired => {
-            format!(
-                "The agent needs credentials first: {words}\nThen go on with wait_for_task or continue_task, and task_id {id}."
-            )
-        }
-        TaskState::Completed => format!("{words}\n[task_id {id}, context_id {}]", task.context_id),
-        _ if state.is_terminal() => format!("The task has ended as {}: {words}", state_name(state)),
-        _ => {
-            format!(
-                "The agent is still working on it. {words}\nWait for it with wait_for_task and task_id {id}, or stop it with cancel_task."
-            )
-        }
-    };
-    content.push(ContentBlock::text(note.trim().to_owned()));
-    let failed = state.is_terminal() && state != TaskState::Completed;
-    let mut result = if failed {
+    content.push(ContentBlock::text(note(task, &status).trim().to_owned()));
+    let has_failed = state.is_terminal() && state != TaskState::Completed;
+    let mut result = if has_failed {
         CallToolResult::error(content)
     } else {
         CallToolResult::success(content)
     };
     result.structured_content = Some(json!({
-        "agent": agent, "taskId": id, "contextId": task.context_id, "state": state_name(state),
-        "text": sanitize(&task.text(), MAX_TEXT), "status": words,
+        "agent": agent, "taskId": task.id, "contextId": task.context_id, "state": state_name(state),
+        "text": sanitize(&task.text(), MAX_TEXT), "status": status,
     }));
     result
 }
 
-/// Whether somebody has to agree to something first.
-fn is_approval_request(task: &Task) -> bool {
-    let asked = task
-        .status
-        .message
-        .as_ref()
-        .and_then(|message| message.metadata.as_ref()?.get(INPUT_REQUEST));
-    let asked = asked.and_then(|asked| asked.read::<Value>().ok());
-    asked.is_some_and(|asked| asked["wants"] == "approval")
+/// Returns the text of the task's status message.
+fn status_text(task: &Task) -> String {
+    let message = task.status.message.as_ref();
+    message.map_or_else(String::new, |message| sanitize(&message.text(), MAX_TEXT))
 }
 
-/// A task that was stopped, as asked.
+/// Returns a note for the model: the state of the task, and the tool that continues it.
+fn note(task: &Task, status: &str) -> String {
+    let id = &task.id;
+    let state = task.status.state;
+    match state {
+        TaskState::InputRequired if is_approval_request(task) => format!(
+            "The agent wants an approval: {status}\nOnly the user may give it: ask the user, and send the answer with continue_task and task_id {id}."
+        ),
+        TaskState::InputRequired => {
+            format!("The agent asks: {status}\nAnswer with continue_task and task_id {id}.")
+        }
+        TaskState::AuthRequired => format!(
+            "The agent needs credentials first: {status}\nThen use wait_for_task or continue_task, and task_id {id}."
+        ),
+        TaskState::Completed => {
+            let context = &task.context_id;
+            format!("{status}\n[task_id {id}, context_id {context}]")
+        }
+        _ if state.is_terminal() => {
+            format!("The task has ended as {}: {status}", state_name(state))
+        }
+        _ => format!(
+            "The agent is still working on it. {status}\nWait for it with wait_for_task and task_id {id}, or stop it with cancel_task."
+        ),
+    }
+}
+
+/// Returns whether the task waits for an approval.
+fn is_approval_request(task: &Task) -> bool {
+    let message = task.status.message.as_ref();
+    let request = message.and_then(|message| message.metadata.as_ref()?.get(INPUT_REQUEST));
+    let request = request.and_then(|request| request.read::<Value>().ok());
+    request.is_some_and(|request| request["wants"] == "approval")
+}
+
+/// Returns the result for a task after a cancel. It is an error unless the task is canceled.
 pub(super) fn canceled_result(agent: &str, task: &Task) -> CallToolResult {
-    let mut result = self::task_result(agent, task);
+    let mut result = task_result(agent, task);
     result.is_error = Some(task.status.state != TaskState::Canceled);
     result
 }
 
+/// Returns the name of a state as in A2A 0.3, such as `input-required`.
 fn state_name(state: TaskState) -> String {
     state
         .as_str()
@@ -135,17 +138,17 @@ mod tests {
     use super::*;
     use attache::model::{Artifact, TaskStatus, Timestamp};
 
-    fn told(state: TaskState, words: &str) -> Value {
+    fn result(state: TaskState, text: &str) -> Value {
         let mut task =
             Task::submitted("t1".into(), "c1".into(), Timestamp::from_millis(0).unwrap());
-        task.status = TaskStatus::new(state).with_message(Message::agent(words));
+        task.status = TaskStatus::new(state).with_message(Message::agent(text));
         task.artifacts
             .push(Artifact::text("answer", "forty\u{1b}[31m-two"));
-        serde_json::to_value(self::task_result("deep", &task)).unwrap()
+        serde_json::to_value(task_result("deep", &task)).unwrap()
     }
 
     #[test]
-    fn a_result_says_how_the_task_stands_and_how_it_goes_on() {
+    fn the_note_names_the_state_and_the_next_step() {
         for (state, failed, note) in [
             (
                 TaskState::Completed,
@@ -164,24 +167,24 @@ mod tests {
                 "The agent is still working on it. ok\nWait for it with wait_for_task and task_id t1, or stop it with cancel_task.",
             ),
         ] {
-            let result = told(state, "ok");
+            let result = result(state, "ok");
             assert_eq!(result["isError"], failed);
             assert_eq!(
                 result["content"][0]["text"], "forty[31m-two",
-                "S55: nothing that moves a cursor"
+                "S55: no control characters"
             );
             assert_eq!(result["content"][1]["text"], note);
             assert_eq!(result["structuredContent"]["taskId"], "t1");
         }
-        let mut asked =
+        let mut task =
             Task::submitted("t1".into(), "c1".into(), Timestamp::from_millis(0).unwrap());
-        let mut words = Message::agent("May it?");
-        words
+        let mut question = Message::agent("May it?");
+        question
             .metadata
             .get_or_insert_default()
             .insert(INPUT_REQUEST, json!({"wants": "approval"}));
-        asked.status = TaskStatus::new(TaskState::InputRequired).with_message(words);
-        let result = serde_json::to_value(self::task_result("deep", &asked)).unwrap();
+        task.status = TaskStatus::new(TaskState::InputRequired).with_message(question);
+        let result = serde_json::to_value(task_result("deep", &task)).unwrap();
         let note = result["content"][0]["text"].as_str().unwrap();
         assert!(
             note.contains("May it?") && note.contains("ask the user"),

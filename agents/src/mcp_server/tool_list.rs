@@ -1,4 +1,4 @@
-//! The tools of the face: what they are called, what they take, and what is said of them.
+//! Definitions of the MCP server's tools.
 
 use std::sync::Arc;
 
@@ -7,114 +7,136 @@ use serde_json::{Map, Value, json};
 
 use super::ExposedAgent;
 use crate::llm::sanitize;
+use crate::tool_name::{MAX_TOOL_NAME, to_tool_name};
 
-/// How long a name may be.
-const MAX_NAME: usize = 64;
-/// How much is passed on of what an agent says of itself, and of each of its skills.
+/// Maximum size of an agent's description.
 const MAX_DESCRIPTION: usize = 2 << 10;
+/// Maximum size of a skill's description.
 const MAX_SKILL_DESCRIPTION: usize = 300;
-/// How many of its skills are named.
+/// Maximum number of skills in a description.
 const MAX_SKILLS: usize = 20;
+/// Length that names leave for a suffix such as `_2`.
+const SUFFIX_LENGTH: usize = 4;
 
-/// What a tool does.
+/// Tool of the server.
+#[derive(Debug)]
+pub(super) struct ServerTool {
+    pub(super) action: ToolAction,
+    pub(super) definition: Tool,
+}
+
+/// Action of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ToolAction {
-    /// Gives work to the agent at this place.
+    /// Sends a message to the agent with this index.
     Send(usize),
+    Task(TaskAction),
+}
+
+/// Action on an existing task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TaskAction {
     Get,
     Wait,
     Continue,
     Cancel,
 }
 
-/// One for each agent, and four for all tasks.
-pub(super) fn tools(agents: &[ExposedAgent]) -> Vec<(ToolAction, Tool)> {
-    let task = || json!({"type": "string", "description": "The id of the task, as a call gave it"});
-    let message = || json!({"type": "string", "description": "What the agent is told"});
-    let data =
-        || json!({"type": "object", "description": "Data that goes along, as the agent wants it"});
-    let mut tools = vec![
-        (
-            ToolAction::Get,
-            tool(
-                "get_task",
-                "Looks at a task: how it stands, and what has come of it so far.",
-                json!({"task_id": task()}),
-                &["task_id"],
-                true,
-            ),
-        ),
-        (
-            ToolAction::Wait,
-            tool(
-                "wait_for_task",
-                "Waits for a task that is still worked on, and gives what came of it.",
-                json!({"task_id": task()}),
-                &["task_id"],
-                true,
-            ),
-        ),
-        (
-            ToolAction::Continue,
-            tool(
-                "continue_task",
-                "Answers what the agent of a task has asked, or tells it more.",
-                json!({"task_id": task(), "message": message(), "data": data()}),
-                &["task_id", "message"],
-                false,
-            ),
-        ),
-        (
-            ToolAction::Cancel,
-            tool(
-                "cancel_task",
-                "Stops a task.",
-                json!({"task_id": task()}),
-                &["task_id"],
-                false,
-            ),
-        ),
-    ];
-    for (at, agent) in agents.iter().enumerate() {
+/// Returns the tools: one for each agent, then four for tasks.
+pub(super) fn tools(agents: &[ExposedAgent]) -> Vec<ServerTool> {
+    let task_tools = task_tools();
+    let mut tools: Vec<ServerTool> = Vec::new();
+    for (index, agent) in agents.iter().enumerate() {
         let name = unique_name(&agent.name, |name| {
-            tools.iter().any(|(_, tool)| tool.name == name)
+            let mut all = tools.iter().chain(&task_tools);
+            all.any(|tool| tool.definition.name == name)
         });
-        let context = json!({"type": "string", "description": "The context id of an earlier call, to go on with that conversation"});
-        let takes = json!({"message": message(), "data": data(), "context_id": context});
-        tools.push((
-            ToolAction::Send(at),
-            tool(name, description(agent), takes, &["message"], false),
-        ));
+        tools.push(agent_tool(index, agent, name));
     }
-    // The agents first: they are what people look for.
-    tools.rotate_left(4);
+    tools.extend(task_tools);
     tools
 }
 
+fn agent_tool(index: usize, agent: &ExposedAgent, name: String) -> ServerTool {
+    let context = json!({"type": "string", "description": "The context id of an earlier call, to continue that conversation"});
+    let properties = json!({"message": message(), "data": data(), "context_id": context});
+    let definition = tool(name, description(agent), properties, &["message"]);
+    ServerTool {
+        action: ToolAction::Send(index),
+        definition,
+    }
+}
+
+fn task_tools() -> [ServerTool; 4] {
+    let id =
+        || json!({"type": "string", "description": "The id of the task, as a call returned it"});
+    let read_only = ToolAnnotations::new().read_only(true);
+    let get = tool(
+        "get_task",
+        "Returns the state of a task and its results so far.",
+        json!({"task_id": id()}),
+        &["task_id"],
+    );
+    let wait = tool(
+        "wait_for_task",
+        "Waits for a running task, and returns its results.",
+        json!({"task_id": id()}),
+        &["task_id"],
+    );
+    let resume = tool(
+        "continue_task",
+        "Answers a question of a task's agent, or sends it another message.",
+        json!({"task_id": id(), "message": message(), "data": data()}),
+        &["task_id", "message"],
+    );
+    let cancel = tool(
+        "cancel_task",
+        "Cancels a task.",
+        json!({"task_id": id()}),
+        &["task_id"],
+    );
+    [
+        (TaskAction::Get, get.with_annotations(read_only.clone())),
+        (TaskAction::Wait, wait.with_annotations(read_only)),
+        (TaskAction::Continue, resume),
+        (TaskAction::Cancel, cancel),
+    ]
+    .map(|(action, definition)| ServerTool {
+        action: ToolAction::Task(action),
+        definition,
+    })
+}
+
+fn message() -> Value {
+    json!({"type": "string", "description": "The message for the agent"})
+}
+
+fn data() -> Value {
+    json!({"type": "object", "description": "Structured data for the agent"})
+}
+
+/// Returns the definition of a tool that is not read-only.
 fn tool(
     name: impl Into<String>,
     description: impl Into<String>,
     properties: Value,
     required: &[&str],
-    only_reads: bool,
 ) -> Tool {
     let schema = json!({
         "type": "object", "properties": properties, "required": required, "additionalProperties": false,
     });
     let schema: Map<String, Value> = schema.as_object().cloned().unwrap_or_default();
     let tool = Tool::new(name.into(), description.into(), Arc::new(schema));
-    tool.with_annotations(ToolAnnotations::new().read_only(only_reads))
+    tool.with_annotations(ToolAnnotations::new().read_only(false))
 }
 
-/// What an agent says of itself, as far as it can be seen and is not too long.
+/// Returns the description of an agent and its skills, sanitized and bounded (S47).
 fn description(agent: &ExposedAgent) -> String {
     let card = &agent.card;
     let mut description = sanitize(&card.description, MAX_DESCRIPTION);
     for skill in card.skills.iter().take(MAX_SKILLS) {
-        let (name, skill_description) = (
-            sanitize(&skill.name, MAX_NAME),
-            sanitize(&skill.description, MAX_SKILL_DESCRIPTION),
-        );
+        let name = sanitize(&skill.name, MAX_TOOL_NAME);
+        let skill_description = sanitize(&skill.description, MAX_SKILL_DESCRIPTION);
         if skill_description != description {
             description.push_str(&format!("\n- {name}: {skill_description}"));
         }
@@ -122,23 +144,17 @@ fn description(agent: &ExposedAgent) -> String {
     description
 }
 
-/// A name that models can say and no other tool has.
+/// Returns a valid tool name that is not taken.
 fn unique_name(name: &str, is_taken: impl Fn(&str) -> bool) -> String {
-    let legal = |c: char| {
-        if c.is_ascii_alphanumeric() || c == '_' || c == '-' {
-            c
-        } else {
-            '_'
-        }
-    };
-    let mut name: String = name.trim().chars().map(legal).take(MAX_NAME - 4).collect();
-    name.make_ascii_lowercase();
-    if name.is_empty() {
-        name.push_str("agent");
+    let mut base = to_tool_name(name.trim());
+    base.truncate(MAX_TOOL_NAME - SUFFIX_LENGTH);
+    base.make_ascii_lowercase();
+    if base.is_empty() {
+        base.push_str("agent");
     }
-    let others = (2..).map(|number: usize| format!("{name}_{number}"));
-    let mut all = [name.clone()].into_iter().chain(others);
-    all.find(|name| !is_taken(name)).unwrap_or(name)
+    let numbered = (2..).map(|number: usize| format!("{base}_{number}"));
+    let mut candidates = [base.clone()].into_iter().chain(numbered);
+    candidates.find(|name| !is_taken(name)).unwrap_or(base)
 }
 
 #[cfg(test)]
@@ -147,7 +163,7 @@ mod tests {
     use attache::model::{AgentCard, Binding, Version};
 
     #[test]
-    fn s47_agents_have_names_of_their_own_and_say_what_can_be_seen() {
+    fn s47_tool_names_are_unique_and_descriptions_are_sanitized() {
         let agent = |name: &str| ExposedAgent {
             name: name.to_owned(),
             card: AgentCard::new(name, "Helps\u{202e} you"),
@@ -155,10 +171,16 @@ mod tests {
                 .unwrap(),
         };
         let tools = tools(&[agent("Über Agent"), agent("über agent"), agent("get_task")]);
-        let names: Vec<_> = tools.iter().map(|(_, tool)| tool.name.as_ref()).collect();
+        let names: Vec<_> = tools
+            .iter()
+            .map(|tool| tool.definition.name.as_ref())
+            .collect();
         let tasks = ["get_task", "wait_for_task", "continue_task", "cancel_task"];
         assert_eq!(names[..3], ["_ber_agent", "_ber_agent_2", "get_task_2"]);
         assert_eq!(names[3..], tasks);
-        assert_eq!(tools[0].1.description.as_deref(), Some("Helps you"));
+        assert_eq!(
+            tools[0].definition.description.as_deref(),
+            Some("Helps you")
+        );
     }
 }

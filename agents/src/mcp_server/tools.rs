@@ -1,10 +1,10 @@
-//! What a call of the face does.
+//! Execution of tool calls of the MCP server.
 
 use std::pin::pin;
 
 use attache::model::{
     CancelTaskRequest, GetTaskRequest, Message, Part, SendMessageRequest, SendMessageResponse,
-    StreamResponse, TaskId,
+    StreamResponse, Task, TaskId,
 };
 use attache::{Error, ErrorKind, Result, TaskStream};
 use rmcp::RoleServer;
@@ -14,17 +14,18 @@ use serde_json::{Map, Value};
 use tokio::time::sleep;
 
 use super::results;
-use super::tool_list::ToolAction;
+use super::tool_list::{TaskAction, ToolAction};
 use super::{ExposedAgent, McpServer};
 use crate::llm::sanitize;
 
-/// How much is passed on of what an agent says about how it goes.
+/// Maximum size of a progress message.
 const MAX_MESSAGE: usize = 1 << 10;
 
 /// Arguments of a call.
 struct ToolArguments(Map<String, Value>);
 
 impl McpServer {
+    /// Executes a call.
     pub(super) async fn handle_call(
         &self,
         action: ToolAction,
@@ -32,109 +33,118 @@ impl McpServer {
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResult> {
         let arguments = ToolArguments(arguments);
-        if let ToolAction::Send(agent_index) = action {
-            let mut message = arguments.message()?;
-            message.context_id = arguments.text("context_id")?.map(Into::into);
-            let stream = self
-                .agent(agent_index)
-                .client
-                .stream(SendMessageRequest::new(message))
-                .await?;
-            return self.wait_for_task(agent_index, stream, context).await;
-        }
-        let task: TaskId = arguments
-            .text("task_id")?
-            .ok_or_else(|| Error::invalid("task_id", "is missing"))?
-            .into();
-        let agent_index = self.find_owner(&task).await?;
-        let client = &self.agent(agent_index).client;
         match action {
-            ToolAction::Wait => {
-                let known = self.get_task(agent_index, &task).await?;
-                if known.status.state.is_terminal() || known.status.state.is_interrupted() {
-                    return Ok(results::task_result(&self.agent(agent_index).name, &known));
+            ToolAction::Send(agent) => self.send(agent, &arguments, context).await,
+            ToolAction::Task(action) => self.handle_task_call(action, &arguments, context).await,
+        }
+    }
+
+    async fn send(
+        &self,
+        agent: usize,
+        arguments: &ToolArguments,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResult> {
+        let mut message = arguments.message()?;
+        message.context_id = arguments.text("context_id")?.map(Into::into);
+        let client = &self.agent(agent).client;
+        let stream = client.stream(SendMessageRequest::new(message)).await?;
+        self.wait_for_task(agent, stream, context).await
+    }
+
+    async fn handle_task_call(
+        &self,
+        action: TaskAction,
+        arguments: &ToolArguments,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResult> {
+        let id: TaskId = arguments.required_text("task_id")?.into();
+        let agent = self.find_owner(&id).await?;
+        let ExposedAgent { name, client, .. } = self.agent(agent);
+        match action {
+            TaskAction::Get => {
+                let task = self.get_task(agent, &id).await?;
+                Ok(results::task_result(name, &task))
+            }
+            TaskAction::Wait => {
+                let task = self.get_task(agent, &id).await?;
+                let state = task.status.state;
+                if state.is_terminal() || state.is_interrupted() {
+                    return Ok(results::task_result(name, &task));
                 }
-                self.wait_for_task(agent_index, client.follow(task, None), context)
+                self.wait_for_task(agent, client.follow(id, None), context)
                     .await
             }
-            ToolAction::Continue => {
-                let message = arguments.message()?.in_task(task);
+            TaskAction::Continue => {
+                let message = arguments.message()?.in_task(id);
                 let stream = client.stream(SendMessageRequest::new(message)).await?;
-                self.wait_for_task(agent_index, stream, context).await
+                self.wait_for_task(agent, stream, context).await
             }
-            ToolAction::Cancel => {
-                let task = client
-                    .cancel_task(CancelTaskRequest {
-                        id: task,
-                        ..Default::default()
-                    })
-                    .await?;
-                Ok(results::canceled_result(
-                    &self.agent(agent_index).name,
-                    &task,
-                ))
+            TaskAction::Cancel => {
+                let request = CancelTaskRequest {
+                    id,
+                    ..Default::default()
+                };
+                let task = client.cancel_task(request).await?;
+                Ok(results::canceled_result(name, &task))
             }
-            ToolAction::Get | ToolAction::Send(_) => Ok(results::task_result(
-                &self.agent(agent_index).name,
-                &self.get_task(agent_index, &task).await?,
-            )),
         }
     }
 
-    fn agent(&self, agent_index: usize) -> &ExposedAgent {
-        &self.0.agents[agent_index]
+    fn agent(&self, index: usize) -> &ExposedAgent {
+        &self.0.agents[index]
     }
 
-    /// The agent that a task is of. One of an earlier life of ours is looked for.
+    /// Returns the index of a task's agent. Asks all agents if it is not cached, for example after a restart.
     async fn find_owner(&self, task: &TaskId) -> Result<usize> {
-        if let Some(agent_index) = self.known_owner(task) {
-            return Ok(agent_index);
+        if let Some(agent) = self.cached_owner(task) {
+            return Ok(agent);
         }
-        let mut why = Error::from(ErrorKind::TaskNotFound);
-        for agent_index in 0..self.0.agents.len() {
-            match self.get_task(agent_index, task).await {
-                Ok(_) => return Ok(agent_index),
+        let mut failure = Error::from(ErrorKind::TaskNotFound);
+        for agent in 0..self.0.agents.len() {
+            match self.get_task(agent, task).await {
+                Ok(_) => return Ok(agent),
                 Err(error) if error.kind() == ErrorKind::TaskNotFound => {}
-                Err(error) => why = error,
+                Err(error) => failure = error,
             }
         }
-        Err(why)
+        Err(failure)
     }
 
-    async fn get_task(&self, agent_index: usize, task: &TaskId) -> Result<attache::model::Task> {
+    async fn get_task(&self, agent: usize, task: &TaskId) -> Result<Task> {
         let request = GetTaskRequest {
             id: task.clone(),
             ..GetTaskRequest::default()
         };
-        let task = self.agent(agent_index).client.get_task(request).await?;
-        self.record_owner(&task.id, agent_index);
+        let task = self.agent(agent).client.get_task(request).await?;
+        self.record_owner(&task.id, agent);
         Ok(task)
     }
 
-    /// Waits for a task: to its end, to its question, or as long as we wait. Only a cancel stops it.
+    /// Follows a task to its end, to a question, or for the maximum wait time. Only a cancel of the call stops the task.
     async fn wait_for_task(
         &self,
-        agent_index: usize,
+        agent: usize,
         mut stream: TaskStream,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResult> {
-        let name = &self.agent(agent_index).name;
-        let mut wait_timeout = pin!(sleep(self.0.wait));
-        let mut progress_count = 0;
+        let name = &self.agent(agent).name;
+        let mut max_wait = pin!(sleep(self.0.max_wait));
+        let mut notifications = 0;
         loop {
             let event = tokio::select! {
                 biased;
                 () = context.ct.cancelled() => {
                     drop(stream.cancel_on_drop());
-                    return Ok(results::error_result("the call was cancelled, and its task with it"));
+                    return Ok(results::error_result("the call and its task were canceled"));
                 }
                 event = stream.next() => event,
-                () = &mut wait_timeout => break,
+                () = &mut max_wait => break,
             };
             let Some(event) = event else { break };
             let event = event?;
             if let Some(task) = stream.task() {
-                self.record_owner(&task.id, agent_index);
+                self.record_owner(&task.id, agent);
                 if task.status.state.is_interrupted() {
                     break;
                 }
@@ -143,50 +153,52 @@ impl McpServer {
                 StreamResponse::Message(message) => {
                     return Ok(results::message_result(name, &message));
                 }
-                event => notify_progress(context, &event, &mut progress_count).await,
+                event => notify_progress(context, &event, &mut notifications).await,
             }
         }
-        match stream.task() {
-            Some(task) if task.status.state.is_terminal() => {
-                // The stream may have told of less than there is.
-                let finished = stream.finish().await?;
-                Ok(match &finished {
-                    SendMessageResponse::Task(task) => results::task_result(name, task),
-                    SendMessageResponse::Message(message) => results::message_result(name, message),
-                })
-            }
-            Some(task) => Ok(results::task_result(name, task)),
-            None => Err(ErrorKind::DeadlineExceeded.into()),
-        }
+        stream_result(name, stream).await
     }
 }
 
-/// Tells whoever wants to know how the work goes.
+/// Returns the result for a task that ended, is interrupted or is still running.
+async fn stream_result(name: &str, stream: TaskStream) -> Result<CallToolResult> {
+    match stream.task() {
+        Some(task) if task.status.state.is_terminal() => {
+            // `finish` reads the complete task: the stream may not have contained all artifacts.
+            Ok(match &stream.finish().await? {
+                SendMessageResponse::Task(task) => results::task_result(name, task),
+                SendMessageResponse::Message(message) => results::message_result(name, message),
+            })
+        }
+        Some(task) => Ok(results::task_result(name, task)),
+        None => Err(ErrorKind::DeadlineExceeded.into()),
+    }
+}
+
+/// Sends the text of an event as a progress notification, if the client asked for them.
 async fn notify_progress(
     context: &RequestContext<RoleServer>,
     event: &StreamResponse,
-    progress_count: &mut u32,
+    notifications: &mut u32,
 ) {
     let Some(token) = context.meta.get_progress_token() else {
         return;
     };
-    let words = match event {
+    let text = match event {
         StreamResponse::StatusUpdate(update) => {
             update.status.message.as_ref().map(|message| message.text())
         }
         StreamResponse::ArtifactUpdate(update) => Some(update.artifact.as_text()),
         StreamResponse::Task(_) | StreamResponse::Message(_) => None,
     };
-    let Some(words) = words
-        .map(|words| sanitize(&words, MAX_MESSAGE))
-        .filter(|words| !words.is_empty())
-    else {
+    let text = sanitize(&text.unwrap_or_default(), MAX_MESSAGE);
+    if text.is_empty() {
         return;
-    };
-    *progress_count += 1;
+    }
+    *notifications += 1;
     let progress =
-        ProgressNotificationParam::new(token, f64::from(*progress_count)).with_message(words);
-    // Whoever has left needs no word.
+        ProgressNotificationParam::new(token, f64::from(*notifications)).with_message(text);
+    // Fails only if the client has disconnected.
     let _ = context.peer.notify_progress(progress).await;
 }
 
@@ -195,15 +207,17 @@ impl ToolArguments {
         match self.0.get(name) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) if !text.is_empty() => Ok(Some(text.clone())),
-            Some(_) => Err(Error::invalid(name, "must be a text")),
+            Some(_) => Err(Error::invalid(name, "must be a non-empty string")),
         }
     }
 
+    fn required_text(&self, name: &'static str) -> Result<String> {
+        self.text(name)?
+            .ok_or_else(|| Error::invalid(name, "is missing"))
+    }
+
     fn message(&self) -> Result<Message> {
-        let text = self
-            .text("message")?
-            .ok_or_else(|| Error::invalid("message", "is missing"))?;
-        let message = Message::user(text);
+        let message = Message::user(self.required_text("message")?);
         match self.0.get("data") {
             None | Some(Value::Null) => Ok(message),
             Some(data @ Value::Object(_)) => Ok(message.part(Part::data(data.clone()))),

@@ -1,26 +1,27 @@
-//! The card of another agent as it was when somebody agreed to it, and what has become of it since.
+//! Verification of the remote agent card against the pinned one (S45).
 //!
-//! Whoever put an agent into a file has looked at what it says of itself. It could say something else tomorrow: another
-//! address, other skills, other credentials that it wants.
+//! The operator reviews a card once. Later the card could name another URL, other skills or other credentials, so every
+//! change is logged, and a card that does not match the `pin` setting is refused.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use attache::model::{AgentCard, ErrorKind};
 use attache::{Error, Result};
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 
-/// What a card says of one thing, by the name of its member.
-type Fingerprint = (&'static str, [u8; 32]);
+use crate::fingerprint::{self, Fingerprint};
+use crate::lock::lock;
 
-/// What was agreed to.
+/// Fingerprint of one member of a card, with its name.
+type MemberFingerprint = (&'static str, Fingerprint);
+
+/// Pin of a card, and the card that was read last.
 #[derive(Debug)]
 pub(super) struct CardPin {
-    /// Another card than this one is not used at all.
+    /// Required value of [`pin`]; any card is accepted without it.
     pin: Option<String>,
-    /// As it was when it was last looked at.
-    last_card: Mutex<Option<Vec<Fingerprint>>>,
+    last_card: Mutex<Option<Vec<MemberFingerprint>>>,
 }
 
 impl CardPin {
@@ -31,98 +32,76 @@ impl CardPin {
         }
     }
 
-    /// Looks at a card that was just read; the log says what is new in it.
+    /// Verifies a card that was just read, and logs its pin and its changes.
     ///
     /// # Errors
-    /// It is not the one that the operator has pinned.
+    /// The card does not match the pin of the settings.
     pub(super) fn verify(&self, card: Option<&AgentCard>) -> Result<()> {
-        let now = card.map(fingerprints).unwrap_or_default();
-        let is_pinned = self.pin.as_ref().is_none_or(|wanted| *wanted == pin(&now));
-        // Only ever replaced whole, so a panic elsewhere spoils nothing.
-        let before = self
-            .last_card
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .replace(now.clone());
-        match before {
-            None => tracing::info!(pin = pin(&now), "the card of the agent behind was read"),
-            Some(before) if before == now => {}
-            Some(before) => {
-                let changed: Vec<_> = now
-                    .iter()
-                    .filter(|fingerprint| !before.contains(fingerprint))
-                    .map(|(name, _)| *name)
-                    .collect();
-                tracing::warn!(
-                    ?changed,
-                    pin = pin(&now),
-                    "the card of the agent behind has changed"
-                );
-            }
-        }
-        if is_pinned {
+        let members = card.map(fingerprints).unwrap_or_default();
+        let pin = pin(&members);
+        let is_accepted = self.pin.as_ref().is_none_or(|required| *required == pin);
+        let previous = lock(&self.last_card).replace(members.clone());
+        log_card(previous.as_deref(), &members, &pin);
+        if is_accepted {
             return Ok(());
         }
-        let why = format!(
-            "its card is not the one that was agreed to (pin); now it is {}",
-            pin(&now)
-        );
+        let message = format!("the card does not match the `pin` setting; its pin is {pin}");
         Err(Error::new(ErrorKind::PermissionDenied)
-            .with_message(why)
+            .with_message(message)
             .with_source(CardMismatch))
     }
 }
 
-/// Nobody agreed to that card.
+fn log_card(previous: Option<&[MemberFingerprint]>, members: &[MemberFingerprint], pin: &str) {
+    let Some(previous) = previous else {
+        tracing::info!(pin, "read the card of the remote agent");
+        return;
+    };
+    if previous != members {
+        let changed: Vec<_> = members
+            .iter()
+            .filter(|member| !previous.contains(member))
+            .map(|(name, _)| *name)
+            .collect();
+        tracing::warn!(?changed, pin, "the card of the remote agent has changed");
+    }
+}
+
+/// Source of the error for a card that does not match its pin.
 #[derive(Debug)]
 pub(super) struct CardMismatch;
 
 impl fmt::Display for CardMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("another card than the pinned one")
+        f.write_str("the card differs from the pinned one")
     }
 }
 
 impl std::error::Error for CardMismatch {}
 
-/// What matters of a card: not its version, its pictures or who signed it.
-fn fingerprints(card: &AgentCard) -> Vec<Fingerprint> {
+/// Returns fingerprints of the members that affect calls. Version, icons and signatures are not among them.
+fn fingerprints(card: &AgentCard) -> Vec<MemberFingerprint> {
+    let modes = (&card.default_input_modes, &card.default_output_modes);
     vec![
-        ("name", fingerprint(&(&card.name, &card.provider))),
-        ("description", fingerprint(&card.description)),
-        (
-            "supportedInterfaces",
-            fingerprint(&card.supported_interfaces),
-        ),
-        ("capabilities", fingerprint(&card.capabilities)),
-        ("securitySchemes", fingerprint(&card.security_schemes)),
-        (
-            "securityRequirements",
-            fingerprint(&card.security_requirements),
-        ),
-        (
-            "defaultModes",
-            fingerprint(&(&card.default_input_modes, &card.default_output_modes)),
-        ),
-        ("skills", fingerprint(&card.skills)),
+        ("name", member(&(&card.name, &card.provider))),
+        ("description", member(&card.description)),
+        ("supportedInterfaces", member(&card.supported_interfaces)),
+        ("capabilities", member(&card.capabilities)),
+        ("securitySchemes", member(&card.security_schemes)),
+        ("securityRequirements", member(&card.security_requirements)),
+        ("defaultModes", member(&modes)),
+        ("skills", member(&card.skills)),
     ]
 }
 
-fn fingerprint(said: &impl Serialize) -> [u8; 32] {
-    // What was read from JSON can be written as such.
-    Sha256::digest(serde_json::to_vec(said).unwrap_or_default()).into()
+fn member(value: &impl Serialize) -> Fingerprint {
+    // The value was read from JSON, so serialization does not fail.
+    fingerprint::fingerprint(serde_json::to_vec(value).unwrap_or_default())
 }
 
-/// What a card says, in one line.
-fn pin(fingerprints: &[Fingerprint]) -> String {
-    let all = fingerprints
-        .iter()
-        .fold(Sha256::new(), |all, (_, fingerprint)| {
-            all.chain_update(fingerprint)
-        })
-        .finalize();
-    let digits: String = all.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{digits}")
+/// Returns the pin of a card, as the settings have it.
+fn pin(members: &[MemberFingerprint]) -> String {
+    fingerprint::pin(members.iter().map(|(_, fingerprint)| fingerprint))
 }
 
 #[cfg(test)]
@@ -130,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn s45_what_matters_of_a_card_is_known_by_it_and_nothing_else_is() {
+    fn s45_the_pin_covers_the_members_that_affect_calls() {
         let card = AgentCard::new("Sage", "Knows");
         let same = AgentCard {
             version: "2".to_owned(),
@@ -161,15 +140,15 @@ mod tests {
     }
 
     #[test]
-    fn s45_a_pinned_agent_has_this_card_or_none() {
+    fn s45_only_the_pinned_card_is_accepted() {
         let card = AgentCard::new("Sage", "Knows");
-        let approved = CardPin::new(Some(pin(&fingerprints(&card))));
-        approved.verify(Some(&card)).unwrap();
-        let why = approved
+        let card_pin = CardPin::new(Some(pin(&fingerprints(&card))));
+        card_pin.verify(Some(&card)).unwrap();
+        let error = card_pin
             .verify(Some(&AgentCard::new("Sage", "Knows more")))
             .unwrap_err();
-        assert!(why.message().contains("(pin); now it is sha256:"), "{why}");
-        approved.verify(None).unwrap_err();
-        approved.verify(Some(&card)).unwrap();
+        assert!(error.message().contains("its pin is sha256:"), "{error}");
+        card_pin.verify(None).unwrap_err();
+        card_pin.verify(Some(&card)).unwrap();
     }
 }

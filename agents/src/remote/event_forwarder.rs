@@ -1,24 +1,27 @@
-//! What another agent tells of its task, said again of ours.
+//! Forwarding of remote events to our task.
 
 use std::collections::HashMap;
 
 use attache::model::{
-    Artifact, ArtifactId, Message, MessageId, Object, Part, Role, StreamResponse, Task,
-    TaskArtifactUpdateEvent, TaskState, TaskStatus,
+    Artifact, ArtifactId, ContextId, Message, MessageId, Object, Part, Role, StreamResponse,
+    TaskArtifactUpdateEvent, TaskId, TaskState, TaskStatus,
 };
 use attache::{Outcome, Question, Turn};
 
 use super::task_link::{RemoteTaskLink, without_reserved_keys};
-use crate::lineage::Cost;
+use crate::cost::Cost;
 
-/// Passes on what comes, each thing once.
+/// Forwards the events of a remote task, each of them once.
+///
+/// A stream may repeat events after a reconnect, so the forwarder compares them with the state of our task.
 pub(super) struct EventForwarder<'a> {
     turn: &'a Turn,
     link: RemoteTaskLink,
-    /// Results that our task has, as the other agent has them.
+    /// Artifacts that were forwarded, by their remote id.
     artifacts: HashMap<ArtifactId, Artifact>,
-    /// The last words that were passed on.
+    /// Id of the last status message that was forwarded.
     last_message_id: Option<MessageId>,
+    /// Metadata that was forwarded last.
     metadata: Option<Object>,
 }
 
@@ -37,11 +40,11 @@ impl<'a> EventForwarder<'a> {
         }
     }
 
-    /// Passes on one event; how the turn ends is said elsewhere.
+    /// Forwards one event, except final states: those become the outcome of the turn.
     pub(super) async fn forward(&mut self, event: StreamResponse) {
         match event {
             StreamResponse::Task(task) => {
-                self.update_link(&task).await;
+                self.update_link(&task.id, &task.context_id).await;
                 self.forward_metadata(task.metadata.as_ref()).await;
                 self.forward_status(&task.status).await;
                 for artifact in task.artifacts {
@@ -49,63 +52,54 @@ impl<'a> EventForwarder<'a> {
                 }
             }
             StreamResponse::StatusUpdate(event) => {
-                let seen = Task {
-                    id: event.task_id,
-                    context_id: event.context_id,
-                    ..Task::default()
-                };
-                self.update_link(&seen).await;
+                self.update_link(&event.task_id, &event.context_id).await;
                 self.forward_metadata(event.metadata.as_ref()).await;
                 self.forward_status(&event.status).await;
             }
             StreamResponse::ArtifactUpdate(event) => {
-                let seen = Task {
-                    id: event.task_id.clone(),
-                    context_id: event.context_id.clone(),
-                    ..Task::default()
-                };
-                self.update_link(&seen).await;
+                self.update_link(&event.task_id, &event.context_id).await;
                 self.forward_chunk(event).await;
             }
             StreamResponse::Message(message) => {
                 self.link.context_id = message.context_id.or(self.link.context_id.take());
-                self.record_delivery().await;
+                self.link.record_delivery(self.turn);
+                self.store_link().await;
             }
         }
     }
 
-    /// Keeps which task it is, the first time that it is heard of.
-    async fn update_link(&mut self, seen: &Task) {
+    /// Records ids of the remote task in the link, and stores the link if it changed.
+    async fn update_link(&mut self, task_id: &TaskId, context_id: &ContextId) {
         let before = self.link.clone();
-        if !seen.id.as_str().is_empty() {
-            self.link.task_id = Some(seen.id.clone());
+        if !task_id.as_str().is_empty() {
+            self.link.task_id = Some(task_id.clone());
         }
-        if !seen.context_id.is_empty() {
-            self.link.context_id = Some(seen.context_id.clone());
+        if !context_id.is_empty() {
+            self.link.context_id = Some(context_id.clone());
         }
         self.link.record_delivery(self.turn);
         if self.link != before {
-            self.turn.add_metadata(self.link.to_metadata()).await;
+            self.store_link().await;
         }
     }
 
-    async fn record_delivery(&mut self) {
-        self.link.record_delivery(self.turn);
+    async fn store_link(&mut self) {
         self.turn.add_metadata(self.link.to_metadata()).await;
     }
 
+    /// Merges remote metadata into our task's, with the cost of routing added to the usage.
     async fn forward_metadata(&mut self, metadata: Option<&Object>) {
-        let mut passed = metadata.and_then(without_reserved_keys);
-        if let Some(passed) = &mut passed {
-            Cost::routing_cost(self.turn).add_to(passed);
-        }
-        if passed.is_some() && passed != self.metadata {
-            self.metadata.clone_from(&passed);
-            self.turn.add_metadata(passed.unwrap_or_default()).await;
+        let Some(mut forwarded) = metadata.and_then(without_reserved_keys) else {
+            return;
+        };
+        Cost::of_routing(self.turn).add_to(&mut forwarded);
+        if self.metadata.as_ref() != Some(&forwarded) {
+            self.metadata = Some(forwarded.clone());
+            self.turn.add_metadata(forwarded).await;
         }
     }
 
-    /// What is said of a task that goes on. What it ends with, or waits for, is the outcome of the turn.
+    /// Forwards the message of a state that does not end the turn.
     async fn forward_status(&mut self, status: &TaskStatus) {
         let Some(message) = status.message.as_deref() else {
             return;
@@ -115,15 +109,15 @@ impl<'a> EventForwarder<'a> {
         {
             return;
         }
-        let Some(words) = forwarded_message(message) else {
+        let Some(forwarded) = forwarded_message(message) else {
             return;
         };
         match status.state {
             TaskState::Submitted | TaskState::Working | TaskState::Unspecified => {
-                self.turn.say_message(words).await;
+                self.turn.say_message(forwarded).await;
             }
-            // Its turn may go on while credentials come from elsewhere.
-            TaskState::AuthRequired => self.turn.require_auth_message(words).await,
+            // The remote turn may continue by itself once the credentials arrive out of band.
+            TaskState::AuthRequired => self.turn.require_auth_message(forwarded).await,
             TaskState::Completed
             | TaskState::Failed
             | TaskState::Canceled
@@ -133,7 +127,7 @@ impl<'a> EventForwarder<'a> {
         self.last_message_id = Some(message.message_id.clone());
     }
 
-    /// A result as it stands.
+    /// Forwards a complete artifact, unless our task already has it.
     async fn forward_artifact(&mut self, artifact: Artifact) {
         let known = self.artifacts.get(&artifact.artifact_id);
         if artifact.parts.is_empty() || known.is_some_and(|known| known.parts == artifact.parts) {
@@ -144,7 +138,7 @@ impl<'a> EventForwarder<'a> {
         self.turn.add_artifact(artifact).await;
     }
 
-    /// A piece of a result. One for a result that we do not have begins it, and one that is empty only ends it.
+    /// Forwards a chunk of an artifact. A chunk of an unknown artifact starts it; an empty last chunk only ends it.
     async fn forward_chunk(&mut self, event: TaskArtifactUpdateEvent) {
         let TaskArtifactUpdateEvent {
             mut artifact,
@@ -176,34 +170,33 @@ impl<'a> EventForwarder<'a> {
     }
 }
 
-/// How our turn ends when the task behind it has come to rest.
+/// Returns the outcome of our turn for a remote task that ended or is interrupted.
 pub(super) fn status_outcome(status: &TaskStatus) -> Outcome {
-    let said = status.message.as_deref().and_then(forwarded_message);
-    let or = |text: &str| said.clone().unwrap_or_else(|| Message::agent(text));
+    let message = status.message.as_deref().and_then(forwarded_message);
+    let message_or = |text: &str| message.clone().unwrap_or_else(|| Message::agent(text));
     match status.state {
-        TaskState::Completed => said.map_or(Outcome::Completed, Outcome::CompletedWith),
-        TaskState::InputRequired => {
-            let message = or("The agent behind needs to know more, and does not say what.");
-            Outcome::InputRequired(Question {
-                message,
-                request: None,
-            })
-        }
-        TaskState::AuthRequired => Outcome::AuthRequired(or(
-            "The agent behind needs credentials, and does not say which.",
+        TaskState::Completed => message.map_or(Outcome::Completed, Outcome::CompletedWith),
+        TaskState::InputRequired => Outcome::InputRequired(Question {
+            message: message_or("The remote agent asks for input without a question."),
+            request: None,
+        }),
+        TaskState::AuthRequired => Outcome::AuthRequired(message_or(
+            "The remote agent asks for credentials without naming them.",
         )),
-        TaskState::Rejected => {
-            Outcome::Rejected(or("the agent behind declines, and does not say why"))
+        TaskState::Rejected => Outcome::Rejected(message_or(
+            "the remote agent rejected the task without a reason",
+        )),
+        TaskState::Failed => {
+            Outcome::Failed(message_or("the remote agent failed without a reason"))
         }
-        TaskState::Failed => Outcome::Failed(or("the agent behind failed, and does not say why")),
-        TaskState::Canceled => Outcome::Failed(or("the agent behind canceled the task")),
+        TaskState::Canceled => Outcome::Failed(message_or("the remote agent canceled the task")),
         TaskState::Submitted | TaskState::Working | TaskState::Unspecified => {
-            Outcome::failed("the agent behind broke off")
+            Outcome::failed("the remote agent broke off")
         }
     }
 }
 
-/// The words of another agent as ours: its ids of tasks mean nothing here. Nothing if it said nothing.
+/// Returns a remote message without remote ids; `None` if it has no parts.
 pub(super) fn forwarded_message(message: &Message) -> Option<Message> {
     if message.parts.is_empty() {
         return None;

@@ -1,35 +1,36 @@
-//! What went wrong with another agent, in words that our callers may read: where it is and how it is built is not theirs.
+//! Messages for failures of the remote agent. They do not disclose its address or its implementation to callers.
 
 use attache::model::ErrorKind;
 use attache::{Error, Outcome};
 
 use super::card_pin::CardMismatch;
 
+/// Returns the outcome of a turn whose call to the remote agent failed.
 pub(super) fn error_outcome(error: &Error) -> Outcome {
     let kind = error.kind();
     if std::error::Error::source(error).is_some_and(|cause| cause.is::<CardMismatch>()) {
-        return Outcome::failed("the agent behind is not the one that was agreed to");
+        return Outcome::failed("the card of the remote agent does not match the pinned one");
     }
     match kind {
-        ErrorKind::Unavailable => Outcome::failed("the agent behind is not available"),
-        ErrorKind::RateLimited => Outcome::failed("the agent behind has too much to do"),
+        ErrorKind::Unavailable => Outcome::failed("the remote agent is not available"),
+        ErrorKind::RateLimited => Outcome::failed("the remote agent is overloaded"),
         ErrorKind::DeadlineExceeded | ErrorKind::RequestTimeout => {
-            Outcome::failed("the agent behind did not answer in time")
+            Outcome::failed("the remote agent did not answer in time")
         }
         ErrorKind::Unauthenticated | ErrorKind::PermissionDenied => {
-            Outcome::failed("the agent behind does not let us in")
+            Outcome::failed("the remote agent refuses our credentials")
         }
         ErrorKind::InvalidParams
         | ErrorKind::PayloadTooLarge
         | ErrorKind::ContentTypeNotSupported
         | ErrorKind::ExtensionSupportRequired
         | ErrorKind::UnsupportedOperation => {
-            Outcome::rejected(format!("the agent behind refuses: {}", kind.message()))
+            Outcome::rejected(format!("the remote agent refuses: {}", kind.message()))
         }
-        ErrorKind::TaskNotFound => {
-            Outcome::failed("the agent behind does not know its task any more")
+        ErrorKind::TaskNotFound => Outcome::failed("the remote agent no longer has the task"),
+        ErrorKind::InvalidAgentResponse => {
+            Outcome::failed("the remote agent sent an invalid response")
         }
-        ErrorKind::InvalidAgentResponse => Outcome::failed("the agent behind makes no sense"),
         ErrorKind::Parse
         | ErrorKind::InvalidRequest
         | ErrorKind::MethodNotFound
@@ -42,7 +43,7 @@ pub(super) fn error_outcome(error: &Error) -> Outcome {
         | ErrorKind::VersionNotSupported
         | ErrorKind::Canceled
         | ErrorKind::Other(_) => {
-            Outcome::failed(format!("the agent behind failed: {}", kind.message()))
+            Outcome::failed(format!("the remote agent failed: {}", kind.message()))
         }
     }
 }

@@ -1,12 +1,11 @@
-//! Where the other agent is, and how it is spoken to.
+//! The remote agent: discovery, client cache, circuit breaker and delegation limits.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use attache::jws::Signer;
 use attache::model::MessageId;
-use attache::{Client, ClientBuilder, ClientSettings, Error, HttpClient, Turn};
-use http::Uri;
+use attache::{Client, ClientBuilder, ClientSettings, Error, Turn};
 use tokio::time::Instant;
 
 use super::card_pin::CardPin;
@@ -14,66 +13,66 @@ use super::task_link::message_index;
 use super::{RemoteSettings, RemoteSettingsError};
 use crate::caller_propagation::{CallerPropagation, OutgoingCall};
 use crate::circuit_breaker::CircuitBreaker;
-use crate::lineage::{Budget, DelegationLimits, Lineage, digest};
+use crate::delegation_limits::{Budget, DelegationLimits};
+use crate::lineage::{Lineage, hash_url};
+use crate::lock::lock;
+use crate::outgoing::{URL_RULE, invalid_header, parse_url};
 
-/// How long a client is kept before the card is looked at again.
+/// Time after which the cached client is dropped and the agent card is read again.
 const CLIENT_TTL: Duration = Duration::from_secs(300);
 
-/// Another agent, found when it is first needed.
+/// Remote agent, discovered at its first call.
 #[derive(Debug)]
 pub(super) struct RemotePeer {
     settings: RemoteSettings,
     builder: ClientBuilder,
-    name: String,
-    /// Its own name in lines of agents.
+    /// Hashed URL, for task metadata.
+    peer_id: String,
+    /// Random id of our agent in lineages.
     agent_id: MessageId,
-    client_cache: Mutex<Option<(Instant, Client)>>,
+    client_cache: Mutex<Option<CachedClient>>,
     card_pin: CardPin,
     breaker: CircuitBreaker,
     propagation: CallerPropagation,
 }
 
+#[derive(Debug)]
+struct CachedClient {
+    discovered_at: Instant,
+    client: Client,
+}
+
 impl RemotePeer {
     pub(super) fn new(settings: RemoteSettings) -> Result<Self, RemoteSettingsError> {
-        let wrong = |key, why: &str| RemoteSettingsError {
-            key,
-            why: why.to_owned(),
-        };
-        let no_place = "must begin with http:// or https:// and name a host";
-        let url: Uri = settings.url.parse().map_err(|_| wrong("url", no_place))?;
-        HttpClient::check(&url).map_err(|error| wrong("url", error.message()))?;
+        let invalid = |key, reason| RemoteSettingsError { key, reason };
+        parse_url(&settings.url).map_err(|reason| invalid("url", reason))?;
         let mut builder = Client::builder().settings(client_settings(&settings));
         for (name, value) in &settings.headers {
-            let added = builder.header(name, value.expose());
-            builder = added
-                .map_err(|_| wrong("headers", &format!("`{name}` cannot be sent as a header")))?;
+            builder = builder
+                .header(name, value.expose())
+                .map_err(|_| invalid("headers", invalid_header(name)))?;
         }
         for origin in &settings.trust {
             builder = builder
                 .trust(origin)
-                .map_err(|_| wrong("trust", no_place))?;
+                .map_err(|_| invalid("trust", URL_RULE.to_owned()))?;
         }
-        let breaker = CircuitBreaker::new(settings.breaker_failures, settings.breaker_pause);
-        let name = digest(&settings.url);
-        let card_pin = CardPin::new(settings.pin.clone());
-        let propagation = CallerPropagation {
-            forward_caller: settings.forward_caller,
-            signer: None,
-        };
-        let (agent_id, client_cache) = (MessageId::random(), Mutex::default());
         Ok(Self {
-            settings,
             builder,
-            name,
-            agent_id,
-            client_cache,
-            card_pin,
-            breaker,
-            propagation,
+            peer_id: hash_url(&settings.url),
+            agent_id: MessageId::random(),
+            client_cache: Mutex::default(),
+            card_pin: CardPin::new(settings.pin.clone()),
+            breaker: CircuitBreaker::new(settings.breaker_failures, settings.breaker_pause),
+            propagation: CallerPropagation {
+                forward_caller: settings.forward_caller,
+                signer: None,
+            },
+            settings,
         })
     }
 
-    /// Signs for whom it calls.
+    /// Sets the key that signs delegation tokens.
     pub(super) fn set_signer(&mut self, signer: Signer) {
         self.propagation.signer = Some(signer);
     }
@@ -86,19 +85,19 @@ impl RemotePeer {
         &self.settings
     }
 
-    /// A name that tells nobody where it is.
+    /// Returns a stable id of the remote agent that does not disclose its URL.
     pub(super) fn peer_id(&self) -> &str {
-        &self.name
+        &self.peer_id
     }
 
-    /// The line that the agent behind is told of, with what is left of what whoever asks lets it cost.
+    /// Returns the lineage for the remote task, with the remaining budget of this turn.
     ///
     /// # Errors
-    /// Why it may not be called, in words for whoever asked.
+    /// The call would form a cycle, exceed the depth limit or has no budget left. The message is for the caller.
     pub(super) fn child_lineage(&self, turn: &Turn) -> Result<Lineage, String> {
         let lineage = Lineage::from_turn(turn);
-        if let Some(why) = lineage.cycle_refusal(&self.agent_id) {
-            return Err(why.to_owned());
+        if let Some(reason) = lineage.cycle_refusal(&self.agent_id) {
+            return Err(reason.to_owned());
         }
         let time = turn
             .time_left()
@@ -109,22 +108,22 @@ impl RemotePeer {
             time,
             ..Budget::default()
         });
-        let leave = DelegationLimits {
+        let limits = DelegationLimits {
             agent_id: self.agent_id.clone(),
             max_depth: self.settings.max_depth,
             remaining,
         };
-        lineage.extend(&self.settings.url, &leave)
+        lineage.extend(&self.settings.url, &limits)
     }
 
     pub(super) fn breaker(&self) -> &CircuitBreaker {
         &self.breaker
     }
 
-    /// A client for one turn, with what goes along with its message.
+    /// Returns a client for one turn, with idempotency key, trace context and delegation token.
     pub(super) async fn client(&self, turn: &Turn, lineage: &Lineage) -> Result<Client, Error> {
-        // The same for every try of the same turn, and for no other: some callers use one id for every message.
-        let key = format!(
+        // Constant over all attempts of one turn and unique to it: some callers use the same id for every message.
+        let idempotency_key = format!(
             "{}:{}:{}",
             turn.task_id(),
             message_index(turn),
@@ -133,57 +132,54 @@ impl RemotePeer {
         let client = self
             .cached_client()
             .await?
-            .with_header("Idempotency-Key", &key)?;
-        let errand = OutgoingCall {
+            .with_header("Idempotency-Key", &idempotency_key)?;
+        let call = OutgoingCall {
             lineage: Some(lineage),
-            time: self.settings.timeout,
+            timeout: self.settings.timeout,
         };
-        self.propagation.client(client, turn, errand)
+        self.propagation.client_for_turn(client, turn, call)
     }
 
-    /// A client for what is left to do for somebody after their turn.
+    /// Returns a client that cancels a task on behalf of `caller` after the end of the turn.
     pub(super) async fn client_for_cancel(&self, caller: Option<&str>) -> Result<Client, Error> {
         self.propagation
-            .attach_caller(self.cached_client().await?, caller)
+            .client_for_caller(self.cached_client().await?, caller)
     }
 
-    /// A client for nobody's turn; the same one, with its connections, for a while.
+    /// Returns the cached client with its connections, or discovers the agent.
     async fn cached_client(&self) -> Result<Client, Error> {
-        let kept = self
-            .client_cache()
+        let cached = lock(&self.client_cache)
             .as_ref()
-            .filter(|(at, _)| at.elapsed() < CLIENT_TTL)
-            .cloned();
-        if let Some((_, client)) = kept {
+            .filter(|cached| cached.discovered_at.elapsed() < CLIENT_TTL)
+            .map(|cached| cached.client.clone());
+        if let Some(client) = cached {
             return Ok(client);
         }
         let client = Box::pin(self.builder.discover(&self.settings.url)).await?;
         self.card_pin.verify(client.card())?;
-        *self.client_cache() = Some((Instant::now(), client.clone()));
+        *lock(&self.client_cache) = Some(CachedClient {
+            discovered_at: Instant::now(),
+            client: client.clone(),
+        });
         Ok(client)
     }
 
-    /// Looks at the card again before the next turn: it may have moved.
+    /// Drops the cached client, so that the next turn reads the agent card again.
     pub(super) fn clear_client(&self) {
-        *self.client_cache() = None;
-    }
-
-    fn client_cache(&self) -> MutexGuard<'_, Option<(Instant, Client)>> {
-        // Only ever replaced whole, so a panic elsewhere spoils nothing.
-        self.client_cache
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.client_cache) = None;
     }
 }
 
 fn client_settings(settings: &RemoteSettings) -> ClientSettings {
-    let mut ours = ClientSettings::default();
-    ours.interface.bindings = settings.binding.into_iter().map(Into::into).collect();
-    ours.interface.only_listed = settings.binding.is_some();
-    ours.interface.version = settings.version.map(Into::into);
-    ours.timeouts.idle = settings.max_silence;
-    ours.retries.max_retries = settings.retries;
-    ours.retries.idempotency_keys_supported = settings.idempotent;
-    ours.chat_completions.clone_from(&settings.chat_completions);
-    ours
+    let mut client = ClientSettings::default();
+    client.interface.bindings = settings.binding.into_iter().map(Into::into).collect();
+    client.interface.only_listed = settings.binding.is_some();
+    client.interface.version = settings.version.map(Into::into);
+    client.timeouts.idle = settings.max_silence;
+    client.retries.max_retries = settings.retries;
+    client.retries.idempotency_keys_supported = settings.idempotent;
+    client
+        .chat_completions
+        .clone_from(&settings.chat_completions);
+    client
 }

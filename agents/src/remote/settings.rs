@@ -1,4 +1,4 @@
-//! How another agent is called, as a configuration file has it.
+//! Settings of the remote agent.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,54 +9,54 @@ use serde::{Deserialize, Serialize};
 
 use crate::redact;
 
-/// How another agent is called for every turn.
+/// Settings of the remote agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RemoteSettings {
-    /// Where the agent is, or its card.
+    /// URL of the agent or of its card.
     #[cfg_attr(feature = "schema", schemars(required))]
     pub url: String,
-    /// Speaks to it over this binding and no other; if left out, over the first on its card that we speak.
+    /// Binding to use. Default: the first binding on the card that Attache supports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub binding: Option<RemoteBinding>,
-    /// Speaks this version and no other; if left out, the newest that both know.
+    /// Protocol version to use. Default: the newest version that both sides support.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<RemoteVersion>,
-    /// Headers that go along, credentials among them.
+    /// Additional request headers, for example credentials.
     #[serde(serialize_with = "redact::map")]
     pub headers: BTreeMap<String, Secret>,
-    /// Other origins (`https://host:port`) that the headers may go to, where the card leads there.
+    /// Other origins (`https://host:port`) that may receive the headers if the card names them.
     pub trust: Vec<String>,
-    /// What its card must be: the log says it when the card is read (`sha256:…`). With another card the agent is not called; if
-    /// left out, a card that changes is told in the log.
+    /// Required fingerprint of the card (`sha256:…`), as logged when the card is read. The agent is not called with
+    /// another card. Default: any card is accepted, and changes are logged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pin: Option<String>,
-    /// Tells the agent who calls, as authentication knows them, in `Attache-Caller` and `Attache-Tenant`.
+    /// Whether calls name the authenticated caller and its tenant in `Attache-Caller` and `Attache-Tenant`.
     pub forward_caller: bool,
-    /// How long one turn may take; then the agent is asked to stop.
+    /// Timeout of one turn. Then the remote task is canceled.
     #[serde(with = "HumanDuration")]
     pub timeout: Duration,
-    /// How long a stream may be silent before it counts as cut and is opened again.
+    /// Idle timeout of a stream. Then it is opened again.
     #[serde(with = "HumanDuration")]
     pub max_silence: Duration,
-    /// How often in a row something is tried again that surely did not arrive, or may be asked twice.
+    /// Maximum number of consecutive retries of a call that did not reach the agent, or that may be repeated.
     pub retries: u32,
-    /// Whether the agent knows a message that comes twice by its `Idempotency-Key`, as Attache does.
+    /// Whether the agent detects repeated messages by their `Idempotency-Key`, as Attache does.
     pub idempotent: bool,
-    /// The model to ask for where there is no agent but something that completes chats; if left out, that is a fault.
+    /// Model name for endpoints that offer only OpenAI chat completions. Default: such an endpoint is an error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chat_completions: Option<String>,
-    /// How many agents may stand behind each other in one piece of work, this one included.
+    /// Maximum number of agents in a chain of delegations, this one included.
     pub max_depth: u32,
-    /// After so many failures in a row the agent is left alone for `breaker_pause`; never with 0.
+    /// Number of consecutive failures after which the circuit breaker opens for `breaker_pause`; 0 disables it.
     pub breaker_failures: u32,
-    /// How long an agent that fails is left alone.
+    /// Time during which an open circuit breaker refuses calls.
     #[serde(with = "HumanDuration")]
     pub breaker_pause: Duration,
 }
 
-/// A binding, as a file names it.
+/// Protocol binding, as named in the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -69,11 +69,11 @@ pub enum RemoteBinding {
     Grpc,
 }
 
-/// A version, as a file names it.
+/// Protocol version, as named in the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum RemoteVersion {
-    /// 0.3, and what is older.
+    /// 0.3 and older.
     #[serde(rename = "0.3")]
     V03,
     /// 1.0.

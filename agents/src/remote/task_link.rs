@@ -1,46 +1,44 @@
-//! What a task of ours knows of the one behind it: kept in its metadata, so that it survives a restart.
+//! Link from our task to the remote one, stored in the metadata of our task so that it survives a restart.
 
 use attache::Turn;
 use attache::model::{ContextId, Json, MessageId, Object, Task, TaskId};
 use serde::{Deserialize, Serialize};
 
-use crate::lineage::USAGE_KEY;
+use crate::cost::USAGE_KEY;
 
-/// Its name in the metadata of a task. Nobody outside can write names that begin so.
+/// Metadata key of the link. Callers cannot set keys with the reserved prefix.
 const LINK_KEY: &str = "attache.remote";
-/// What every server of our kind keeps for itself.
+/// Prefix of the metadata keys that only the server itself may set.
 const RESERVED_PREFIX: &str = "attache.";
 
-/// The task behind a task.
+/// Link to the remote task of a task.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct RemoteTaskLink {
-    /// Whose it is: a digest of where that agent is, since a task may be passed from one to another.
+    /// Hashed URL of the remote agent. A router may hand one task to different remote agents.
     peer: String,
-    /// Its id there; none if the answer was a plain message.
+    /// Remote task id; `None` if the remote agent replied with a message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) task_id: Option<TaskId>,
-    /// The conversation there.
+    /// Remote context id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) context_id: Option<ContextId>,
-    /// The last message of ours that is known to have arrived.
+    /// Id of the last message that the remote agent acknowledged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) message_id: Option<MessageId>,
-    /// Where that stands among the messages of the task: some callers use one id for every message.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) place: Option<usize>,
-    /// For whom it was signed that it is; whoever stops it has to say so again.
+    /// Position of that message in the history. Some callers use the same id for every message.
+    #[serde(rename = "place", skip_serializing_if = "Option::is_none")]
+    pub(super) message_index: Option<usize>,
+    /// Caller named in the delegation token. A later cancel must name the same one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) caller: Option<String>,
 }
 
 impl RemoteTaskLink {
-    /// What is known of a task, if the same agent is behind it.
+    /// Reads the link of a task. Returns `None` if it belongs to another remote agent.
     pub(super) fn from_task(task: &Task, peer: &str) -> Option<Self> {
-        let kept = task.metadata.as_ref()?.get(LINK_KEY)?;
-        kept.read::<Self>()
-            .ok()
-            .filter(|record| record.peer == peer)
+        let link = task.metadata.as_ref()?.get(LINK_KEY)?;
+        link.read::<Self>().ok().filter(|link| link.peer == peer)
     }
 
     pub(super) fn new(peer: &str) -> Self {
@@ -50,27 +48,27 @@ impl RemoteTaskLink {
         }
     }
 
-    /// The message of this turn has arrived.
+    /// Records that the remote agent acknowledged the message of this turn.
     pub(super) fn record_delivery(&mut self, turn: &Turn) {
-        (self.message_id, self.place) = (
-            Some(turn.message().message_id.clone()),
-            Some(message_index(turn)),
-        );
+        self.message_id = Some(turn.message().message_id.clone());
+        self.message_index = Some(message_index(turn));
     }
 
-    /// Whether it is known to have.
+    /// Returns whether the remote agent acknowledged the message of this turn.
     pub(super) fn is_delivered(&self, turn: &Turn) -> bool {
         self.message_id.as_ref() == Some(&turn.message().message_id)
-            && self.place.is_none_or(|known| known == message_index(turn))
+            && self
+                .message_index
+                .is_none_or(|index| index == message_index(turn))
     }
 
     pub(super) fn to_metadata(&self) -> Object {
-        let kept = Json::from_serialize(self).unwrap_or_default();
-        [(LINK_KEY, kept)].into_iter().collect()
+        let link = Json::from_serialize(self).unwrap_or_default();
+        [(LINK_KEY, link)].into_iter().collect()
     }
 }
 
-/// Where the message of a turn stands among those of its task.
+/// Returns the position of the turn's message in the history of its task.
 pub(super) fn message_index(turn: &Turn) -> usize {
     turn.task()
         .history
@@ -79,10 +77,10 @@ pub(super) fn message_index(turn: &Turn) -> usize {
         .unwrap_or(0)
 }
 
-/// What another agent says of its task, without what is between a server of our kind and itself.
+/// Returns the metadata of a remote task without reserved keys; `None` if nothing is left.
 pub(super) fn without_reserved_keys(metadata: &Object) -> Option<Object> {
     let mut passed = metadata.clone();
-    // What is passed on all the same.
+    // The cost of the remote task is part of the cost of ours.
     let usage = passed.get(USAGE_KEY);
     passed.remove_prefixed(RESERVED_PREFIX);
     if let Some(usage) = usage {
@@ -96,27 +94,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_found_again_and_only_by_the_same_agent() {
-        let record = RemoteTaskLink {
+    fn a_link_is_read_only_for_the_same_remote_agent() {
+        let link = RemoteTaskLink {
             task_id: Some("t".into()),
             ..RemoteTaskLink::new("here")
         };
         let task = Task {
-            metadata: Some(record.to_metadata()),
+            metadata: Some(link.to_metadata()),
             ..Task::default()
         };
-        assert_eq!(RemoteTaskLink::from_task(&task, "here"), Some(record));
+        assert_eq!(RemoteTaskLink::from_task(&task, "here"), Some(link));
         assert_eq!(RemoteTaskLink::from_task(&task, "there"), None);
     }
 
     #[test]
-    fn what_servers_keep_for_themselves_is_not_passed_on() {
-        let said: Object = serde_json::from_str(
+    fn reserved_metadata_is_not_forwarded() {
+        let metadata: Object = serde_json::from_str(
             r#"{"attache.remote": {"peer": "x"}, "attache.reason": "too-large", "attache.usage": {"n": 1}, "mine": 2}"#,
         )
         .unwrap();
         assert_eq!(
-            without_reserved_keys(&said).unwrap().as_str(),
+            without_reserved_keys(&metadata).unwrap().as_str(),
             r#"{"mine":2,"attache.usage":{"n": 1}}"#
         );
         assert_eq!(without_reserved_keys(&Object::new()), None);

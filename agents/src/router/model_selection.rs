@@ -1,94 +1,95 @@
-//! A model that says who takes a task. What it reads is data, and whom it may name is not for anything it reads to say.
+//! Routing by a language model (S46).
+//!
+//! Skill descriptions and the request are fenced as untrusted data. Only names of allowed agents count as an answer.
 
 use attache::Turn;
 use attache::model::Message;
 use serde_json::{Value, json};
 use tracing::Instrument;
 
-use super::RouteTarget;
+use super::{RouteTarget, Selection};
 use crate::chat_model::{
     ChatModel, Completion, CompletionEvent, ModelError, record_completion, record_error,
 };
-use crate::lineage::Cost;
 use crate::llm::{UNTRUSTED_DATA_RULE, fence, sanitize};
 
-/// How much of a request, of what one agent says of itself, and of an answer is read.
+/// Maximum size of the request in the prompt.
 const MAX_REQUEST_TEXT: usize = 8 << 10;
+/// Maximum size of the skill descriptions of one agent in the prompt.
 const MAX_SKILLS: usize = 2 << 10;
+/// Maximum size of the model's answer. A longer one selects no agent.
 const MAX_ANSWER: usize = 4 << 10;
 
-const ROUTING_PROMPT: &str = "You pass requests on. Answer with the name of the one agent that should take the request, exactly as it is \
+const ROUTING_PROMPT: &str = "You route requests. Answer with the name of the one agent that should take the request, exactly as it is \
 listed here, and with nothing else; answer none if none of them should.";
 
-/// Whom the model names, if that is one of these; and what it cost.
+/// Asks the model for the agent that should handle a message.
 ///
 /// # Errors
-/// The model does not answer.
+/// The model cannot be called, or its response is invalid.
 pub(super) async fn select<'a>(
     model: &ChatModel,
     targets: &'a [RouteTarget],
-    asked: &Message,
+    message: &Message,
     turn: &Turn,
-) -> Result<(Option<&'a RouteTarget>, Cost), ModelError> {
+) -> Result<Selection<'a>, ModelError> {
+    let messages = prompt(targets, message);
+    let span = model.span(&messages);
+    let completion = read_completion(model, &messages, turn)
+        .instrument(span.clone())
+        .await
+        .inspect_err(|_| record_error(&span, "model"))?;
+    record_completion(&span, &completion);
+    let usage = completion.usage;
+    turn.count_tokens(usage.input_tokens, usage.output_tokens);
+    let size = completion.text.len() + completion.reasoning.len();
+    let target = named_target(&completion.text, targets).filter(|_| size <= MAX_ANSWER);
+    Ok(Selection {
+        target,
+        cost: usage.into_cost(),
+    })
+}
+
+/// Returns the prompt: names of the agents in the system message, all untrusted text in the user message.
+fn prompt(targets: &[RouteTarget], message: &Message) -> [Value; 2] {
     let names: Vec<_> = targets.iter().map(|target| target.name.as_str()).collect();
     let system = format!(
         "{ROUTING_PROMPT}\nThe agents: {}.\n\n{UNTRUSTED_DATA_RULE}",
         names.join(", ")
     );
-    let about = targets
+    let descriptions: Vec<_> = targets
         .iter()
         .map(|target| format!("{}: {}", target.name, skills_text(target)))
-        .collect::<Vec<_>>();
+        .collect();
     let user = format!(
-        "What the agents say of themselves:\n{}\nThe request:\n{}",
-        fence(&about.join("\n")),
-        fence(&sanitize(&asked.text(), MAX_REQUEST_TEXT))
+        "The descriptions of the agents:\n{}\nThe request:\n{}",
+        fence(&descriptions.join("\n")),
+        fence(&sanitize(&message.text(), MAX_REQUEST_TEXT))
     );
-    let messages = [
+    [
         json!({"role": "system", "content": system}),
         json!({"role": "user", "content": user}),
-    ];
-    let span = model.span(&messages);
-    match read_completion(model, &messages, turn)
-        .instrument(span.clone())
-        .await
-    {
-        Ok(completion) => {
-            record_completion(&span, &completion);
-            turn.count_tokens(
-                completion.usage.input_tokens,
-                completion.usage.output_tokens,
-            );
-            let named = named_target(&completion.text, targets);
-            let named =
-                named.filter(|_| completion.text.len() + completion.reasoning.len() <= MAX_ANSWER);
-            Ok((named, completion.usage.into_cost()))
-        }
-        Err(why) => {
-            record_error(&span, "model");
-            Err(why)
-        }
-    }
+    ]
 }
 
-/// What the model says, or enough of it to know that it says too much.
+/// Reads the completion, but stops once it is larger than [`MAX_ANSWER`].
 async fn read_completion(
     model: &ChatModel,
     messages: &[Value],
     turn: &Turn,
 ) -> Result<Completion, ModelError> {
-    let mut answer = model
+    let mut stream = model
         .request_completion(messages, &[], turn.trace().as_ref())
         .await?;
     let mut read = 0;
-    while let Some(piece) = answer.next().await {
-        let (CompletionEvent::Text(text) | CompletionEvent::Reasoning(text)) = piece?;
+    while let Some(event) = stream.next().await {
+        let (CompletionEvent::Text(text) | CompletionEvent::Reasoning(text)) = event?;
         read += text.len();
         if read > MAX_ANSWER {
             break;
         }
     }
-    Ok(answer.take_completion())
+    Ok(stream.take_completion())
 }
 
 fn skills_text(target: &RouteTarget) -> String {
@@ -99,16 +100,16 @@ fn skills_text(target: &RouteTarget) -> String {
     sanitize(&skills.collect::<Vec<_>>().join("; "), MAX_SKILLS).replace('\n', " ")
 }
 
-/// The one that an answer names: as a whole, or as the only one in it.
+/// Returns the target that the answer names. An answer with two names selects none.
 fn named_target<'a>(answer: &str, targets: &'a [RouteTarget]) -> Option<&'a RouteTarget> {
-    let is_apart = |c: char| !(c.is_alphanumeric() || c == '-' || c == '_');
-    let says = |target: &&RouteTarget| {
+    let is_separator = |c: char| !(c.is_alphanumeric() || c == '-' || c == '_');
+    let is_named = |target: &&RouteTarget| {
         answer
-            .split(is_apart)
+            .split(is_separator)
             .any(|word| word.eq_ignore_ascii_case(&target.name))
     };
-    let mut completion = targets.iter().filter(says);
-    completion.next().filter(|_| completion.next().is_none())
+    let mut named = targets.iter().filter(is_named);
+    named.next().filter(|_| named.next().is_none())
 }
 
 #[cfg(test)]
@@ -117,7 +118,7 @@ mod tests {
     use crate::{AnyAgent, Echo};
 
     #[test]
-    fn s46_only_one_of_those_that_may_be_chosen_is() {
+    fn s46_only_an_allowed_agent_is_selected() {
         let target = |name: &str| RouteTarget {
             name: name.to_owned(),
             agent: AnyAgent::new(Echo),

@@ -1,31 +1,31 @@
-//! What goes wrong on the way to a mock and back.
+//! Faults that `attache mock` injects into responses.
 
 use std::time::Duration;
 
 use attache::model::units::{ByteSize, OptionalHumanDuration};
 use serde::Deserialize;
 
-/// What goes wrong with the answer to a request. An agent cannot do this to its callers: `attache mock` does.
+/// Fault injected into the response to a request. A proxy in front of the agent applies it (`attache mock`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Fault {
-    /// What the body of the request has in it, anywhere; any body if left out.
+    /// Text that the request body must contain. Default: any body.
     pub contains: String,
-    /// How often it happens, from the first such request on; always if left out.
+    /// Number of matching requests that the fault applies to. Default: all.
     pub times: Option<usize>,
-    /// How long the answer is held back.
+    /// Delay of the response.
     #[serde(with = "OptionalHumanDuration")]
     pub delay: Option<Duration>,
-    /// Answers with this status and nothing else; the agent never hears of it.
+    /// Status to respond with, without a body. The request does not reach the agent.
     pub status: Option<u16>,
-    /// Closes the connection after so many bytes of the body.
+    /// Number of body bytes after which the connection is closed.
     #[serde(deserialize_with = "some_size")]
     pub cut_after: Option<usize>,
-    /// Sends every event of a stream twice.
+    /// Whether every event of a stream is sent twice.
     pub duplicate: bool,
-    /// Sends every two events of a stream in the wrong order.
+    /// Whether every two events of a stream are swapped.
     pub swap: bool,
-    /// Puts a brace too many before every event, and before any other body.
+    /// Whether every event and every other body gets an extra brace in front, which makes it invalid JSON.
     pub garble: bool,
 }
 

@@ -1,5 +1,6 @@
-//! Plays the steps of a rule.
+//! Execution of the steps of a rule.
 
+use std::ops::ControlFlow::{self, Break, Continue};
 use std::time::Duration;
 
 use attache::model::{Artifact, Content, Json, Message, Part};
@@ -15,15 +16,15 @@ use super::template::Template;
 use super::template_context::TemplateContext;
 use super::{POSITION_KEY, ScriptPosition};
 
-/// A turn, and what its caller said.
+/// Executes the steps of a rule for one turn.
 pub(super) struct ScriptPlayer<'a> {
     pub(super) turn: &'a Turn,
     pub(super) context: TemplateContext<'a>,
 }
 
 impl ScriptPlayer<'_> {
-    /// Plays a rule from a place on, to the first step that ends the turn.
-    pub(super) async fn play(
+    /// Runs a rule from a position to the first step that ends the turn.
+    pub(super) async fn run(
         &self,
         rule: &ScriptRule,
         from: ScriptPosition,
@@ -33,58 +34,58 @@ impl ScriptPlayer<'_> {
                 step: at + 1,
                 ..from
             };
-            if let Some(outcome) = self.step(step, next).await? {
+            if let Break(outcome) = self.run_step(step, next).await? {
                 return Ok(outcome);
             }
         }
         Ok(Outcome::Completed)
     }
 
-    async fn step(
+    /// Runs one step. Breaks with the outcome of the turn if the step ends it.
+    async fn run_step(
         &self,
         step: &ScriptStep,
         next: ScriptPosition,
-    ) -> Result<Option<Outcome>, Failure> {
+    ) -> Result<ControlFlow<Outcome>, Failure> {
         match step {
             ScriptStep::Say(text) => self.turn.say(self.fill(text)).await,
             ScriptStep::Write(write) => self.write(write).await,
             ScriptStep::Stream(stream) => self.stream(stream).await,
             ScriptStep::Echo(echo) => self.echo(echo).await,
             ScriptStep::File(file) => self.file(file).await,
-            ScriptStep::Data(DataStep { name, value }) => {
-                self.turn
-                    .add_artifact(Artifact::new(name, Part::data(value.clone())))
-                    .await;
-            }
+            ScriptStep::Data(data) => self.data(data).await,
             ScriptStep::Wait(wait) => self.wait(wait).await,
             ScriptStep::AuthElsewhere(text) => self.turn.require_auth(self.fill(text)).await,
             ScriptStep::Ask(text) => {
-                let message = with_position(Message::agent(self.fill(text)), next);
-                return Ok(Some(Outcome::InputRequired(Question {
-                    message,
+                return Ok(Break(Outcome::InputRequired(Question {
+                    message: with_position(Message::agent(self.fill(text)), next),
                     request: None,
                 })));
             }
             ScriptStep::Tool(tool) => {
-                return Ok(Some(Outcome::InputRequired(self.tool(tool, next))));
+                return Ok(Break(Outcome::InputRequired(self.tool(tool, next))));
             }
             ScriptStep::Auth(text) => {
-                return Ok(Some(Outcome::AuthRequired(with_position(
-                    Message::agent(self.fill(text)),
-                    next,
-                ))));
+                let message = with_position(Message::agent(self.fill(text)), next);
+                return Ok(Break(Outcome::AuthRequired(message)));
             }
             ScriptStep::Complete(text) => {
-                return Ok(Some(Outcome::CompletedWith(Message::agent(
-                    self.fill(text),
-                ))));
+                let message = Message::agent(self.fill(text));
+                return Ok(Break(Outcome::CompletedWith(message)));
             }
-            ScriptStep::Reject(text) => return Ok(Some(Outcome::rejected(self.fill(text)))),
-            ScriptStep::Fail(text) => return Ok(Some(Outcome::failed(self.fill(text)))),
+            ScriptStep::Reject(text) => return Ok(Break(Outcome::rejected(self.fill(text)))),
+            ScriptStep::Fail(text) => return Ok(Break(Outcome::failed(self.fill(text)))),
             ScriptStep::Error(text) => return Err(ScriptedError(self.fill(text)).into()),
             ScriptStep::Panic(text) => panic!("{}", self.fill(text)),
         }
-        Ok(None)
+        Ok(Continue(()))
+    }
+
+    async fn data(&self, data: &DataStep) {
+        let part = Part::data(data.value.clone());
+        self.turn
+            .add_artifact(Artifact::new(&data.name, part))
+            .await;
     }
 
     fn fill(&self, text: &Template) -> String {
@@ -105,16 +106,14 @@ impl ScriptPlayer<'_> {
     }
 
     async fn stream(&self, stream: &StreamStep) {
-        let (chunks, bytes) = (
-            stream.chunks.count(&self.context),
-            stream.bytes.count(&self.context),
-        );
-        let begun = Instant::now();
+        let chunks = stream.chunks.count(&self.context);
+        let bytes = stream.bytes.count(&self.context);
+        let started_at = Instant::now();
         let mut writer = self.turn.writer(&stream.name);
         for count in 1..=chunks {
             let text = stream.text.fill(&self.context.with_progress(count, chunks));
             writer.write(repeat_to_size(&text, bytes)).await;
-            sleep_until(begun + elapsed_share(stream.seconds, count, chunks)).await;
+            sleep_until(started_at + elapsed_share(stream.seconds, count, chunks)).await;
         }
         writer.finish().await;
     }
@@ -162,27 +161,27 @@ impl ScriptPlayer<'_> {
     async fn wait(&self, wait: &WaitStep) {
         let total = seconds(wait.seconds.value(&self.context));
         let every = wait.every.map_or(total, seconds);
-        let begun = Instant::now();
+        let started_at = Instant::now();
         loop {
-            let left = total.saturating_sub(begun.elapsed());
-            sleep(left.min(every)).await;
-            if begun.elapsed() >= total {
+            let remaining = total.saturating_sub(started_at.elapsed());
+            sleep(remaining.min(every)).await;
+            if started_at.elapsed() >= total {
                 return;
             }
             if let Some(text) = &wait.say {
                 let context = self
                     .context
-                    .with_progress(begun.elapsed().as_secs(), total.as_secs());
+                    .with_progress(started_at.elapsed().as_secs(), total.as_secs());
                 self.turn.say(text.fill(&context)).await;
             }
         }
     }
 
-    /// A question that a tool of the client can answer: as a part, and as the request that goes with it.
+    /// Returns a question that a tool of the client answers, as a data part and as an input request.
     fn tool(&self, tool: &ToolStep, next: ScriptPosition) -> Question {
         let prompt = self.fill(&tool.prompt);
         let message = Message::agent(prompt.as_str());
-        // The answer names the request; an id that is new anyway will do.
+        // The answer must name the request, and the message id is unique already.
         let id = message.message_id.to_string();
         let used = json!({"toolUseId": id, "name": tool.name, "input": tool.input});
         let kind = [("kind", Json::from("tool-use"))].into_iter().collect();
@@ -195,7 +194,7 @@ impl ScriptPlayer<'_> {
     }
 }
 
-/// A fault that a script asked for.
+/// Failure requested by an `error` step. The message is for the log.
 #[derive(Debug)]
 struct ScriptedError(String);
 
@@ -207,7 +206,7 @@ impl std::fmt::Display for ScriptedError {
 
 impl std::error::Error for ScriptedError {}
 
-/// A message that remembers where the script goes on.
+/// Stores the position to continue at in the metadata of a message.
 fn with_position(mut message: Message, next: ScriptPosition) -> Message {
     let position = json!({"rule": next.rule, "step": next.step});
     message
@@ -225,7 +224,7 @@ fn kind_of(part: &Part) -> PartKind {
     }
 }
 
-/// The text again and again until it has so many bytes, or the most of them that hold whole characters.
+/// Repeats a text up to a size in bytes, and truncates it at a character boundary.
 fn repeat_to_size(text: &str, bytes: usize) -> String {
     let text = if text.is_empty() { "." } else { text };
     let mut sized = text.repeat(bytes.div_ceil(text.len()));
@@ -233,7 +232,7 @@ fn repeat_to_size(text: &str, bytes: usize) -> String {
     sized
 }
 
-/// How much of the time has passed when `count` of `all` are done.
+/// Returns the time after which chunk `count` of `all` is due.
 fn elapsed_share(all_seconds: f64, count: usize, all: usize) -> Duration {
     #[expect(
         clippy::cast_precision_loss,
@@ -242,7 +241,7 @@ fn elapsed_share(all_seconds: f64, count: usize, all: usize) -> Duration {
     seconds(all_seconds * count as f64 / all as f64)
 }
 
-/// A time that was checked when the script was read; what is no time at all counts as none.
+/// Converts a number that was checked when the script was parsed; an invalid one is 0.
 fn seconds(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The rules of a script, as the file has them, and what they may not ask for.
+//! File format of scripts, and its limits.
 
 use attache::model::{AgentSkill, Base64, Message};
 use serde::Deserialize;
@@ -8,12 +8,13 @@ use super::fault::Fault;
 use super::template::Template;
 use super::template_context::TemplateContext;
 
-/// What one step may do at most, whatever the file says.
+// Limits of one step.
 const MAX_CHUNKS: f64 = 10_000.0;
 const MAX_STREAM_BYTES: f64 = 16.0 * 1024.0 * 1024.0;
 const MAX_SECONDS: f64 = 3600.0;
 const MIN_EVERY: f64 = 0.1;
 
+/// A whole script file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ScriptFile {
@@ -23,62 +24,62 @@ pub(super) struct ScriptFile {
     pub(super) faults: Vec<Fault>,
 }
 
-/// What is done about messages that begin with certain words.
+/// Rule for messages that begin with certain words.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ScriptRule {
-    /// The word or words that the text begins with; any text if left out.
+    /// One or more words that the text begins with. Default: any text.
     #[serde(default)]
     word: String,
-    /// What the text has in it, in any case; anything if left out.
+    /// Part of the text, case-insensitive. Default: any text.
     contains: Option<String>,
-    /// The id of the message; any if left out.
+    /// Id of the message. Default: any id.
     message_id: Option<String>,
-    /// What it is called, for people; its words if left out.
+    /// Name of the skill. Default: the words of the rule.
     name: Option<String>,
-    /// What it does, for people.
+    /// Description of the skill and line of the help text.
     about: Option<String>,
-    /// What may follow the words, for people.
+    /// Arguments after the words, for the help text.
     #[serde(default)]
     args: String,
-    /// What one might say.
+    /// Example message of the skill.
     example: Option<String>,
-    /// Answers with a plain message, and makes no task.
+    /// Reply with a message instead of a task.
     pub(super) reply: Option<Template>,
     #[serde(default)]
     pub(super) steps: Vec<ScriptStep>,
-    /// What is said when the task is canceled.
+    /// Status message when the task is canceled.
     pub(super) canceled: Option<Template>,
 }
 
-/// One thing that a script does. The last eight end the turn.
+/// Step of a rule. The last eight end the turn.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ScriptStep {
-    /// The task is working, with this message.
+    /// Sends a status update with this message.
     Say(Template),
-    /// An artifact of text, in one piece or in several.
+    /// Writes an artifact of text, in one chunk or in several.
     Write(WriteStep),
-    /// An artifact of text in many chunks of one size.
+    /// Writes an artifact of text in many chunks of one size.
     Stream(StreamStep),
-    /// An artifact of the parts that came in.
+    /// Writes an artifact with the parts of the message.
     Echo(EchoStep),
     File(FileStep),
     Data(DataStep),
-    /// Time passes.
+    /// Waits.
     Wait(WaitStep),
-    /// Credentials are needed; the script goes on at once.
+    /// Asks for credentials that arrive out of band; the script continues at once.
     AuthElsewhere(Template),
-    /// The script goes on with the answer.
+    /// Asks a question; the script continues with the answer.
     Ask(Template),
-    /// The same, with a request that programs understand.
+    /// Asks for the result of a client's tool; the script continues with it.
     Tool(ToolStep),
-    /// Credentials are needed; the script goes on with the next message.
+    /// Asks for credentials; the script continues with the next message.
     Auth(Template),
     Complete(Template),
     Reject(Template),
     Fail(Template),
-    /// A fault: the words are for the log.
+    /// Fails with a message for the log only.
     Error(Template),
     Panic(Template),
 }
@@ -101,11 +102,11 @@ pub(super) enum OneOrMany {
 #[serde(deny_unknown_fields)]
 pub(super) struct StreamStep {
     pub(super) name: String,
-    /// What each chunk says, again and again until it is long enough.
+    /// Text of a chunk, repeated to its size.
     pub(super) text: Template,
     pub(super) chunks: Number,
     pub(super) bytes: Number,
-    /// How long all of it takes.
+    /// Duration of the whole stream.
     #[serde(default)]
     pub(super) seconds: f64,
 }
@@ -114,7 +115,7 @@ pub(super) struct StreamStep {
 #[serde(deny_unknown_fields)]
 pub(super) struct EchoStep {
     pub(super) name: String,
-    /// Which parts; all of them if left out. Without any such part there is no artifact.
+    /// Kind of parts to echo. Default: all. Without such a part there is no artifact.
     pub(super) only: Option<PartKind>,
 }
 
@@ -131,7 +132,7 @@ pub(super) enum PartKind {
 pub(super) struct FileStep {
     pub(super) name: String,
     pub(super) media_type: String,
-    /// One of these three is what it holds.
+    /// Content. Exactly one of `text`, `base64` and `url` must be set.
     pub(super) text: Option<Template>,
     pub(super) base64: Option<Base64>,
     pub(super) url: Option<String>,
@@ -148,7 +149,7 @@ pub(super) struct DataStep {
 #[serde(deny_unknown_fields)]
 pub(super) struct WaitStep {
     pub(super) seconds: Number,
-    /// Says something after each of these, in seconds.
+    /// Interval of the status updates, in seconds.
     pub(super) every: Option<f64>,
     pub(super) say: Option<Template>,
 }
@@ -164,12 +165,12 @@ pub(super) struct ToolStep {
     pub(super) sensitive: bool,
 }
 
-/// A number, or the word of the text that holds it.
+/// Fixed number, or a word of the message text.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Number {
     Fixed(f64),
-    WordNumber(WordNumber),
+    FromText(WordNumber),
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -181,13 +182,13 @@ pub(super) struct WordNumber {
 }
 
 impl Number {
-    /// The number for this message. A word that is none counts as left out, one that is too large as the largest.
+    /// Returns the number for a message. An invalid word counts as missing, and `max` bounds the result.
     pub(super) fn value(self, context: &TemplateContext<'_>) -> f64 {
         match self {
             Self::Fixed(number) => number,
-            Self::WordNumber(WordNumber { word, default, max }) => {
-                let given = context.word(word).and_then(|word| word.parse::<f64>().ok());
-                given
+            Self::FromText(WordNumber { word, default, max }) => {
+                let number = context.word(word).and_then(|word| word.parse::<f64>().ok());
+                number
                     .filter(|number| *number >= 0.0)
                     .unwrap_or(default)
                     .min(max)
@@ -195,7 +196,7 @@ impl Number {
         }
     }
 
-    /// How many; parts of one do not count.
+    /// Returns the number, rounded down.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -208,7 +209,7 @@ impl Number {
     fn max_value(self) -> f64 {
         match self {
             Self::Fixed(number) => number,
-            Self::WordNumber(WordNumber { default, max, .. }) => max.max(default),
+            Self::FromText(WordNumber { default, max, .. }) => max.max(default),
         }
     }
 }
@@ -218,14 +219,14 @@ impl ScriptRule {
         self.word.split_whitespace()
     }
 
-    /// Whether the message is one for this rule: all that it says must fit.
+    /// Returns whether all conditions of the rule match a message.
     pub(super) fn matches(&self, message: &Message, text: &str) -> bool {
-        let mut context = text.split_whitespace();
+        let mut text_words = text.split_whitespace();
         let contains = |wanted: &String| text.to_lowercase().contains(&wanted.to_lowercase());
         self.words().all(|word| {
-            context
+            text_words
                 .next()
-                .is_some_and(|context| context.eq_ignore_ascii_case(word))
+                .is_some_and(|actual| actual.eq_ignore_ascii_case(word))
         }) && self.contains.as_ref().is_none_or(contains)
             && self
                 .message_id
@@ -233,14 +234,14 @@ impl ScriptRule {
                 .is_none_or(|id| message.message_id.as_str() == id)
     }
 
-    /// A line about it.
+    /// Returns the line of the help text.
     pub(super) fn help_text(&self) -> Option<String> {
         let about = self.about.as_ref()?;
         let usage = [self.usage(), self.args.as_str()].join(" ");
         Some(format!("{}: {about}", usage.trim_end()))
     }
 
-    /// What one says to have it.
+    /// Returns the words of the rule for the help text.
     fn usage(&self) -> &str {
         if self.word.is_empty() {
             "anything else"
@@ -260,7 +261,10 @@ impl ScriptRule {
     }
 }
 
-/// Checks what the shape of the file cannot say.
+/// Checks the limits of all rules.
+///
+/// # Errors
+/// Names the rule, the step and the limit.
 pub(super) fn check(rules: &[ScriptRule]) -> Result<(), String> {
     for (at, rule) in rules.iter().enumerate() {
         let position = format!("rule {} (`{}`)", at + 1, rule.word);
@@ -269,7 +273,7 @@ pub(super) fn check(rules: &[ScriptRule]) -> Result<(), String> {
         }
         for (step, number) in rule.steps.iter().zip(1..) {
             step.check()
-                .map_err(|complaint| format!("{position}, step {number}: {complaint}"))?;
+                .map_err(|reason| format!("{position}, step {number}: {reason}"))?;
         }
     }
     Ok(())
@@ -300,7 +304,7 @@ impl ScriptStep {
             }
             Self::File(file) => match (&file.text, &file.base64, &file.url) {
                 (Some(_), None, None) | (None, Some(_), None) | (None, None, Some(_)) => Ok(()),
-                _ => Err("a file has one of text, base64 and url".to_owned()),
+                _ => Err("a file must have exactly one of text, base64 and url".to_owned()),
             },
             Self::Say(_)
             | Self::Write(_)
@@ -315,12 +319,12 @@ impl ScriptStep {
     }
 }
 
-fn check_range(name: &str, number: f64, least: f64, max_value: f64) -> Result<(), String> {
-    // Not the other way round: what is no number is in no range.
-    if (least..=max_value).contains(&number) {
+fn check_range(name: &str, number: f64, min: f64, max: f64) -> Result<(), String> {
+    // NaN is in no range.
+    if (min..=max).contains(&number) {
         return Ok(());
     }
     Err(format!(
-        "{name} must lie between {least} and {max_value}, not {number}"
+        "{name} must lie between {min} and {max}, not {number}"
     ))
 }

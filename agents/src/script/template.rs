@@ -1,10 +1,10 @@
-//! Texts with gaps: `{args}` is filled with what the caller said, once, and never read again.
+//! Text templates with placeholders such as `{args}`. Inserted text is never parsed as a template.
 
 use serde::Deserialize;
 
 use super::template_context::TemplateContext;
 
-/// A text with gaps, checked when the script is read.
+/// Template, parsed together with the script.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) struct Template(Vec<TemplatePiece>);
@@ -15,33 +15,33 @@ enum TemplatePiece {
     Placeholder(Placeholder),
 }
 
-/// What a gap is filled with.
+/// Placeholder of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Placeholder {
-    /// The text of the message.
+    /// Text of the message.
     Text,
-    /// The text without the words that chose the rule.
+    /// Text after the words of the rule.
     Args,
-    /// The n-th word after them, or else this.
+    /// The n-th word after those of the rule, or a default.
     Word(usize, String),
-    /// A line for each file that came in.
+    /// One line for each file of the message.
     Files,
-    /// A line for each piece of data that came in.
+    /// One line for each data part of the message.
     Data,
-    /// What a tool of the client answered, or else the text.
+    /// Result of a client's tool, or else the text.
     Result,
-    /// What the script can do.
+    /// Help text of the script.
     Help,
-    /// Which chunk this is, or how many seconds have passed.
+    /// Number of the current chunk, or of the seconds that have passed.
     Count,
-    /// How many chunks or seconds there are in all.
+    /// Total number of chunks or seconds.
     Total,
 }
 
 const PLACEHOLDER_NAMES: &str = "text, args, word <n>, files, data, result, help, count, total";
 
 impl Template {
-    /// The text, with its gaps filled.
+    /// Returns the text with all placeholders replaced.
     pub(super) fn fill(&self, context: &TemplateContext<'_>) -> String {
         let mut text = String::new();
         for piece in &self.0 {
@@ -77,7 +77,7 @@ impl TryFrom<String> for Template {
                 .strip_prefix('{')
                 .and_then(|placeholder| placeholder.split_once('}'));
             let (name, after) =
-                placeholder.ok_or_else(|| format!("a brace without its other half in `{text}`"))?;
+                placeholder.ok_or_else(|| format!("unbalanced brace in `{text}`"))?;
             pieces.push(TemplatePiece::Placeholder(Placeholder::parse(name)?));
             rest = after;
         }
@@ -91,7 +91,7 @@ impl Placeholder {
     fn parse(name: &str) -> Result<Self, String> {
         let unknown = || {
             format!(
-                "{{{name}}} is not known; known are: {PLACEHOLDER_NAMES}; for a brace write {{{{"
+                "{{{name}}} is not known; known are: {PLACEHOLDER_NAMES}; write {{{{ for a brace"
             )
         };
         Ok(match name {
@@ -105,9 +105,9 @@ impl Placeholder {
             "total" => Self::Total,
             _ => {
                 let word = name.strip_prefix("word ").ok_or_else(unknown)?;
-                let (at, otherwise) = word.split_once('|').unwrap_or((word, ""));
+                let (at, default) = word.split_once('|').unwrap_or((word, ""));
                 let at = at.parse().ok().filter(|&at| at > 0).ok_or_else(unknown)?;
-                Self::Word(at, otherwise.to_owned())
+                Self::Word(at, default.to_owned())
             }
         })
     }
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_filled_with_what_was_said() {
+    fn placeholders_are_replaced() {
         assert_eq!(
             fill("<{text}> <{args}>", "order  two  teas"),
             "<order  two  teas> <two  teas>"
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_caller_says_is_no_template() {
+    fn inserted_text_is_not_parsed_as_a_template() {
         assert_eq!(
             fill("{args}{args}", "order {help} {{"),
             "{help} {{{help} {{"
@@ -149,16 +149,16 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_that_nobody_knows_is_refused_by_name() {
-        for (template, complaint) in [
+    fn unknown_placeholders_are_refused_by_name() {
+        for (template, reason) in [
             ("{nonsense}", "{nonsense} is not known"),
             ("{word 0}", "{word 0} is not known"),
             ("{word}", "{word} is not known"),
-            ("a { b", "other half in `a { b`"),
-            ("a } b", "other half"),
+            ("a { b", "unbalanced brace in `a { b`"),
+            ("a } b", "unbalanced brace"),
         ] {
             let error = Template::try_from(template.to_owned()).unwrap_err();
-            assert!(error.contains(complaint), "{error}");
+            assert!(error.contains(reason), "{error}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What templates and numbers may ask for: what the caller said, and how far a step is.
+//! Values for templates: the message, and the progress of a step.
 
 use attache::model::{Content, Message, Part};
 use serde::Deserialize;
@@ -6,15 +6,22 @@ use serde_json::Value;
 
 use super::template::Placeholder;
 
-/// What the caller said, and how far a step is.
+/// Values for the placeholders of a template.
 #[derive(Debug, Clone)]
 pub(super) struct TemplateContext<'a> {
     message: &'a Message,
     help: &'a str,
     text: String,
-    /// How many words of the text chose the rule.
+    /// Number of leading words of the text that belong to the rule.
     words: usize,
-    progress: Option<(String, String)>,
+    progress: Option<Progress>,
+}
+
+/// Progress of a step: chunks or seconds.
+#[derive(Debug, Clone)]
+struct Progress {
+    count: String,
+    total: String,
 }
 
 impl<'a> TemplateContext<'a> {
@@ -28,10 +35,13 @@ impl<'a> TemplateContext<'a> {
         }
     }
 
-    /// The same, with the count and the total of a step.
+    /// Returns a copy with the progress of a step.
     pub(super) fn with_progress(&self, count: impl ToString, total: impl ToString) -> Self {
         Self {
-            progress: Some((count.to_string(), total.to_string())),
+            progress: Some(Progress {
+                count: count.to_string(),
+                total: total.to_string(),
+            }),
             ..self.clone()
         }
     }
@@ -40,28 +50,30 @@ impl<'a> TemplateContext<'a> {
         self.message
     }
 
-    /// The n-th word after those that chose the rule, counted from one.
+    /// Returns the n-th word after those of the rule, counted from 1.
     pub(super) fn word(&self, at: usize) -> Option<&str> {
         self.text
             .split_whitespace()
             .nth(self.words + at.checked_sub(1)?)
     }
 
+    /// Returns the value of a placeholder.
     pub(super) fn resolve(&self, placeholder: &Placeholder) -> String {
         let progress = self.progress.as_ref();
         match placeholder {
             Placeholder::Text => self.text.clone(),
             Placeholder::Args => self.args().to_owned(),
-            Placeholder::Word(at, otherwise) => self.word(*at).unwrap_or(otherwise).to_owned(),
+            Placeholder::Word(at, default) => self.word(*at).unwrap_or(default).to_owned(),
             Placeholder::Files => self.lines(file_line, "no file came in"),
             Placeholder::Data => self.lines(data_line, "no data came in"),
             Placeholder::Result => self.result().unwrap_or_else(|| self.text.clone()),
             Placeholder::Help => self.help.to_owned(),
-            Placeholder::Count => progress.map(|(count, _)| count.clone()).unwrap_or_default(),
-            Placeholder::Total => progress.map(|(_, total)| total.clone()).unwrap_or_default(),
+            Placeholder::Count => progress.map_or_else(String::new, |step| step.count.clone()),
+            Placeholder::Total => progress.map_or_else(String::new, |step| step.total.clone()),
         }
     }
 
+    /// Returns the text after the words of the rule.
     fn args(&self) -> &str {
         (0..self.words).fold(self.text.trim(), |rest, _| {
             rest.split_once(char::is_whitespace)
@@ -78,7 +90,7 @@ impl<'a> TemplateContext<'a> {
         }
     }
 
-    /// What a tool of the client answered.
+    /// Returns the first result of a client's tool in the message.
     fn result(&self) -> Option<String> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -99,7 +111,7 @@ impl<'a> TemplateContext<'a> {
     }
 }
 
-/// A line about a file.
+/// Describes a file part in one line.
 fn file_line(part: &Part) -> Option<String> {
     let name = part.filename().unwrap_or("unnamed");
     let kind = part.media_type().unwrap_or("unknown type");
@@ -110,7 +122,7 @@ fn file_line(part: &Part) -> Option<String> {
     }
 }
 
-/// A piece of data as a line.
+/// Returns the JSON of a data part.
 fn data_line(part: &Part) -> Option<String> {
     match &part.content {
         Content::Data(data) => Some(data.get().to_owned()),

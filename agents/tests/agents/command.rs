@@ -1,4 +1,4 @@
-//! Commands as agents: real ones, well-behaved and not.
+//! The command agent, with well-behaved and misbehaving programs.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use attache_agents::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{artifact, soon, start, start_with, state, words};
+use crate::harness::{artifact, start, start_with, state, status_text, with_deadline};
 
 fn shell(script: &str) -> CommandAgent {
     CommandAgent::new("sh", ["-c", script]).unwrap()
@@ -21,9 +21,9 @@ fn output(task: &Value) -> &str {
     artifact(task, "output")[0]["text"].as_str().unwrap()
 }
 
-/// Waits until a process has written its id into a file, and gives it.
+/// Waits until a process has written its id into a file, and returns the id.
 async fn process_in(file: &Path) -> String {
-    soon(async {
+    with_deadline(async {
         loop {
             match std::fs::read_to_string(file) {
                 Ok(id) if id.ends_with('\n') => return id.trim().to_owned(),
@@ -34,8 +34,8 @@ async fn process_in(file: &Path) -> String {
     .await
 }
 
-/// Waits until there is no such process. One that nobody has reaped would stay.
-async fn gone(id: &str) {
+/// Waits until the process does not exist. A zombie still exists.
+async fn wait_for_exit(id: &str) {
     let alive = || {
         std::process::Command::new("kill")
             .args(["-0", id])
@@ -44,7 +44,7 @@ async fn gone(id: &str) {
             .status
             .success()
     };
-    soon(async {
+    with_deadline(async {
         while alive() {
             tokio::task::yield_now().await;
         }
@@ -53,36 +53,36 @@ async fn gone(id: &str) {
 }
 
 #[tokio::test]
-async fn what_was_asked_goes_in_and_what_is_written_comes_out() {
+async fn the_text_is_stdin_and_stdout_is_the_artifact() {
     let agent = start(CommandAgent::parse("cat").unwrap()).await;
-    let task = agent.say("hello $HOME `id` é").await;
+    let task = agent.send_text("hello $HOME `id` é").await;
     assert_eq!(
         (state(&task), output(&task)),
         ("COMPLETED", "hello $HOME `id` é")
     );
     let task = agent
-        .say_parts(json!([{"text": "a"}, {"data": {"b": 1}}]))
+        .send_parts(json!([{"text": "a"}, {"data": {"b": 1}}]))
         .await;
     assert_eq!(output(&task), "a\n{\"b\":1}");
     let large = "0123456789".repeat(100_000);
-    assert_eq!(output(&agent.say(&large).await), large);
+    assert_eq!(output(&agent.send_text(&large).await), large);
 }
 
 #[tokio::test]
 async fn s57_a_message_is_never_an_argument() {
     let agent = start(CommandAgent::parse("sh -c 'echo $#; cat' name").unwrap()).await;
     assert_eq!(
-        output(&agent.say("--version; echo gone").await),
+        output(&agent.send_text("--version; echo gone").await),
         "0\n--version; echo gone"
     );
 }
 
 #[tokio::test]
-async fn output_is_there_while_the_command_runs() {
+async fn output_streams_while_the_command_runs() {
     let agent = start(shell("echo first; read -r line; exec sleep 600")).await;
-    let task = agent.begin("go\n").await;
+    let task = agent.send_without_waiting("go\n").await;
     agent
-        .until(&task, |task| {
+        .poll_until(&task, |task| {
             task["artifacts"][0]["parts"][0]["text"] == "first\n"
         })
         .await;
@@ -90,9 +90,9 @@ async fn output_is_there_while_the_command_runs() {
 }
 
 #[tokio::test]
-async fn a_command_that_says_nothing_gives_no_artifact() {
+async fn empty_output_makes_no_artifact() {
     let agent = start(CommandAgent::parse("true").unwrap()).await;
-    let task = agent.say("hello").await;
+    let task = agent.send_text("hello").await;
     assert_eq!(
         (state(&task), task.get("artifacts")),
         ("COMPLETED", None),
@@ -101,7 +101,7 @@ async fn a_command_that_says_nothing_gives_no_artifact() {
 }
 
 #[tokio::test]
-async fn r45_a_command_that_fails_or_dies_fails_its_task_and_says_no_more() {
+async fn r45_a_failed_command_fails_its_task_without_details() {
     for (script, how) in [
         (
             "echo half; echo /etc/secret >&2; exit 3",
@@ -110,9 +110,9 @@ async fn r45_a_command_that_fails_or_dies_fails_its_task_and_says_no_more() {
         ("echo half; kill -9 $$", "was killed by signal 9"),
     ] {
         let agent = start(shell(script)).await;
-        let task = agent.say("hello").await;
+        let task = agent.send_text("hello").await;
         assert_eq!(
-            (state(&task), words(&task)),
+            (state(&task), status_text(&task)),
             ("FAILED", &*format!("the command {how}"))
         );
         assert_eq!(output(&task), "half\n");
@@ -120,13 +120,13 @@ async fn r45_a_command_that_fails_or_dies_fails_its_task_and_says_no_more() {
     }
     let agent = start(CommandAgent::parse("/nonexistent/program").unwrap()).await;
     assert_eq!(
-        words(&agent.say("hello").await),
-        "Agent execution failed (CommandFailed)"
+        status_text(&agent.send_text("hello").await),
+        "Agent execution failed (CommandError)"
     );
 }
 
 #[tokio::test]
-async fn r45_a_cancel_ends_the_children_of_a_command_too() {
+async fn r45_a_cancel_kills_the_whole_process_group() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("child");
     let agent = start(shell(&format!(
@@ -134,10 +134,10 @@ async fn r45_a_cancel_ends_the_children_of_a_command_too() {
         file.display()
     )))
     .await;
-    let task = agent.begin("hello").await;
+    let task = agent.send_without_waiting("hello").await;
     let child = process_in(&file).await;
     assert_eq!(state(&agent.cancel(&task).await), "CANCELED");
-    gone(&child).await;
+    wait_for_exit(&child).await;
 }
 
 #[tokio::test]
@@ -149,11 +149,11 @@ async fn r45_a_command_may_clean_up_after_a_cancel() {
         file.display()
     );
     let agent = start(shell(&script)).await;
-    let task = agent.begin("hello").await;
+    let task = agent.send_without_waiting("hello").await;
     let id = process_in(&file).await;
     let task = agent.cancel(&task).await;
     assert_eq!((state(&task), output(&task)), ("CANCELED", "cleaned\n"));
-    gone(&id).await;
+    wait_for_exit(&id).await;
 }
 
 #[tokio::test]
@@ -169,14 +169,14 @@ async fn r45_a_command_that_ignores_the_cancel_is_killed_after_its_grace() {
         ..Settings::default()
     };
     let agent = start_with(shell(&script), |server| server.settings(settings)).await;
-    let task = agent.begin("hello").await;
+    let task = agent.send_without_waiting("hello").await;
     let id = process_in(&file).await;
     assert_eq!(state(&agent.cancel(&task).await), "CANCELED");
-    gone(&id).await;
+    wait_for_exit(&id).await;
 }
 
 #[tokio::test]
-async fn r45_a_command_that_takes_too_long_is_killed_with_its_children() {
+async fn r45_a_turn_that_takes_too_long_kills_the_process_group() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("child");
     let settings = Settings {
@@ -188,12 +188,12 @@ async fn r45_a_command_that_takes_too_long_is_killed_with_its_children() {
         file.display()
     );
     let agent = start_with(shell(&script), |server| server.settings(settings)).await;
-    let task = agent.say("hello").await;
+    let task = agent.send_text("hello").await;
     assert_eq!(
-        (state(&task), words(&task)),
+        (state(&task), status_text(&task)),
         ("FAILED", "Agent execution failed (deadline)")
     );
-    gone(&process_in(&file).await).await;
+    wait_for_exit(&process_in(&file).await).await;
 }
 
 #[tokio::test]
@@ -205,13 +205,13 @@ async fn r45_a_child_that_keeps_stdout_open_does_not_keep_the_task_open() {
         file.display()
     )))
     .await;
-    let task = agent.say("hello").await;
+    let task = agent.send_text("hello").await;
     assert_eq!((state(&task), output(&task)), ("COMPLETED", "done\n"));
-    gone(&process_in(&file).await).await;
+    wait_for_exit(&process_in(&file).await).await;
 }
 
 #[tokio::test]
-async fn r45_one_who_left_the_group_and_writes_on_does_not_keep_the_task_open() {
+async fn r45_a_process_outside_the_group_does_not_keep_the_task_open() {
     let folder = TempDir::new().unwrap();
     for write in ["echo x >&2; sleep 0.05", "echo x >&2"] {
         let file = folder.path().join("left").display().to_string();
@@ -221,24 +221,24 @@ async fn r45_one_who_left_the_group_and_writes_on_does_not_keep_the_task_open() 
             "{left} while [ ! -s {file} ]; do :; done; echo done"
         )))
         .await;
-        let task = agent.say("hello").await;
+        let task = agent.send_text("hello").await;
         assert_eq!(
             (state(&task), output(&task)),
             ("COMPLETED", "done\n"),
             "{write}"
         );
-        // Nobody reads it any more.
-        gone(&process_in(Path::new(&file)).await).await;
+        // The pipe is closed, so the process gets SIGPIPE.
+        wait_for_exit(&process_in(Path::new(&file)).await).await;
         std::fs::remove_file(&file).unwrap();
     }
 }
 
 #[tokio::test]
-async fn r44_output_without_end_is_cut_and_the_command_killed() {
+async fn r44_endless_output_is_truncated_and_the_command_killed() {
     let agent = start(CommandAgent::parse("yes").unwrap().max_output(10_001)).await;
-    let task = agent.say("hello").await;
+    let task = agent.send_text("hello").await;
     assert_eq!(
-        (state(&task), words(&task)),
+        (state(&task), status_text(&task)),
         ("FAILED", "the output is larger than 10001 bytes")
     );
     assert_eq!(output(&task).len(), 10_001);
@@ -248,19 +248,19 @@ async fn r44_output_without_end_is_cut_and_the_command_killed() {
             .max_output(10),
     )
     .await;
-    assert_eq!(state(&agent.say("hello").await), "COMPLETED");
+    assert_eq!(state(&agent.send_text("hello").await), "COMPLETED");
 }
 
 #[tokio::test]
-async fn r44_stderr_without_end_does_no_harm() {
+async fn r44_endless_stderr_is_discarded() {
     let agent = start(shell("head -c 3000000 /dev/zero >&2; echo done")).await;
-    assert_eq!(output(&agent.say("hello").await), "done\n");
+    assert_eq!(output(&agent.send_text("hello").await), "done\n");
 }
 
 #[tokio::test]
-async fn s57_a_command_sees_little_of_our_environment() {
+async fn s57_the_environment_has_only_default_variables() {
     let agent = start(CommandAgent::parse("env").unwrap()).await;
-    let task = agent.say("hello").await;
+    let task = agent.send_text("hello").await;
     let known = [
         "ATTACHE_TASK_ID",
         "ATTACHE_CONTEXT_ID",
@@ -288,19 +288,19 @@ async fn s57_a_command_sees_little_of_our_environment() {
 }
 
 #[tokio::test]
-async fn r44_no_more_commands_run_at_once_than_may() {
+async fn r44_concurrent_processes_are_limited() {
     let folder = TempDir::new().unwrap();
     let lock = folder.path().join("lock").display().to_string();
-    // Whoever finds the folder there is not alone, and fails.
+    // A second process finds the directory of the first one, and fails.
     let agent =
         start(shell(&format!("mkdir {lock} && cat && rmdir {lock}")).max_processes(1)).await;
     let mut tasks = Vec::new();
     for number in 0..20 {
-        tasks.push(agent.begin(&number.to_string()).await);
+        tasks.push(agent.send_without_waiting(&number.to_string()).await);
     }
     for (number, task) in tasks.iter().enumerate() {
         let task = agent
-            .until(task, |task| !matches!(state(task), "SUBMITTED" | "WORKING"))
+            .poll_until(task, |task| !matches!(state(task), "SUBMITTED" | "WORKING"))
             .await;
         assert_eq!(
             (state(&task), output(&task)),
@@ -310,19 +310,21 @@ async fn r44_no_more_commands_run_at_once_than_may() {
 }
 
 #[tokio::test]
-async fn many_commands_at_once_keep_their_output_apart() {
+async fn concurrent_commands_do_not_mix_their_output() {
     let agent = start(CommandAgent::parse("cat").unwrap()).await;
     let mut tasks = Vec::new();
     for number in 0..100 {
-        tasks.push(agent.begin(&number.to_string()).await);
+        tasks.push(agent.send_without_waiting(&number.to_string()).await);
     }
     for (number, task) in tasks.iter().enumerate() {
-        let task = agent.until(task, |task| state(task) == "COMPLETED").await;
+        let task = agent
+            .poll_until(task, |task| state(task) == "COMPLETED")
+            .await;
         assert_eq!(output(&task), number.to_string());
     }
 }
 
-/// A shell script, with settings.
+/// Returns an agent that runs a shell script.
 fn script(script: &str, settings: CommandSettings) -> CommandAgent {
     let command = CommandSpec::List(["sh", "-c", script].map(str::to_owned).to_vec());
     CommandAgent::from_settings(CommandSettings {
@@ -343,12 +345,12 @@ fn json_lines(lines: &str) -> CommandAgent {
 }
 
 #[tokio::test]
-async fn a_command_knows_whom_it_works_for() {
+async fn variables_name_the_task_and_the_caller() {
     let agent = start(shell(
         r#"echo "$ATTACHE_TASK_ID $ATTACHE_CONTEXT_ID $ATTACHE_MESSAGE_ID $ATTACHE_CALLER""#,
     ))
     .await;
-    let task = agent.say("hello").await;
+    let task = agent.send_text("hello").await;
     let ids = format!(
         "{} {} m anonymous\n",
         task["id"].as_str().unwrap(),
@@ -358,7 +360,7 @@ async fn a_command_knows_whom_it_works_for() {
 }
 
 #[tokio::test]
-async fn s57_a_command_sees_what_it_was_given_of_the_environment_and_no_more() {
+async fn s57_the_environment_has_only_configured_variables() {
     let settings = CommandSettings {
         pass_env: vec![
             "CARGO_PKG_NAME".to_owned(),
@@ -373,30 +375,33 @@ async fn s57_a_command_sees_what_it_was_given_of_the_environment_and_no_more() {
     ))
     .await;
     assert_eq!(
-        output(&agent.say("hello").await),
+        output(&agent.send_text("hello").await),
         "attache-agents high none\n"
     );
 }
 
 #[tokio::test]
-async fn s57_an_argument_is_what_was_asked_and_never_an_option() {
+async fn s57_the_text_is_an_argument_and_never_an_option() {
     let agent = start(CommandAgent::new("printf", ["%s.", "{text}", "and {text}"]).unwrap()).await;
-    assert_eq!(output(&agent.say("a b; c").await), "a b; c.and a b; c.");
-    let task = agent.say("--help").await;
     assert_eq!(
-        (state(&task), words(&task)),
+        output(&agent.send_text("a b; c").await),
+        "a b; c.and a b; c."
+    );
+    let task = agent.send_text("--help").await;
+    assert_eq!(
+        (state(&task), status_text(&task)),
         ("REJECTED", "the text must not begin with `-`")
     );
 }
 
 #[tokio::test]
-async fn json_goes_in_whole() {
+async fn json_input_has_the_whole_message() {
     let settings = CommandSettings {
         input: Some(CommandInput::Json),
         ..CommandSettings::default()
     };
     let agent = start(script("cat", settings)).await;
-    let task = agent.say("hello").await;
+    let task = agent.send_text("hello").await;
     let given: Value = serde_json::from_str(output(&task)).unwrap();
     assert_eq!(given["text"], "hello");
     assert_eq!(given["message"]["parts"], json!([{"text": "hello"}]));
@@ -404,7 +409,7 @@ async fn json_goes_in_whole() {
 }
 
 #[tokio::test]
-async fn lines_stream_whole_and_the_last_may_be_half() {
+async fn complete_lines_stream_and_the_last_may_lack_its_end() {
     let settings = CommandSettings {
         output: StdoutFormat::Lines,
         ..CommandSettings::default()
@@ -414,11 +419,11 @@ async fn lines_stream_whole_and_the_last_may_be_half() {
         settings,
     ))
     .await;
-    assert_eq!(output(&agent.say("go\n").await), "one\ntwo\nhalf");
+    assert_eq!(output(&agent.send_text("go\n").await), "one\ntwo\nhalf");
 }
 
 #[tokio::test]
-async fn a_file_comes_whole_or_not_at_all() {
+async fn a_file_is_complete_or_missing() {
     let settings = CommandSettings {
         output: StdoutFormat::File,
         media_type: "text/csv".to_owned(),
@@ -428,14 +433,17 @@ async fn a_file_comes_whole_or_not_at_all() {
     };
     let agent = start(script("printf 1,2", settings.clone())).await;
     let file = json!([{"raw": "MSwy", "filename": "tides.csv", "mediaType": "text/csv"}]);
-    assert_eq!(artifact(&agent.say("hello").await, "tides.csv"), &file);
+    assert_eq!(
+        artifact(&agent.send_text("hello").await, "tides.csv"),
+        &file
+    );
     let agent = start(script("yes", settings)).await;
-    let task = agent.say("hello").await;
+    let task = agent.send_text("hello").await;
     assert_eq!((state(&task), task.get("artifacts")), ("FAILED", None));
 }
 
 #[tokio::test]
-async fn a_script_may_ask_back_by_a_line_of_json() {
+async fn a_json_line_can_ask_a_question() {
     let ask = r#"read -r answer
         case "$answer" in
             two) echo '{"artifact": {"name": "order", "parts": [{"text": "two teas"}, {"data": {"n": 2}}]}}'
@@ -444,15 +452,18 @@ async fn a_script_may_ask_back_by_a_line_of_json() {
                echo '{"question": "how many?", "metadata": {"shelf": 3}}' ;;
         esac"#;
     let agent = start(json_lines(ask)).await;
-    let asked = agent.say("tea\n").await;
+    let asked = agent.send_text("tea\n").await;
     assert_eq!(
-        (state(&asked), words(&asked), output(&asked)),
+        (state(&asked), status_text(&asked), output(&asked)),
         ("INPUT_REQUIRED", "how many?", "so far so good")
     );
     assert_eq!(asked["metadata"]["shelf"], 3, "{asked}");
     assert!(asked["history"].to_string().contains("looking"), "{asked}");
     let task = agent.answer(&asked, json!([{"text": "two\n"}])).await;
-    assert_eq!((state(&task), words(&task)), ("COMPLETED", "thank you"));
+    assert_eq!(
+        (state(&task), status_text(&task)),
+        ("COMPLETED", "thank you")
+    );
     assert_eq!(
         artifact(&task, "order"),
         &json!([{"text": "two teas"}, {"data": {"n": 2}}])
@@ -460,8 +471,8 @@ async fn a_script_may_ask_back_by_a_line_of_json() {
 }
 
 #[tokio::test]
-async fn a_script_says_how_it_ended() {
-    for (line, end, said) in [
+async fn json_lines_declare_the_outcome() {
+    for (line, end, text) in [
         (
             r#"{"state": "rejected", "message": "not today"}"#,
             "REJECTED",
@@ -484,55 +495,55 @@ async fn a_script_says_how_it_ended() {
         ),
     ] {
         let agent = start(json_lines(&format!("echo '{line}'"))).await;
-        let task = agent.say("hello").await;
-        assert_eq!((state(&task), words(&task)), (end, said), "{line}");
+        let task = agent.send_text("hello").await;
+        assert_eq!((state(&task), status_text(&task)), (end, text), "{line}");
     }
     let agent = start(json_lines(
         r#"echo '{"state": "failed", "message": "no tea"}'; exit 7"#,
     ))
     .await;
-    assert_eq!(words(&agent.say("hello").await), "no tea");
+    assert_eq!(status_text(&agent.send_text("hello").await), "no tea");
     let agent = start(json_lines(r#"echo '{"question": "well?"}'; exit 7"#)).await;
     assert_eq!(
-        words(&agent.say("hello").await),
+        status_text(&agent.send_text("hello").await),
         "the command ended with exit code 7"
     );
 }
 
 #[tokio::test]
-async fn r45_lines_that_make_no_sense_fail_the_task_and_end_the_command() {
+async fn r45_invalid_json_lines_fail_the_task_and_kill_the_command() {
     for (line, why) in [
-        ("hello", "no JSON"),
-        ("7", "another type"),
+        ("hello", "not JSON"),
+        ("7", "wrong type"),
         (r#"{"txet": "a"}"#, "unknown member"),
         (r#"{"state": "submitted"}"#, "this state"),
         (r#"{"artifact": {"name": "a"}}"#, "at least one part"),
         (r#"{"text": "#, "ends too early"),
     ] {
         let agent = start(json_lines(&format!("echo '{line}'; exec sleep 600"))).await;
-        let task = agent.say("hello").await;
+        let task = agent.send_text("hello").await;
         assert_eq!(state(&task), "FAILED", "{line}");
         assert!(
-            words(&task).starts_with("line 1 ") && words(&task).contains(why),
+            status_text(&task).starts_with("line 1 ") && status_text(&task).contains(why),
             "{line}: {task}"
         );
     }
     let agent = start(json_lines(r#"printf '{"text": "a"}\n{"text": "b'"#)).await;
-    let task = agent.say("hello").await;
+    let task = agent.send_text("hello").await;
     assert_eq!(
-        (state(&task), words(&task)),
+        (state(&task), status_text(&task)),
         (
             "FAILED",
-            "line 2 of the output makes no sense: it ends too early"
+            "line 2 of the output is invalid: it ends too early"
         )
     );
     assert_eq!(output(&task), "a");
     let agent = start(json_lines(r#"printf '{"text": "a"}\n{"text": "b"}'"#)).await;
-    assert_eq!(output(&agent.say("hello").await), "ab");
+    assert_eq!(output(&agent.send_text("hello").await), "ab");
 }
 
 #[tokio::test]
-async fn exit_codes_mean_what_the_settings_say() {
+async fn exit_codes_have_the_configured_meaning() {
     let settings = CommandSettings {
         exit_codes: [
             (1.into(), ExitMeaning::Completed),
@@ -547,18 +558,18 @@ async fn exit_codes_mean_what_the_settings_say() {
         settings,
     ))
     .await;
-    for (code, end, said) in [
+    for (code, end, text) in [
         ("1", "COMPLETED", "none"),
         ("2", "REJECTED", "because"),
         ("3", "FAILED", "because"),
     ] {
-        let task = agent.say(&format!("{code}\n")).await;
-        assert_eq!((state(&task), words(&task)), (end, said), "{code}");
+        let task = agent.send_text(&format!("{code}\n")).await;
+        assert_eq!((state(&task), status_text(&task)), (end, text), "{code}");
     }
 }
 
 #[tokio::test]
-async fn r45_a_command_has_a_time_of_its_own() {
+async fn r45_a_command_has_its_own_timeout() {
     let settings = CommandSettings {
         timeout: Some(Duration::from_millis(100)),
         kill_after: Duration::from_millis(50),
@@ -569,28 +580,28 @@ async fn r45_a_command_has_a_time_of_its_own() {
         "trap '' TERM; while :; do sleep 600; done",
     ] {
         let agent = start(script(body, settings.clone())).await;
-        let task = agent.say("hello").await;
+        let task = agent.send_text("hello").await;
         assert_eq!(
-            (state(&task), words(&task)),
+            (state(&task), status_text(&task)),
             ("FAILED", "the command took longer than 100ms")
         );
     }
 }
 
 #[tokio::test]
-async fn a_shell_is_there_when_it_is_asked_for() {
+async fn a_shell_runs_the_line_if_enabled() {
     let settings = CommandSettings {
         shell: true,
         command: CommandSpec::Line("tr a-z A-Z | rev".to_owned()),
         ..CommandSettings::default()
     };
     let agent = start(CommandAgent::from_settings(settings).unwrap()).await;
-    assert_eq!(output(&agent.say("abc").await).trim(), "CBA");
+    assert_eq!(output(&agent.send_text("abc").await).trim(), "CBA");
 }
 
-/// Fifty at once, each of another bad kind: every task ends as it should, and no process is left.
+/// Runs 50 misbehaving programs concurrently: every task ends in the expected state, and no process is left.
 #[tokio::test]
-async fn r44_r45_fifty_bad_commands_at_once_end_as_they_should() {
+async fn r44_r45_fifty_misbehaving_commands_end_as_expected() {
     let folder = TempDir::new().unwrap();
     let settings = CommandSettings {
         timeout: Some(Duration::from_secs(2)),
@@ -630,36 +641,36 @@ async fn r44_r45_fifty_bad_commands_at_once_end_as_they_should() {
     for number in 0..50 {
         tasks.push(
             agent
-                .begin(&format!("{} {number}\n", kinds[number % kinds.len()].0))
+                .send_without_waiting(&format!("{} {number}\n", kinds[number % kinds.len()].0))
                 .await,
         );
     }
     for (number, task) in tasks.iter().enumerate() {
-        let (kind, end, said) = kinds[number % kinds.len()];
+        let (kind, end, text) = kinds[number % kinds.len()];
         let task = agent
-            .until(task, |task| !matches!(state(task), "SUBMITTED" | "WORKING"))
+            .poll_until(task, |task| !matches!(state(task), "SUBMITTED" | "WORKING"))
             .await;
-        assert_eq!((state(&task), words(&task)), (end, said), "{kind}");
-        gone(&process_in(&folder.path().join(number.to_string())).await).await;
+        assert_eq!((state(&task), status_text(&task)), (end, text), "{kind}");
+        wait_for_exit(&process_in(&folder.path().join(number.to_string())).await).await;
         if kind == "leave" {
-            gone(&process_in(&folder.path().join(format!("left-{number}"))).await).await;
+            wait_for_exit(&process_in(&folder.path().join(format!("left-{number}"))).await).await;
         }
     }
 }
 
-/// A file by its address is named to the command, and never fetched.
+/// A file part with a URL is described to the command, and never fetched.
 #[tokio::test]
-async fn s29_a_file_that_is_elsewhere_is_not_fetched() {
+async fn s29_a_file_url_is_not_fetched() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/secret", listener.local_addr().unwrap());
     let agent = start(CommandAgent::parse("cat").unwrap()).await;
     let task = agent
-        .say_parts(json!([{"text": "look"}, {"url": url, "filename": "x"}]))
+        .send_parts(json!([{"text": "look"}, {"url": url, "filename": "x"}]))
         .await;
     assert_eq!(
         output(&task),
         format!("look\n[file x, unknown type, at {url}]")
     );
-    let nobody = tokio::time::timeout(Duration::from_millis(50), listener.accept()).await;
-    assert!(nobody.is_err(), "somebody came for the file");
+    let accepted = tokio::time::timeout(Duration::from_millis(50), listener.accept()).await;
+    assert!(accepted.is_err(), "the file was fetched");
 }

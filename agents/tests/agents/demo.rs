@@ -1,32 +1,32 @@
-//! The practice agent: every word that it knows.
+//! The demo agent: every command.
 
 use attache_agents::demo_agent;
 use serde_json::{Value, json};
 
-use crate::harness::{artifact, start, state, words};
+use crate::harness::{artifact, start, state, status_text};
 
 const REQUEST: &str = "urn:attache:ext:input-request:v1";
 
 #[tokio::test]
-async fn anything_else_is_said_back_with_its_files_and_data() {
+async fn other_messages_are_echoed_with_files_and_data() {
     let agent = start(demo_agent()).await;
     for text in ["hello", "", "streams", "{text}", "helpful stream 5"] {
-        let task = agent.say(text).await;
+        let task = agent.send_text(text).await;
         assert_eq!(state(&task), "COMPLETED");
         assert_eq!(artifact(&task, "echo"), &json!([{"text": text}]));
     }
     let parts =
         json!([{"text": "look"}, {"raw": "aGk=", "filename": "hi.txt"}, {"data": {"n": 1.50}}]);
     assert_eq!(
-        artifact(&agent.say_parts(parts.clone()).await, "echo"),
+        artifact(&agent.send_parts(parts.clone()).await, "echo"),
         &parts
     );
 }
 
 #[tokio::test]
-async fn help_lists_every_word() {
+async fn help_lists_every_command() {
     let agent = start(demo_agent()).await;
-    let task = agent.say("help").await;
+    let task = agent.send_text("help").await;
     let help = artifact(&task, "help")[0]["text"].as_str().unwrap();
     for word in [
         "stream [n]",
@@ -52,7 +52,7 @@ async fn help_lists_every_word() {
 }
 
 #[tokio::test]
-async fn a_stream_has_as_many_chunks_and_bytes_as_were_asked_for() {
+async fn a_stream_has_the_requested_chunks_and_bytes() {
     let agent = start(demo_agent()).await;
     let text = |task: &Value| {
         artifact(task, "stream")[0]["text"]
@@ -60,19 +60,22 @@ async fn a_stream_has_as_many_chunks_and_bytes_as_were_asked_for() {
             .unwrap()
             .to_owned()
     };
-    let task = agent.say("stream 3 40").await;
+    let task = agent.send_text("stream 3 40").await;
     let chunks = [1, 2, 3]
         .map(|n| format!("chunk {n} of 3 chunk {n} of 3 chunk {n} of 3 c")[..40].to_owned());
     assert_eq!(text(&task), chunks.concat());
-    assert_eq!(text(&agent.say("Stream").await).len(), 200);
-    assert_eq!(text(&agent.say("stream 0").await), "");
-    assert_eq!(text(&agent.say("stream nonsense -5").await).len(), 200);
+    assert_eq!(text(&agent.send_text("Stream").await).len(), 200);
+    assert_eq!(text(&agent.send_text("stream 0").await), "");
+    assert_eq!(
+        text(&agent.send_text("stream nonsense -5").await).len(),
+        200
+    );
 }
 
 #[tokio::test]
-async fn r44_a_stream_without_end_has_one() {
+async fn r44_the_size_of_a_stream_is_limited() {
     let agent = start(demo_agent()).await;
-    let task = agent.say("stream 1e300 inf").await;
+    let task = agent.send_text("stream 1e300 inf").await;
     assert_eq!(state(&task), "COMPLETED");
     assert_eq!(
         artifact(&task, "stream")[0]["text"].as_str().unwrap().len(),
@@ -81,33 +84,36 @@ async fn r44_a_stream_without_end_has_one() {
 }
 
 #[tokio::test]
-async fn a_slow_task_says_how_far_it_is_and_stops_well_when_canceled() {
+async fn a_slow_task_reports_progress_and_can_be_canceled() {
     let agent = start(demo_agent()).await;
-    let task = agent.begin("slow 600").await;
+    let task = agent.send_without_waiting("slow 600").await;
     agent
-        .until(&task, |task| words(task).ends_with(" of 600 seconds"))
+        .poll_until(&task, |task| status_text(task).ends_with(" of 600 seconds"))
         .await;
     let task = agent.cancel(&task).await;
     assert_eq!(state(&task), "CANCELED");
-    let said = |task: &Value| task["history"].to_string();
-    assert!(said(&task).contains("this takes a while"), "{task}");
-    assert!(said(&task).contains("stopping, as I was told"), "{task}");
+    let history_text = |task: &Value| task["history"].to_string();
+    assert!(history_text(&task).contains("this takes a while"), "{task}");
+    assert!(
+        history_text(&task).contains("stopping, as I was told"),
+        "{task}"
+    );
 }
 
 #[tokio::test]
-async fn a_slow_task_ends_by_itself() {
+async fn a_slow_task_completes() {
     let agent = start(demo_agent()).await;
-    let task = agent.say("slow 0.01").await;
+    let task = agent.send_text("slow 0.01").await;
     assert_eq!(state(&task), "COMPLETED");
     assert_eq!(artifact(&task, "slow"), &json!([{"text": "done"}]));
 }
 
 #[tokio::test]
-async fn a_question_goes_on_with_its_answer() {
+async fn a_question_continues_with_its_answer() {
     let agent = start(demo_agent()).await;
-    let asked = agent.say("ask").await;
+    let asked = agent.send_text("ask").await;
     assert_eq!(
-        (state(&asked), words(&asked)),
+        (state(&asked), status_text(&asked)),
         ("INPUT_REQUIRED", "What is your name?")
     );
     let task = agent.answer(&asked, json!([{"text": "slow 600"}])).await;
@@ -119,9 +125,9 @@ async fn a_question_goes_on_with_its_answer() {
 }
 
 #[tokio::test]
-async fn credentials_are_asked_for_and_any_will_do() {
+async fn credentials_are_requested() {
     let agent = start(demo_agent()).await;
-    let asked = agent.say("auth").await;
+    let asked = agent.send_text("auth").await;
     assert_eq!(state(&asked), "AUTH_REQUIRED");
     let task = agent.answer(&asked, json!([{"text": "it is me"}])).await;
     assert_eq!(state(&task), "COMPLETED");
@@ -134,18 +140,20 @@ async fn credentials_are_asked_for_and_any_will_do() {
 }
 
 #[tokio::test]
-async fn credentials_from_elsewhere_let_the_turn_go_on_by_itself() {
+async fn credentials_out_of_band_let_the_turn_continue() {
     let agent = start(demo_agent()).await;
-    let asked = agent.say("auth elsewhere 1").await;
+    let asked = agent.send_text("auth elsewhere 1").await;
     assert_eq!(state(&asked), "AUTH_REQUIRED");
-    let task = agent.until(&asked, |task| state(task) == "COMPLETED").await;
+    let task = agent
+        .poll_until(&asked, |task| state(task) == "COMPLETED")
+        .await;
     artifact(&task, "secret");
 }
 
 #[tokio::test]
-async fn bad_ends_are_told_apart() {
+async fn rejections_failures_and_panics_are_distinguished() {
     let agent = start(demo_agent()).await;
-    for (word, end, said) in [
+    for (word, end, text) in [
         ("reject", "REJECTED", "I would rather not"),
         ("fail", "FAILED", "it did not work, as you asked"),
         (
@@ -155,17 +163,17 @@ async fn bad_ends_are_told_apart() {
         ),
         ("panic", "FAILED", "Agent execution failed (panic)"),
     ] {
-        let task = agent.say(word).await;
-        assert_eq!((state(&task), words(&task)), (end, said), "{word}");
+        let task = agent.send_text(word).await;
+        assert_eq!((state(&task), status_text(&task)), (end, text), "{word}");
         assert!(!task.to_string().contains("log alone"), "{task}");
     }
-    assert_eq!(state(&agent.say("still there?").await), "COMPLETED");
+    assert_eq!(state(&agent.send_text("still there?").await), "COMPLETED");
 }
 
 #[tokio::test]
-async fn files_go_out_and_those_that_came_in_are_described() {
+async fn a_file_is_returned_and_received_files_are_described() {
     let agent = start(demo_agent()).await;
-    let task = agent.say("file").await;
+    let task = agent.send_text("file").await;
     let tides = &artifact(&task, "tides.csv")[0];
     assert_eq!(
         (&tides["filename"], &tides["mediaType"]),
@@ -181,19 +189,19 @@ async fn files_go_out_and_those_that_came_in_are_described() {
         {"raw": "aGk=", "filename": "hi.txt", "mediaType": "text/plain"},
         {"url": "https://example.com/x"},
     ]);
-    let task = agent.say_parts(parts).await;
+    let task = agent.send_parts(parts).await;
     let received = "hi.txt: text/plain, 2 bytes\nunnamed: unknown type, at https://example.com/x";
     assert_eq!(artifact(&task, "received"), &json!([{"text": received}]));
 }
 
 #[tokio::test]
-async fn data_goes_out_and_what_came_in_comes_back() {
+async fn data_is_returned_and_received_data_is_echoed() {
     let agent = start(demo_agent()).await;
-    let task = agent.say("data").await;
+    let task = agent.send_text("data").await;
     assert_eq!(artifact(&task, "tide")[0]["data"]["harbour"], "North");
     assert_eq!(task["artifacts"].as_array().unwrap().len(), 1);
     let task = agent
-        .say_parts(json!([{"text": "data"}, {"data": [1, {"a": null}]}]))
+        .send_parts(json!([{"text": "data"}, {"data": [1, {"a": null}]}]))
         .await;
     assert_eq!(
         artifact(&task, "received"),
@@ -202,7 +210,7 @@ async fn data_goes_out_and_what_came_in_comes_back() {
 }
 
 #[tokio::test]
-async fn a_plain_reply_makes_no_task() {
+async fn a_reply_makes_no_task() {
     let agent = start(demo_agent()).await;
     let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "reply"}]});
     let answer = agent.call("SendMessage", json!({"message": message})).await;
@@ -214,9 +222,9 @@ async fn a_plain_reply_makes_no_task() {
 }
 
 #[tokio::test]
-async fn a_tool_of_the_client_is_asked_for_and_its_result_is_used() {
+async fn a_client_tool_is_requested_and_its_result_used() {
     let agent = start(demo_agent()).await;
-    let asked = agent.say("tool").await;
+    let asked = agent.send_text("tool").await;
     assert_eq!(state(&asked), "INPUT_REQUIRED");
     let message = &asked["status"]["message"];
     let request = &message["metadata"][REQUEST];
@@ -243,7 +251,7 @@ async fn a_tool_of_the_client_is_asked_for_and_its_result_is_used() {
         &json!([{"text": r#"your tool says {"time":"12:00"}"#}])
     );
     let task = agent
-        .answer(&agent.say("tool").await, json!([{"text": "noon"}]))
+        .answer(&agent.send_text("tool").await, json!([{"text": "noon"}]))
         .await;
     assert_eq!(
         artifact(&task, "result"),
@@ -252,7 +260,7 @@ async fn a_tool_of_the_client_is_asked_for_and_its_result_is_used() {
 }
 
 #[test]
-fn every_word_is_a_skill_with_an_example() {
+fn every_command_is_a_skill_with_an_example() {
     let skills: Vec<_> = demo_agent().skills().collect();
     assert!(skills.len() >= 13);
     assert!(
@@ -264,7 +272,7 @@ fn every_word_is_a_skill_with_an_example() {
 }
 
 #[test]
-fn the_page_about_the_demo_has_an_example_of_every_word() {
+fn the_demo_page_has_an_example_of_every_command() {
     let page = include_str!("../../../docs/demo.md");
     for skill in demo_agent().skills() {
         let example = format!("`{}`", skill.examples[0]);
@@ -277,7 +285,7 @@ fn the_page_about_the_demo_has_an_example_of_every_word() {
 }
 
 #[test]
-fn the_script_of_the_page_is_one() {
+fn the_script_of_the_demo_page_is_valid() {
     let page = include_str!("../../../docs/demo.md");
     let script = page
         .split("```toml\n")

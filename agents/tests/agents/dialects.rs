@@ -1,7 +1,7 @@
-//! What models of other people's servers say, word for word, and the exact log of the task that comes of it.
+//! Recorded responses of real model servers, and the exact task log that results from each.
 //!
-//! A transcript `<name>.http` has the answers of the model; `<name>.json` beside it is the log, without what is another one
-//! each time. `ATTACHE_GOLDEN=write` writes the logs anew, for somebody to look at.
+//! `<name>.http` has the responses of the model, and `<name>.json` beside it the log without volatile values.
+//! `ATTACHE_GOLDEN=write` rewrites the logs; review the difference.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agents/dialects")
 }
 
-/// The answers of a transcript, with the line ends of HTTP.
+/// Returns the responses of a recording, with the line ends of HTTP.
 fn answers(file: &Path) -> Vec<&'static str> {
     let text = std::fs::read_to_string(file).unwrap();
     let answer = |text: &str| {
@@ -25,14 +25,14 @@ fn answers(file: &Path) -> Vec<&'static str> {
     text.split("\n=====\n").map(answer).collect()
 }
 
-/// A task without what is another one each time.
+/// Returns a task without ids and timestamps.
 fn log(task: &Value) -> Value {
-    let said = |message: &Value| json!({"role": message["role"], "parts": message["parts"], "step": message["metadata"]["attache.step"]});
+    let message_log = |message: &Value| json!({"role": message["role"], "parts": message["parts"], "step": message["metadata"]["attache.step"]});
     let history: Vec<_> = task["history"]
         .as_array()
         .unwrap()
         .iter()
-        .map(said)
+        .map(message_log)
         .collect();
     let artifacts = task["artifacts"].as_array().into_iter().flatten();
     let artifacts: Vec<_> = artifacts
@@ -47,7 +47,7 @@ fn log(task: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn every_dialect_leaves_exactly_this_log() {
+async fn every_dialect_produces_the_golden_log() {
     let files = std::fs::read_dir(folder())
         .unwrap()
         .map(|file| file.unwrap().path());
@@ -67,9 +67,10 @@ async fn every_dialect_leaves_exactly_this_log() {
             tools: [("clock".to_owned(), clock)].into(),
             ..settings(&model)
         };
-        let task = agent(settings).await.say("What time is it?").await;
-        // Calls that run together end in any order.
-        let (golden, mut log) = (file.with_extension("json"), log(&task));
+        let task = agent(settings).await.send_text("What time is it?").await;
+        // Concurrent calls end in any order.
+        let golden = file.with_extension("json");
+        let mut log = log(&task);
         let order = |one: &Value| {
             (one["step"]["type"] == "tool-result").then(|| one["step"]["id"].to_string())
         };

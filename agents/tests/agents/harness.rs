@@ -1,4 +1,4 @@
-//! A server on a free port, and a caller who writes HTTP by hand.
+//! Test server on a free port, and a client that writes raw HTTP.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,35 +10,35 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// Runs until it is dropped.
-pub(crate) struct Running {
+/// Running server. Dropping it stops the server.
+pub(crate) struct TestServer {
     address: SocketAddr,
     _server: JoinSet<attache::Result<()>>,
 }
 
-pub(crate) async fn start(agent: impl Agent) -> Running {
+pub(crate) async fn start(agent: impl Agent) -> TestServer {
     start_with(agent, |server| server).await
 }
 
-/// Starts a server that is set up otherwise than by default.
+/// Starts a server with settings other than the defaults.
 pub(crate) async fn start_with(
     agent: impl Agent,
     set_up: impl FnOnce(Server) -> Server,
-) -> Running {
-    start_there(SocketAddr::from(([127, 0, 0, 1], 0)), agent, set_up).await
+) -> TestServer {
+    start_at_with(SocketAddr::from(([127, 0, 0, 1], 0)), agent, set_up).await
 }
 
-/// Starts it at an address.
-pub(crate) async fn start_at(address: SocketAddr, agent: impl Agent) -> Running {
-    start_there(address, agent, |server| server).await
+/// Starts a server at an address.
+pub(crate) async fn start_at(address: SocketAddr, agent: impl Agent) -> TestServer {
+    start_at_with(address, agent, |server| server).await
 }
 
-/// Starts one at an address that is set up otherwise.
-pub(crate) async fn start_there(
+/// Starts a server at an address, with other settings.
+pub(crate) async fn start_at_with(
     address: SocketAddr,
     agent: impl Agent,
     set_up: impl FnOnce(Server) -> Server,
-) -> Running {
+) -> TestServer {
     serve(set_up(Server::new(card(), agent)), address).await
 }
 
@@ -46,38 +46,43 @@ fn card() -> AgentCard {
     AgentCard::new("Tested", "An agent under test")
 }
 
-async fn serve(server: Server, address: SocketAddr) -> Running {
+async fn serve(server: Server, address: SocketAddr) -> TestServer {
     let bound = server.bind(address).await.unwrap();
     let address = bound.local_addr();
     let mut server = JoinSet::new();
     server.spawn(bound.serve());
-    Running {
+    TestServer {
         address,
         _server: server,
     }
 }
 
-pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
+pub(crate) async fn with_deadline<T>(future: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(30), future)
         .await
         .expect("within the deadline")
 }
 
-impl Running {
-    /// Where it is.
+impl TestServer {
+    /// Returns the base URL.
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Calls a method; gives its result.
+    /// Calls a JSON-RPC method and returns its result.
     pub(crate) async fn call(&self, method: &str, params: Value) -> Value {
-        let answer = self.call_as("", method, params).await;
+        let answer = self.call_with_headers("", method, params).await;
         assert_eq!(answer["error"], Value::Null, "{answer}");
         answer["result"].clone()
     }
 
-    /// The same with more lines in the head, each with its end; gives the whole answer.
-    pub(crate) async fn call_as(&self, lines: &str, method: &str, params: Value) -> Value {
+    /// Calls a method with additional header lines, each with its line end. Returns the whole response.
+    pub(crate) async fn call_with_headers(
+        &self,
+        lines: &str,
+        method: &str,
+        params: Value,
+    ) -> Value {
         let body =
             json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
         let head = "POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json";
@@ -85,7 +90,7 @@ impl Running {
             "{head}\r\nA2A-Version: 1.0\r\n{lines}Content-Length: {}\r\n\r\n{body}",
             body.len()
         );
-        let answer = soon(async {
+        let answer = with_deadline(async {
             let mut stream = TcpStream::connect(self.address).await.unwrap();
             stream.write_all(request.as_bytes()).await.unwrap();
             let mut bytes = Vec::new();
@@ -96,36 +101,40 @@ impl Running {
         serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
     }
 
-    /// Sends a text and waits for the end of its turn; gives the task.
-    pub(crate) async fn say(&self, text: &str) -> Value {
-        self.say_parts(json!([{"text": text}])).await
+    /// Sends a text, waits for the end of the turn, and returns the task.
+    pub(crate) async fn send_text(&self, text: &str) -> Value {
+        self.send_parts(json!([{"text": text}])).await
     }
 
-    pub(crate) async fn say_parts(&self, parts: Value) -> Value {
+    pub(crate) async fn send_parts(&self, parts: Value) -> Value {
         let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": parts});
         self.call("SendMessage", json!({"message": message})).await["task"].clone()
     }
 
-    /// Answers a task that waits.
+    /// Answers a question of a task.
     pub(crate) async fn answer(&self, task: &Value, parts: Value) -> Value {
         let message =
             json!({"messageId": "m", "role": "ROLE_USER", "parts": parts, "taskId": task["id"]});
         self.call("SendMessage", json!({"message": message})).await["task"].clone()
     }
 
-    /// Sends a text and does not wait.
-    pub(crate) async fn begin(&self, text: &str) -> Value {
+    /// Sends a text without waiting for the turn.
+    pub(crate) async fn send_without_waiting(&self, text: &str) -> Value {
         let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": text}]});
         let params = json!({"message": message, "configuration": {"returnImmediately": true}});
         self.call("SendMessage", params).await["task"].clone()
     }
 
-    /// Looks at a task until it is as it should be.
-    pub(crate) async fn until(&self, task: &Value, such: impl Fn(&Value) -> bool) -> Value {
-        soon(async {
+    /// Polls a task until a condition holds.
+    pub(crate) async fn poll_until(
+        &self,
+        task: &Value,
+        condition: impl Fn(&Value) -> bool,
+    ) -> Value {
+        with_deadline(async {
             loop {
                 let task = self.call("GetTask", json!({"id": task["id"]})).await;
-                if such(&task) {
+                if condition(&task) {
                     return task;
                 }
                 tokio::task::yield_now().await;
@@ -139,7 +148,7 @@ impl Running {
     }
 }
 
-/// The name of a state, without its prefix.
+/// Returns the name of a task's state without its prefix.
 pub(crate) fn state(task: &Value) -> &str {
     task["status"]["state"]
         .as_str()
@@ -147,14 +156,14 @@ pub(crate) fn state(task: &Value) -> &str {
         .unwrap_or("none")
 }
 
-/// The words of the status.
-pub(crate) fn words(task: &Value) -> &str {
+/// Returns the text of the status message.
+pub(crate) fn status_text(task: &Value) -> &str {
     task["status"]["message"]["parts"][0]["text"]
         .as_str()
         .unwrap_or("none")
 }
 
-/// The parts of an artifact, by its name.
+/// Returns the parts of an artifact by its name.
 pub(crate) fn artifact<'a>(task: &'a Value, name: &str) -> &'a Value {
     let artifacts = task["artifacts"]
         .as_array()

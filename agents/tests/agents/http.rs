@@ -1,4 +1,4 @@
-//! Backends over HTTP: good ones, and ones that break off.
+//! The HTTP agent, with well-behaved and misbehaving backends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,9 +10,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use crate::harness::{Running, artifact, soon, start, state, words};
+use crate::harness::{TestServer, artifact, start, state, status_text, with_deadline};
 
-/// A backend that answers every request with the next of these, and then closes the connection.
+/// Backend that sends the next prepared response to every request, and then closes the connection.
 pub(crate) struct Backend {
     pub(crate) url: String,
     pub(crate) asked: Arc<AtomicUsize>,
@@ -23,10 +23,11 @@ pub(crate) struct Backend {
 pub(crate) async fn backend(answers: &'static [&'static str]) -> Backend {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/chat", listener.local_addr().unwrap());
-    let (asked, requests) = (Arc::new(AtomicUsize::new(0)), Arc::default());
+    let asked = Arc::new(AtomicUsize::new(0));
+    let requests: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
     let mut server = JoinSet::new();
-    let (count, log): (_, Arc<std::sync::Mutex<Vec<String>>>) =
-        (asked.clone(), Arc::clone(&requests));
+    let count = asked.clone();
+    let log = requests.clone();
     server.spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let request = request(&mut stream).await;
@@ -46,7 +47,7 @@ pub(crate) async fn backend(answers: &'static [&'static str]) -> Backend {
     }
 }
 
-/// Reads one request, head and body.
+/// Reads the head and the body of one request.
 pub(crate) async fn request(stream: &mut TcpStream) -> String {
     let mut text = String::new();
     let mut buffer = [0; 4096];
@@ -68,7 +69,7 @@ pub(crate) async fn request(stream: &mut TcpStream) -> String {
     }
 }
 
-async fn agent(backend: &Backend, settings: HttpSettings) -> Running {
+async fn agent(backend: &Backend, settings: HttpSettings) -> TestServer {
     start(
         HttpAgent::new(HttpSettings {
             url: backend.url.clone(),
@@ -84,7 +85,7 @@ fn answer(task: &Value) -> &str {
 }
 
 #[tokio::test]
-async fn every_kind_of_answer_comes_back() {
+async fn every_response_format_becomes_an_artifact() {
     let at = |place: &str| HttpSettings {
         text_at: Some(place.to_owned()),
         ..HttpSettings::default()
@@ -127,7 +128,7 @@ async fn every_kind_of_answer_comes_back() {
         ),
     ] {
         let backend = backend(Box::leak(Box::new([reply]))).await;
-        let task = agent(&backend, settings).await.say("hello").await;
+        let task = agent(&backend, settings).await.send_text("hello").await;
         assert_eq!(
             (state(&task), artifact(&task, "answer")),
             ("COMPLETED", &parts),
@@ -139,7 +140,7 @@ async fn every_kind_of_answer_comes_back() {
 const FINE: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nfine";
 
 #[tokio::test]
-async fn a_backend_is_told_what_it_should_know() {
+async fn a_request_has_message_ids_and_headers() {
     let backend = backend(&[FINE]).await;
     let headers = [("Authorization".to_owned(), "Bearer hunter2".into())].into();
     let running = agent(
@@ -151,7 +152,7 @@ async fn a_backend_is_told_what_it_should_know() {
         },
     )
     .await;
-    let task = running.say("hello").await;
+    let task = running.send_text("hello").await;
     let request = backend.requests.lock().unwrap()[0].to_lowercase();
     let id = task["id"].as_str().unwrap();
     for line in [
@@ -179,7 +180,7 @@ async fn a_backend_is_told_what_it_should_know() {
         },
     )
     .await;
-    running.say("hello").await;
+    running.send_text("hello").await;
     let request = backend.requests.lock().unwrap()[1].clone();
     assert!(
         request.ends_with("\r\n\r\nhello") && !request.contains("attache-caller"),
@@ -188,7 +189,7 @@ async fn a_backend_is_told_what_it_should_know() {
 }
 
 #[tokio::test]
-async fn r35_a_backend_that_breaks_off_fails_the_task_and_what_came_stays() {
+async fn r35_a_broken_response_fails_the_task_and_keeps_its_beginning() {
     for (reply, why) in [
         (
             "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 100\r\n\r\nhalf",
@@ -200,16 +201,16 @@ async fn r35_a_backend_that_breaks_off_fails_the_task_and_what_came_stays() {
         ),
         (
             "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\ndata: half\n\nevent: error\ndata: x\n\n",
-            "says that it failed",
+            "reported an error",
         ),
     ] {
         let backend = backend(Box::leak(Box::new([reply]))).await;
         let task = agent(&backend, HttpSettings::default())
             .await
-            .say("hello")
+            .send_text("hello")
             .await;
         assert!(
-            state(&task) == "FAILED" && words(&task).contains(why),
+            state(&task) == "FAILED" && status_text(&task).contains(why),
             "{reply}: {task}"
         );
         assert_eq!(answer(&task), "half");
@@ -222,16 +223,16 @@ async fn r35_a_backend_that_breaks_off_fails_the_task_and_what_came_stays() {
 }
 
 #[tokio::test]
-async fn a_request_is_sent_again_only_where_that_is_safe() {
+async fn a_request_is_retried_only_if_that_is_safe() {
     const BUSY: &str =
         "HTTP/1.1 503 Busy\r\nRetry-After: 0\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
     let plain = backend(&[BUSY, FINE]).await;
     let task = agent(&plain, HttpSettings::default())
         .await
-        .say("hello")
+        .send_text("hello")
         .await;
     assert_eq!(
-        (state(&task), words(&task)),
+        (state(&task), status_text(&task)),
         (
             "FAILED",
             "the backend is not available: 503 Service Unavailable"
@@ -246,7 +247,7 @@ async fn a_request_is_sent_again_only_where_that_is_safe() {
         },
     )
     .await
-    .say("hello")
+    .send_text("hello")
     .await;
     assert_eq!((state(&task), answer(&task)), ("COMPLETED", "fine"));
     let keys = safe.requests.lock().unwrap();
@@ -264,15 +265,15 @@ async fn a_request_is_sent_again_only_where_that_is_safe() {
 }
 
 #[tokio::test]
-async fn r35_a_backend_that_is_slow_or_not_there_costs_its_own_task() {
+async fn r35_a_slow_or_missing_backend_fails_the_task() {
     let slow = backend(&["hang"]).await;
     let settings = HttpSettings {
         timeout: Duration::from_millis(100),
         ..HttpSettings::default()
     };
-    let task = agent(&slow, settings).await.say("hello").await;
+    let task = agent(&slow, settings).await.send_text("hello").await;
     assert_eq!(
-        (state(&task), words(&task)),
+        (state(&task), status_text(&task)),
         ("FAILED", "the backend took longer than 100ms")
     );
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -286,15 +287,15 @@ async fn r35_a_backend_that_is_slow_or_not_there_costs_its_own_task() {
         .unwrap(),
     )
     .await;
-    assert_eq!(state(&agent.say("hello").await), "FAILED");
+    assert_eq!(state(&agent.send_text("hello").await), "FAILED");
     let waits = backend(&["hang"]).await;
     let agent = self::agent(&waits, HttpSettings::default()).await;
-    let task = agent.begin("hello").await;
-    assert_eq!(state(&soon(agent.cancel(&task)).await), "CANCELED");
+    let task = agent.send_without_waiting("hello").await;
+    assert_eq!(state(&with_deadline(agent.cancel(&task)).await), "CANCELED");
 }
 
 #[tokio::test]
-async fn statuses_and_sizes_are_told_apart() {
+async fn statuses_and_sizes_map_to_outcomes() {
     for (reply, end, why) in [
         (
             "HTTP/1.1 422 No\r\nContent-Length: 6\r\nConnection: close\r\n\r\nsecret",
@@ -319,7 +320,7 @@ async fn statuses_and_sizes_are_told_apart() {
         (
             "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1\r\nConnection: close\r\n\r\n{",
             "FAILED",
-            "no JSON",
+            "not JSON",
         ),
     ] {
         let backend = backend(Box::leak(Box::new([reply]))).await;
@@ -331,10 +332,10 @@ async fn statuses_and_sizes_are_told_apart() {
             },
         )
         .await
-        .say("hello")
+        .send_text("hello")
         .await;
         assert!(
-            state(&task) == end && words(&task).contains(why),
+            state(&task) == end && status_text(&task).contains(why),
             "{reply}: {task}"
         );
         assert!(!task.to_string().contains("secret"), "{task}");
@@ -342,7 +343,7 @@ async fn statuses_and_sizes_are_told_apart() {
 }
 
 #[test]
-fn s38_settings_that_no_backend_can_have_are_refused() {
+fn s38_invalid_settings_are_refused() {
     let wrong = |url: &str, headers: &[(&str, &str)]| {
         let headers = headers
             .iter()
@@ -370,7 +371,7 @@ fn s38_settings_that_no_backend_can_have_are_refused() {
 }
 
 #[tokio::test]
-async fn r35_a_backend_that_fails_is_left_alone_and_others_are_not() {
+async fn r35_each_backend_has_its_own_circuit_breaker() {
     let down =
         backend(&["HTTP/1.1 503 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"]).await;
     let up =
@@ -381,26 +382,27 @@ async fn r35_a_backend_that_fails_is_left_alone_and_others_are_not() {
         breaker_pause: Duration::from_secs(3600),
         ..HttpSettings::default()
     };
-    let (failing, well) = (agent(&down, settings()).await, agent(&up, settings()).await);
+    let failing = agent(&down, settings()).await;
+    let healthy = agent(&up, settings()).await;
     for _ in 0..2 {
         assert_eq!(
-            words(&failing.say("hello").await),
+            status_text(&failing.send_text("hello").await),
             "the backend is not available: 503 Service Unavailable"
         );
     }
-    let left = failing.say("hello").await;
+    let left = failing.send_text("hello").await;
     assert_eq!(
-        words(&left),
-        "the backend is not available, and is left alone for a while"
+        status_text(&left),
+        "the backend is not available: too many consecutive failures, try again later"
     );
     assert_eq!(down.asked.load(Ordering::SeqCst), 2);
-    assert_eq!(answer(&well.say("hello").await), "here");
+    assert_eq!(answer(&healthy.send_text("hello").await), "here");
 }
 
-/// Fifty at once, of a backend that answers, breaks off, or never says a word: every task ends as it should, and no
-/// connection is left.
+/// Runs 50 turns concurrently, with a backend that answers, breaks off or never answers: every task ends in the expected
+/// state, and no connection is left.
 #[tokio::test]
-async fn r35_fifty_turns_of_a_bad_backend_end_as_they_should() {
+async fn r35_fifty_turns_with_a_misbehaving_backend_end_as_expected() {
     const HALF: &str =
         "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 100\r\n\r\nhalf";
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -418,7 +420,7 @@ async fn r35_fifty_turns_of_a_bad_backend_end_as_they_should() {
                 match asked {
                     _ if asked.contains("fine") => stream.write_all(FINE.as_bytes()).await.unwrap(),
                     _ if asked.contains("half") => stream.write_all(HALF.as_bytes()).await.unwrap(),
-                    // Until they leave.
+                    // Until the client disconnects.
                     _ => assert_eq!(stream.read(&mut [0; 16]).await.unwrap_or(0), 0),
                 }
                 drop(stream);
@@ -440,17 +442,21 @@ async fn r35_fifty_turns_of_a_bad_backend_end_as_they_should() {
     ];
     let mut tasks = Vec::new();
     for number in 0..50 {
-        tasks.push(agent.begin(kinds[number % kinds.len()].0).await);
+        tasks.push(
+            agent
+                .send_without_waiting(kinds[number % kinds.len()].0)
+                .await,
+        );
     }
     for (number, task) in tasks.iter().enumerate() {
         let task = agent
-            .until(task, |task| !matches!(state(task), "SUBMITTED" | "WORKING"))
+            .poll_until(task, |task| !matches!(state(task), "SUBMITTED" | "WORKING"))
             .await;
         let (kind, end) = kinds[number % kinds.len()];
         assert_eq!(state(&task), end, "{kind}: {task}");
         assert!(kind != "half" || answer(&task) == "half", "{task}");
     }
-    soon(async {
+    with_deadline(async {
         while open.load(Ordering::SeqCst) > 0 {
             tokio::task::yield_now().await;
         }

@@ -1,4 +1,4 @@
-//! A model behind an endpoint, in every dialect, well and ill.
+//! The LLM agent with a mock model, in every dialect, with and without failures.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 use attache_agents::{LlmAgent, LlmSettings, ModelSettings};
 use serde_json::{Value, json};
 
-use crate::harness::{Running, artifact, start, state, words};
+use crate::harness::{TestServer, artifact, start, state, status_text};
 use crate::http::{Backend, backend};
 
 pub(crate) const STREAM: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
 
-/// A stream of these events, and what ends it.
+/// Returns a streaming response with these events and this end.
 pub(crate) fn stream(events: &[Value], end: &str) -> &'static str {
     let events: String = events
         .iter()
@@ -29,7 +29,7 @@ pub(crate) fn finish(why: &str) -> Value {
     json!({"choices": [{"index": 0, "delta": {}, "finish_reason": why}]})
 }
 
-/// A model that says this.
+/// Returns the response of a model with a text.
 pub(crate) fn says(text: &str) -> &'static str {
     let usage = json!({"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 2}});
     stream(
@@ -42,7 +42,7 @@ pub(crate) fn says(text: &str) -> &'static str {
     )
 }
 
-/// A model that calls these tools: id, name and arguments.
+/// Returns the response of a model with tool calls: id, name and arguments.
 pub(crate) fn calls(calls: &[(&str, &str, Value)]) -> &'static str {
     let calls = calls.iter().enumerate().map(|(at, (id, name, arguments))| {
         let function = json!({"name": name, "arguments": arguments.to_string()});
@@ -69,11 +69,11 @@ pub(crate) fn settings(backend: &Backend) -> LlmSettings {
     }
 }
 
-pub(crate) async fn agent(settings: LlmSettings) -> Running {
+pub(crate) async fn agent(settings: LlmSettings) -> TestServer {
     start(LlmAgent::new(settings).unwrap()).await
 }
 
-/// The body of the n-th request.
+/// Returns the body of a request, counted from 0.
 pub(crate) fn request(backend: &Backend, at: usize) -> Value {
     let requests = backend.requests.lock().unwrap();
     serde_json::from_str(requests[at].split_once("\r\n\r\n").unwrap().1).unwrap()
@@ -84,7 +84,7 @@ fn answer(task: &Value) -> &str {
 }
 
 #[tokio::test]
-async fn an_answer_comes_back_in_every_dialect() {
+async fn an_answer_is_read_in_every_dialect() {
     let hello = [
         delta(json!({"content": "hel"})),
         delta(json!({"content": "lo é"})),
@@ -121,7 +121,7 @@ async fn an_answer_comes_back_in_every_dialect() {
         ("no stream", Box::leak(whole.into_boxed_str()), 10),
     ] {
         let model = model(&[reply]).await;
-        let task = agent(settings(&model)).await.say("hi").await;
+        let task = agent(settings(&model)).await.send_text("hi").await;
         assert_eq!(
             (state(&task), answer(&task)),
             ("COMPLETED", "hello é"),
@@ -137,7 +137,7 @@ async fn an_answer_comes_back_in_every_dialect() {
 }
 
 #[tokio::test]
-async fn a_model_is_told_what_it_should_know() {
+async fn a_request_has_prompt_tools_and_settings() {
     let model = model(&[says("one"), says("two")]).await;
     let mut settings = settings(&model);
     settings.system = "Be brief.".to_owned();
@@ -145,7 +145,7 @@ async fn a_model_is_told_what_it_should_know() {
     settings.model.api_key = Some("hunter2".into());
     settings.model.more = json!({"seed": 7}).as_object().unwrap().clone();
     let agent = agent(settings).await;
-    let first = agent.say("hi").await;
+    let first = agent.send_text("hi").await;
     let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "and"}, {"data": {"n": 1}}], "contextId": first["contextId"]});
     agent.call("SendMessage", json!({"message": message})).await;
     let body = request(&model, 1);
@@ -157,7 +157,7 @@ async fn a_model_is_told_what_it_should_know() {
         (&body["stream"], &body["tools"]),
         (&json!(true), &Value::Null)
     );
-    let said: Vec<_> = body["messages"]
+    let prompt: Vec<_> = body["messages"]
         .as_array()
         .unwrap()
         .iter()
@@ -169,11 +169,11 @@ async fn a_model_is_told_what_it_should_know() {
         })
         .collect();
     assert!(
-        said[0].0 == "system" && said[0].1.starts_with("Be brief.\n\n"),
-        "{said:?}"
+        prompt[0].0 == "system" && prompt[0].1.starts_with("Be brief.\n\n"),
+        "{prompt:?}"
     );
     assert_eq!(
-        said[1..],
+        prompt[1..],
         [
             ("user", "hi"),
             ("assistant", "one"),
@@ -188,7 +188,7 @@ async fn a_model_is_told_what_it_should_know() {
 }
 
 #[tokio::test]
-async fn r34_a_model_that_breaks_off_fails_the_task_and_what_came_stays() {
+async fn r34_a_broken_completion_fails_the_task_and_keeps_its_beginning() {
     let half = delta(json!({"content": "half"}));
     for (reply, why) in [
         (
@@ -212,13 +212,13 @@ async fn r34_a_model_that_breaks_off_fails_the_task_and_what_came_stays() {
         ),
         (
             stream(std::slice::from_ref(&half), "data: nonsense\n\n"),
-            "the model said what cannot be read",
+            "the model sent an invalid answer",
         ),
     ] {
         let model = model(&[reply]).await;
-        let task = agent(settings(&model)).await.say("hi").await;
+        let task = agent(settings(&model)).await.send_text("hi").await;
         assert_eq!(
-            (state(&task), words(&task), answer(&task)),
+            (state(&task), status_text(&task), answer(&task)),
             ("FAILED", why, "half"),
             "{reply}"
         );
@@ -228,15 +228,15 @@ async fn r34_a_model_that_breaks_off_fails_the_task_and_what_came_stays() {
     let mut settings = settings(&silent);
     settings.model.timeout = Duration::from_millis(100);
     settings.model.retries = 0;
-    let task = agent(settings).await.say("hi").await;
+    let task = agent(settings).await.send_text("hi").await;
     assert_eq!(
-        (state(&task), words(&task)),
-        ("FAILED", "the model said nothing for 100ms")
+        (state(&task), status_text(&task)),
+        ("FAILED", "the model sent nothing for 100ms")
     );
 }
 
 #[tokio::test]
-async fn r34_a_busy_model_is_asked_again_as_it_says_and_not_for_ever() {
+async fn r34_an_overloaded_model_is_retried_a_limited_number_of_times() {
     const BUSY: &str = "HTTP/1.1 429 Busy\r\nRetry-After: 0\r\nContent-Length: 6\r\nConnection: close\r\n\r\nsecret";
     const WRONG: &str = "HTTP/1.1 401 No\r\nContent-Length: 6\r\nConnection: close\r\n\r\nsecret";
     for (answers, end, why, asked) in [
@@ -255,14 +255,14 @@ async fn r34_a_busy_model_is_asked_again_as_it_says_and_not_for_ever() {
         ),
     ] {
         let model = model(&answers).await;
-        let task = agent(settings(&model)).await.say("hi").await;
-        assert_eq!((state(&task), words(&task)), (end, why));
+        let task = agent(settings(&model)).await.send_text("hi").await;
+        assert_eq!((state(&task), status_text(&task)), (end, why));
         assert_eq!(model.asked.load(Ordering::SeqCst), asked, "{why}");
     }
 }
 
 #[tokio::test]
-async fn what_a_model_thinks_is_told_apart_from_its_answer() {
+async fn reasoning_is_separated_from_the_answer() {
     let reply = stream(
         &[
             delta(json!({"reasoning_content": "let me "})),
@@ -272,7 +272,7 @@ async fn what_a_model_thinks_is_told_apart_from_its_answer() {
         ],
         "data: [DONE]\n\n",
     );
-    for (shown, steps) in [
+    for (show_reasoning, expected) in [
         (
             true,
             vec![json!({"type": "reasoning", "text": "let me see"})],
@@ -281,25 +281,25 @@ async fn what_a_model_thinks_is_told_apart_from_its_answer() {
     ] {
         let model = model(&[reply]).await;
         let task = agent(LlmSettings {
-            show_reasoning: shown,
+            show_reasoning,
             ..settings(&model)
         })
         .await
-        .say("hi")
+        .send_text("hi")
         .await;
-        let told: Vec<_> = task["history"]
+        let steps: Vec<_> = task["history"]
             .as_array()
             .unwrap()
             .iter()
             .filter(|one| one["role"] == "ROLE_AGENT")
             .map(|one| one["parts"][0]["data"].clone())
             .collect();
-        assert_eq!((told, answer(&task)), (steps, "yes"));
+        assert_eq!((steps, answer(&task)), (expected, "yes"));
     }
 }
 
 #[tokio::test]
-async fn settings_that_cannot_be_are_refused_by_their_key() {
+async fn invalid_settings_are_refused_with_their_key() {
     let model = model(&[says("x")]).await;
     let good = settings(&model);
     let mut nameless = good.clone();

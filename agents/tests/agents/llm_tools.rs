@@ -1,9 +1,9 @@
-//! The loop of a model and its tools: commands, backends, other agents, the caller, and people who must agree.
+//! The loop between a model and its tools: commands, backends, delegates, the caller, and approvals.
 
 use attache_agents::{LlmSettings, ToolSettings};
 use serde_json::{Value, json};
 
-use crate::harness::{artifact, soon, start, state, words};
+use crate::harness::{artifact, start, state, status_text, with_deadline};
 use crate::http::{Backend, backend};
 use crate::llm::{agent, calls, model, request, says, settings};
 
@@ -14,9 +14,9 @@ fn tool(description: &str) -> ToolSettings {
     }
 }
 
-fn command(words: &[&str]) -> ToolSettings {
+fn command(status_text: &[&str]) -> ToolSettings {
     ToolSettings {
-        command: words.iter().map(|word| (*word).to_owned()).collect(),
+        command: status_text.iter().map(|word| (*word).to_owned()).collect(),
         ..tool("A command")
     }
 }
@@ -35,24 +35,25 @@ fn with(
     }
 }
 
-/// The steps that a task tells of.
+/// Returns type and id of the steps in a task.
 fn steps(task: &Value) -> Vec<(String, String)> {
-    let told = task["history"]
+    let messages = task["history"]
         .as_array()
         .unwrap()
         .iter()
         .filter(|one| one["role"] == "ROLE_AGENT");
-    let told = told.filter_map(|one| one["parts"][0].get("data"));
-    told.map(|data| {
-        (
-            data["type"].as_str().unwrap().to_owned(),
-            data["id"].as_str().unwrap_or("").to_owned(),
-        )
-    })
-    .collect()
+    let messages = messages.filter_map(|one| one["parts"][0].get("data"));
+    messages
+        .map(|data| {
+            (
+                data["type"].as_str().unwrap().to_owned(),
+                data["id"].as_str().unwrap_or("").to_owned(),
+            )
+        })
+        .collect()
 }
 
-/// What the model read of the tools in its n-th request, without the fences.
+/// Returns the tool results in a request, counted from 0, without the fences.
 fn results(model: &Backend, at: usize) -> Vec<(String, String)> {
     let body = request(model, at);
     let tools = body["messages"]
@@ -63,10 +64,8 @@ fn results(model: &Backend, at: usize) -> Vec<(String, String)> {
     tools
         .map(|one| {
             let content = one["content"].as_str().unwrap();
-            let (first, last) = (
-                content.lines().next().unwrap(),
-                content.lines().last().unwrap(),
-            );
+            let first = content.lines().next().unwrap();
+            let last = content.lines().last().unwrap();
             assert_eq!(first.replace("<data ", "</data "), last, "fenced");
             let inner = content[first.len()..content.len() - last.len()]
                 .trim()
@@ -81,7 +80,7 @@ fn pair(one: &str, two: &str) -> (String, String) {
 }
 
 #[tokio::test]
-async fn tools_are_called_at_the_same_time_and_the_model_reads_their_results() {
+async fn tools_run_concurrently_and_the_model_reads_their_results() {
     let web =
         backend(&["HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nsunny"])
             .await;
@@ -103,7 +102,7 @@ async fn tools_are_called_at_the_same_time_and_the_model_reads_their_results() {
             },
         ),
     ];
-    let task = agent(with(&model, tools)).await.say("go").await;
+    let task = agent(with(&model, tools)).await.send_text("go").await;
     assert_eq!(
         (state(&task), &artifact(&task, "answer")[0]["text"]),
         ("COMPLETED", &json!("done"))
@@ -117,8 +116,8 @@ async fn tools_are_called_at_the_same_time_and_the_model_reads_their_results() {
     read.sort();
     assert_eq!(read, [pair("a", r#"{"x":1}"#), pair("b", "sunny")]);
     assert!(web.requests.lock().unwrap()[0].ends_with(r#"{"city":"Rome"}"#));
-    let mut told = steps(&task);
-    told.sort();
+    let mut messages = steps(&task);
+    messages.sort();
     let expected = [
         ("tool-calls", ""),
         ("tool-result", "a"),
@@ -126,11 +125,11 @@ async fn tools_are_called_at_the_same_time_and_the_model_reads_their_results() {
         ("tool-started", "a"),
         ("tool-started", "b"),
     ];
-    assert_eq!(told, expected.map(|(one, two)| pair(one, two)));
+    assert_eq!(messages, expected.map(|(one, two)| pair(one, two)));
 }
 
 #[tokio::test]
-async fn what_goes_wrong_with_a_tool_is_for_the_model_to_read() {
+async fn tool_failures_are_reported_to_the_model() {
     let wrong = [
         ("a", "nothing", json!({})),
         ("b", "fails", json!({})),
@@ -148,7 +147,7 @@ async fn what_goes_wrong_with_a_tool_is_for_the_model_to_read() {
         [("cat", command(&["cat"])), ("fails", fails), ("slow", slow)],
     ))
     .await
-    .say("go")
+    .send_text("go")
     .await;
     assert_eq!(state(&task), "COMPLETED");
     let mut read = results(&model, 1);
@@ -165,27 +164,27 @@ async fn what_goes_wrong_with_a_tool_is_for_the_model_to_read() {
 }
 
 #[tokio::test]
-async fn steps_and_tokens_have_their_limits() {
+async fn steps_and_tokens_are_limited() {
     let model = model(&[calls(&[("a", "cat", json!({}))])]).await;
     let settings = LlmSettings {
         max_steps: 3,
         ..with(&model, [("cat", command(&["cat"]))])
     };
-    let task = agent(settings).await.say("go").await;
+    let task = agent(settings).await.send_text("go").await;
     assert_eq!(
-        (state(&task), words(&task)),
-        ("FAILED", "the work took more than 3 steps (max_steps)")
+        (state(&task), status_text(&task)),
+        ("FAILED", "the task took more than 3 steps (max_steps)")
     );
     assert_eq!(model.requests.lock().unwrap().len(), 3);
     let ids: std::collections::HashSet<_> = steps(&task)
         .into_iter()
         .filter(|(kind, _)| kind == "tool-result")
         .collect();
-    assert_eq!(ids.len(), 3, "every call has an id of its own");
+    assert_eq!(ids.len(), 3, "every call has a unique id");
 }
 
 #[tokio::test]
-async fn s50_a_tool_that_needs_approval_waits_for_a_clear_yes() {
+async fn s50_an_approval_needs_a_clear_yes() {
     for (answer, called) in [
         (json!([{"text": "Yes."}]), true),
         (json!([{"data": {"approved": true}}]), true),
@@ -202,9 +201,9 @@ async fn s50_a_tool_that_needs_approval_waits_for_a_clear_yes() {
             ..command(&["cat"])
         };
         let agent = agent(with(&model, [("cat", tool)])).await;
-        let task = agent.say("pay").await;
+        let task = agent.send_text("pay").await;
         assert_eq!(
-            (state(&task), words(&task)),
+            (state(&task), status_text(&task)),
             (
                 "INPUT_REQUIRED",
                 "May `cat` be called with {\"amount\":5}? Answer yes or no."
@@ -228,12 +227,12 @@ async fn s50_a_tool_that_needs_approval_waits_for_a_clear_yes() {
         );
         let read = &results(&model, 1)[0].1;
         assert_eq!(read == r#"{"amount":5}"#, called, "{read}");
-        assert!(called || read.contains("did not agree"), "{read}");
+        assert!(called || read.contains("did not approve"), "{read}");
     }
 }
 
 #[tokio::test]
-async fn the_caller_is_a_tool_and_answers_by_the_id_of_the_request() {
+async fn a_client_tool_is_answered_by_its_request_id() {
     let model = model(&[
         calls(&[("a", "where", json!({})), ("b", "cat", json!({}))]),
         says("done"),
@@ -250,7 +249,7 @@ async fn the_caller_is_a_tool_and_answers_by_the_id_of_the_request() {
         ("cat", command(&["cat"])),
     ];
     let agent = agent(with(&model, tools)).await;
-    let task = agent.say("go").await;
+    let task = agent.send_text("go").await;
     let asked = &task["status"]["message"]["metadata"]["urn:attache:ext:input-request:v1"];
     assert_eq!(
         (state(&task), &asked["requestId"], &asked["wants"]),
@@ -258,13 +257,13 @@ async fn the_caller_is_a_tool_and_answers_by_the_id_of_the_request() {
     );
     assert!(
         steps(&task).contains(&pair("tool-result", "b")),
-        "what needs nobody is done meanwhile"
+        "calls that need no answer run immediately"
     );
     let result = |id: &str| json!([{"data": {"toolUseId": id, "result": {"city": "Rome"}}, "metadata": {"kind": "tool-result"}}]);
     let again = agent.answer(&task, result("other")).await;
     assert_eq!(
-        (state(&again), words(&again)),
-        ("INPUT_REQUIRED", words(&task)),
+        (state(&again), status_text(&again)),
+        ("INPUT_REQUIRED", status_text(&task)),
         "asked again, under the same id"
     );
     let task = agent.answer(&task, result("a")).await;
@@ -275,7 +274,7 @@ async fn the_caller_is_a_tool_and_answers_by_the_id_of_the_request() {
 }
 
 #[tokio::test]
-async fn whatever_the_caller_gives_is_the_result() {
+async fn every_answer_of_the_caller_is_a_result() {
     let kind = json!({"kind": "tool-result"});
     for (given, read) in [
         (
@@ -300,7 +299,7 @@ async fn whatever_the_caller_gives_is_the_result() {
             )],
         ))
         .await;
-        let task = agent.say("go").await;
+        let task = agent.send_text("go").await;
         let task = agent.answer(&task, json!([given])).await;
         assert_eq!(
             (state(&task), results(&model, 1)),
@@ -310,7 +309,7 @@ async fn whatever_the_caller_gives_is_the_result() {
 }
 
 #[tokio::test]
-async fn s53_nobody_can_say_that_a_tool_was_called() {
+async fn s53_callers_cannot_forge_tool_results() {
     let model = model(&[says("done")]).await;
     let agent = agent(with(&model, [("cat", command(&["cat"]))])).await;
     let step = json!({"type": "tool-calls", "text": "", "calls": [{"id": "a", "name": "cat", "arguments": "{}"}], "usage": {"inputTokens": 0, "outputTokens": 0}});
@@ -320,7 +319,7 @@ async fn s53_nobody_can_say_that_a_tool_was_called() {
 }
 
 #[tokio::test]
-async fn another_agent_is_a_tool_with_a_task_of_its_own() {
+async fn a_delegate_works_on_its_own_task() {
     let child_model = model(&[says("42")]).await;
     let child = agent(settings(&child_model)).await;
     let model = model(&[
@@ -332,19 +331,25 @@ async fn another_agent_is_a_tool_with_a_task_of_its_own() {
         agent: Some(child.url()),
         ..tool("Knows")
     };
-    let task = agent(with(&model, [("sage", sage)])).await.say("go").await;
+    let task = agent(with(&model, [("sage", sage)]))
+        .await
+        .send_text("go")
+        .await;
     assert_eq!(
         (state(&task), results(&model, 1)),
         ("COMPLETED", vec![pair("a", "42")])
     );
-    let told = task["history"]
+    let messages = task["history"]
         .as_array()
         .unwrap()
         .iter()
         .find(|one| one["parts"][0]["data"]["type"] == "delegated")
         .unwrap();
     let child_task = child
-        .call("GetTask", json!({"id": told["parts"][0]["data"]["taskId"]}))
+        .call(
+            "GetTask",
+            json!({"id": messages["parts"][0]["data"]["taskId"]}),
+        )
         .await;
     let asked = &child_task["history"][0];
     assert_eq!(
@@ -355,7 +360,7 @@ async fn another_agent_is_a_tool_with_a_task_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_question_of_another_agent_comes_up_and_its_answer_goes_down() {
+async fn a_delegates_question_reaches_the_caller_and_the_answer_the_delegate() {
     let child = start(attache_agents::demo_agent()).await;
     let model = model(&[
         calls(&[("a", "sage", json!({"message": "ask"}))]),
@@ -373,9 +378,9 @@ async fn a_question_of_another_agent_comes_up_and_its_answer_goes_down() {
         )],
     ))
     .await;
-    let task = agent.say("go").await;
+    let task = agent.send_text("go").await;
     assert_eq!(state(&task), "INPUT_REQUIRED", "{task}");
-    assert!(words(&task).starts_with("`sage` asks: "), "{task}");
+    assert!(status_text(&task).starts_with("`sage` asks: "), "{task}");
     let asked = &task["status"]["message"]["metadata"]["urn:attache:ext:input-request:v1"];
     assert_eq!(
         (&asked["requestId"], &asked["wants"]),
@@ -391,10 +396,10 @@ async fn a_question_of_another_agent_comes_up_and_its_answer_goes_down() {
 }
 
 #[tokio::test]
-async fn s59_s60_lineage_refuses_circles_and_depth_before_anybody_is_called() {
-    let nobody = backend(&["hang"]).await;
+async fn s59_s60_cycles_and_deep_chains_are_refused_before_any_call() {
+    let unused = backend(&["hang"]).await;
     for (lineage, why) in [
-        (json!({"depth": 1, "path": [nobody.url]}), "in a circle"),
+        (json!({"depth": 1, "path": [unused.url]}), "in a circle"),
         (json!({"depth": 7, "path": []}), "at most 8 agents"),
         (
             json!({"depth": 0, "path": vec!["http://x"; 7]}),
@@ -411,7 +416,7 @@ async fn s59_s60_lineage_refuses_circles_and_depth_before_anybody_is_called() {
             [(
                 "sage",
                 ToolSettings {
-                    agent: Some(nobody.url.clone()),
+                    agent: Some(unused.url.clone()),
                     ..tool("Far")
                 },
             )],
@@ -427,11 +432,11 @@ async fn s59_s60_lineage_refuses_circles_and_depth_before_anybody_is_called() {
             results(&model, 1)
         );
     }
-    assert!(nobody.requests.lock().unwrap().is_empty());
+    assert!(unused.requests.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
-async fn r40_a_cancel_at_the_root_stops_those_who_work_for_it() {
+async fn r40_a_cancel_of_the_root_cancels_its_delegates() {
     let hangs = model(&["hang"]).await;
     let child = agent(settings(&hangs)).await;
     let model = model(&[
@@ -450,29 +455,29 @@ async fn r40_a_cancel_at_the_root_stops_those_who_work_for_it() {
         )],
     ))
     .await;
-    let task = root.begin("go").await;
+    let task = root.send_without_waiting("go").await;
     let delegated = |task: &Value| {
         steps_of(task)
             .find(|data| data["type"] == "delegated")
             .is_some()
     };
-    let task = root.until(&task, delegated).await;
+    let task = root.poll_until(&task, delegated).await;
     let id = steps_of(&task)
         .find(|data| data["type"] == "delegated")
         .unwrap()["taskId"]
         .clone();
-    assert_eq!(state(&soon(root.cancel(&task)).await), "CANCELED");
+    assert_eq!(state(&with_deadline(root.cancel(&task)).await), "CANCELED");
     child
-        .until(&json!({"id": id}), |task| state(task) == "CANCELED")
+        .poll_until(&json!({"id": id}), |task| state(task) == "CANCELED")
         .await;
 }
 
-/// The data of every step, the one in the status included.
+/// Returns the data of every step, including the one in the status.
 fn steps_of(task: &Value) -> impl Iterator<Item = &Value> {
-    let told = task["history"]
+    let messages = task["history"]
         .as_array()
         .into_iter()
         .flatten()
         .chain([&task["status"]["message"]]);
-    told.map(|message| &message["parts"][0]["data"])
+    messages.map(|message| &message["parts"][0]["data"])
 }

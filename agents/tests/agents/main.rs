@@ -1,6 +1,6 @@
-//! One test binary for the ready-made agents: each is driven through the library's server.
+//! Test binary of the ready-made agents. Each is called through a real server.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 #[cfg(unix)]
 mod command;

@@ -1,4 +1,4 @@
-//! MCP servers as tools of a model, and as an agent: with one that does what it is told, well and ill.
+//! MCP servers as tools of a model and as an agent, with a scripted server that can misbehave.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-use crate::harness::{Running, artifact, soon, start, state, words};
+use crate::harness::{TestServer, artifact, start, state, status_text, with_deadline};
 use crate::http::Backend;
 use crate::llm::{agent, calls, model, request, says, settings};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/agents/mcp/server.py");
 
-/// The scripted server, and the folder that its log is in.
+/// Returns the scripted server, and the directory of its log.
 fn server() -> (McpServerSettings, TempDir) {
     let folder = TempDir::new().unwrap();
     let log = folder.path().join("log").display().to_string();
@@ -35,17 +35,18 @@ fn server() -> (McpServerSettings, TempDir) {
     )
 }
 
-/// How a server is spoken to.
+/// Transport of the server.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Over {
     Pipes,
     Http,
-    /// It has no sessions, and so no way to tell what nobody has asked for.
+    /// HTTP without sessions, and so without notifications.
     HttpAlone,
 }
 
-/// The scripted server, whichever way; it ends with what comes third. Over HTTP it has other tools after it has ended once,
-/// if it is to be `fickle`.
+/// Starts the scripted server over a transport. Dropping the third value ends it.
+///
+/// Over HTTP a `fickle` server has other tools after its first end.
 pub(crate) async fn server_over(
     way: Over,
     fickle: bool,
@@ -69,7 +70,7 @@ pub(crate) async fn server_over(
         .spawn()
         .unwrap();
     let mut port = String::new();
-    soon(BufReader::new(process.stdout.take().unwrap()).read_line(&mut port))
+    with_deadline(BufReader::new(process.stdout.take().unwrap()).read_line(&mut port))
         .await
         .unwrap();
     let url = Some(format!("http://127.0.0.1:{}/mcp", port.trim()));
@@ -98,9 +99,9 @@ pub(crate) fn log(folder: &TempDir) -> String {
     std::fs::read_to_string(folder.path().join("log")).unwrap_or_default()
 }
 
-/// Looks into the log until it says this.
-async fn logged(folder: &TempDir, what: &str) {
-    soon(async {
+/// Waits until the log contains a text.
+async fn wait_for_log(folder: &TempDir, what: &str) {
+    with_deadline(async {
         while !log(folder).contains(what) {
             tokio::task::yield_now().await;
         }
@@ -108,7 +109,7 @@ async fn logged(folder: &TempDir, what: &str) {
     .await;
 }
 
-/// What the model read of its tools in its n-th request, without the fences.
+/// Returns the tool results in a request, counted from 0, without the fences.
 fn results(model: &Backend, at: usize) -> Vec<String> {
     let body = request(model, at);
     let tools = body["messages"]
@@ -133,14 +134,14 @@ fn offered(model: &Backend, at: usize) -> Vec<Value> {
         .collect()
 }
 
-/// The typed steps that a task tells of.
-fn told(task: &Value, kind: &str) -> Vec<Value> {
-    let said = task["history"]
+/// Returns the steps of a type in a task.
+fn steps_of_type(task: &Value, kind: &str) -> Vec<Value> {
+    let messages = task["history"]
         .as_array()
         .unwrap()
         .iter()
         .chain([&task["status"]["message"]]);
-    let parts = said.filter_map(|one| one["parts"].as_array()).flatten();
+    let parts = messages.filter_map(|one| one["parts"].as_array()).flatten();
     parts
         .filter_map(|part| part.get("data").cloned())
         .filter(|data| data["type"] == kind)
@@ -160,7 +161,7 @@ async fn a_model_calls_the_tools_of_a_server() {
     ])
     .await;
     let agent = agent(with(&model, server)).await;
-    let task = agent.say("go").await;
+    let task = agent.send_text("go").await;
     assert_eq!(
         (state(&task), &artifact(&task, "answer")[0]["text"]),
         ("COMPLETED", &json!("done")),
@@ -208,13 +209,13 @@ async fn a_model_calls_the_tools_of_a_server() {
         log.starts_with("started False yes\ncapabilities {}\n"),
         "one start, and no secrets of ours: {log}"
     );
-    // S51: it learns nothing by asking.
-    assert!(log.contains("told \"sampling/createMessage\""), "{log}");
-    assert!(log.contains("told {\"action\": \"decline\"}"), "{log}");
+    // S51: requests of the server are refused.
+    assert!(log.contains("response \"sampling/createMessage\""), "{log}");
+    assert!(log.contains("response {\"action\": \"decline\"}"), "{log}");
 }
 
 #[tokio::test]
-async fn r46_a_server_that_dies_is_started_again_and_the_model_reads_of_it() {
+async fn r46_a_server_that_exits_is_restarted_and_the_model_is_informed() {
     for way in [Over::Pipes, Over::Http] {
         let (server, folder, _process) = server_over(way, false).await;
         let model = model(&[
@@ -223,9 +224,9 @@ async fn r46_a_server_that_dies_is_started_again_and_the_model_reads_of_it() {
             says("done"),
         ])
         .await;
-        let task = agent(with(&model, server)).await.say("go").await;
+        let task = agent(with(&model, server)).await.send_text("go").await;
         assert_eq!(state(&task), "COMPLETED", "{way:?}: {task}");
-        let gone = "error: the MCP server went away during the call; whether it had an effect is not known";
+        let gone = "error: the MCP server disconnected during the call; whether it had an effect is unknown";
         assert_eq!(results(&model, 2), [gone, "again"], "{way:?}");
         assert_eq!(log(&folder).matches("started").count(), 2, "{way:?}");
         let died = log(&folder).matches("died").count();
@@ -236,9 +237,9 @@ async fn r46_a_server_that_dies_is_started_again_and_the_model_reads_of_it() {
     }
 }
 
-/// Nobody tells of it: the server comes back as somebody else, and knows nothing of a session.
+/// The server restarts with other tools, without a notification and without the session.
 #[tokio::test]
-async fn s58_a_server_that_comes_back_with_other_tools_needs_a_yes() {
+async fn s58_a_restarted_server_with_other_tools_needs_approval() {
     for way in [Over::Http, Over::HttpAlone] {
         let (server, folder, _process) = server_over(way, true).await;
         let model = model(&[
@@ -246,10 +247,10 @@ async fn s58_a_server_that_comes_back_with_other_tools_needs_a_yes() {
             calls(&[("b", "srv_echo", json!({"text": "hello"}))]),
         ])
         .await;
-        let task = agent(with(&model, server)).await.say("go").await;
+        let task = agent(with(&model, server)).await.send_text("go").await;
         assert_eq!(state(&task), "INPUT_REQUIRED", "{way:?}: {task}");
         assert!(
-            words(&task).starts_with("The tool says something else of itself"),
+            status_text(&task).starts_with("The definition of the tool has changed"),
             "{way:?}: {task}"
         );
         assert!(
@@ -260,7 +261,7 @@ async fn s58_a_server_that_comes_back_with_other_tools_needs_a_yes() {
 }
 
 #[tokio::test]
-async fn s58_a_tool_that_changes_in_mid_task_needs_a_yes_and_a_new_one_is_not_offered() {
+async fn s58_a_changed_tool_needs_approval_and_a_new_one_is_not_used() {
     for way in [Over::Pipes, Over::Http, Over::HttpAlone] {
         let (server, _folder, _process) = server_over(way, false).await;
         let model = model(&[
@@ -270,11 +271,11 @@ async fn s58_a_tool_that_changes_in_mid_task_needs_a_yes_and_a_new_one_is_not_of
         ])
         .await;
         let agent = agent(with(&model, server)).await;
-        let task = agent.say("go").await;
-        let asked = "The tool says something else of itself than when it was agreed to. \
+        let task = agent.send_text("go").await;
+        let asked = "The definition of the tool has changed since it was reviewed. \
                      May `srv_echo` be called with {\"text\":\"hello\"}? Answer yes or no.";
         assert_eq!(
-            (state(&task), words(&task)),
+            (state(&task), status_text(&task)),
             ("INPUT_REQUIRED", asked),
             "{way:?}"
         );
@@ -291,55 +292,61 @@ async fn s58_a_tool_that_changes_in_mid_task_needs_a_yes_and_a_new_one_is_not_of
             offers
                 .iter()
                 .any(|one| one["description"] == "Says it back"),
-            "as it was agreed to"
+            "the reviewed description"
         );
     }
 }
 
 #[tokio::test]
-async fn r46_a_task_whose_tool_has_vanished_fails_clearly() {
+async fn r46_a_removed_tool_fails_the_task_with_a_reason() {
     for way in [Over::Pipes, Over::Http] {
         let (server, _folder, _process) = server_over(way, false).await;
         let swap = calls(&[("a", "srv_swap", json!({}))]);
         let model = model(&[swap, calls(&[("b", "srv_fleeting", json!({}))])]).await;
-        let task = agent(with(&model, server)).await.say("go").await;
-        let why = "the tool `srv_fleeting` is gone: its MCP server does not offer it any more";
-        assert_eq!((state(&task), words(&task)), ("FAILED", why), "{way:?}");
+        let task = agent(with(&model, server)).await.send_text("go").await;
+        let why = "the tool `srv_fleeting` was removed: its MCP server no longer offers it";
+        assert_eq!(
+            (state(&task), status_text(&task)),
+            ("FAILED", why),
+            "{way:?}"
+        );
     }
 }
 
 #[tokio::test]
-async fn a_cancel_and_a_timeout_reach_the_server_and_progress_the_caller() {
+async fn cancel_and_timeout_reach_the_server_and_progress_reaches_the_caller() {
     let (server, folder) = server();
     let model = model(&[calls(&[("a", "srv_slow", json!({}))]), says("done")]).await;
     let mut settings = with(&model, server);
     settings.tools.get_mut("srv").unwrap().timeout = Duration::from_millis(500);
     let slow = agent(settings).await;
-    let task = slow.say("go").await;
+    let task = slow.send_text("go").await;
     assert_eq!(
         results(&model, 1),
         ["error: the tool took longer than 500ms"]
     );
-    let steps = told(&task, "tool-progress");
+    let steps = steps_of_type(&task, "tool-progress");
     assert_eq!(
         steps[0],
         json!({"type": "tool-progress", "id": "a", "name": "srv_slow", "progress": 1.0, "total": 3.0, "text": "step 1"})
     );
-    logged(&folder, "cancelled").await;
+    wait_for_log(&folder, "cancelled").await;
 
     let model = crate::llm::model(&[calls(&[("a", "srv_slow", json!({}))])]).await;
     let (server, folder) = self::server();
     let agent = agent(with(&model, server)).await;
-    let task = agent.begin("go").await;
+    let task = agent.send_without_waiting("go").await;
     agent
-        .until(&task, |task| !told(task, "tool-progress").is_empty())
+        .poll_until(&task, |task| {
+            !steps_of_type(task, "tool-progress").is_empty()
+        })
         .await;
     assert_eq!(state(&agent.cancel(&task).await), "CANCELED");
-    logged(&folder, "cancelled").await;
+    wait_for_log(&folder, "cancelled").await;
 }
 
 #[tokio::test]
-async fn approval_is_asked_for_named_tools_and_an_absent_server_fails_the_task() {
+async fn named_tools_need_approval_and_a_missing_server_fails_the_task() {
     let (server, _folder) = server();
     let model = model(&[
         calls(&[("a", "srv_echo", json!({"text": "x"}))]),
@@ -350,7 +357,7 @@ async fn approval_is_asked_for_named_tools_and_an_absent_server_fails_the_task()
         approve: vec!["echo".to_owned()],
         ..server.clone()
     };
-    let task = agent(with(&model, named)).await.say("go").await;
+    let task = agent(with(&model, named)).await.send_text("go").await;
     assert_eq!(state(&task), "INPUT_REQUIRED");
     for (absent, why) in [
         (
@@ -372,7 +379,7 @@ async fn approval_is_asked_for_named_tools_and_an_absent_server_fails_the_task()
                 pin: Some("sha256:00".to_owned()),
                 ..server.clone()
             },
-            "its tools are not those that were agreed to (pin); now it is sha256:",
+            "its tools do not match the `pin` setting; their pin is sha256:",
         ),
         (
             McpServerSettings {
@@ -382,24 +389,24 @@ async fn approval_is_asked_for_named_tools_and_an_absent_server_fails_the_task()
             "it has more than 3 tools (max_tools)",
         ),
     ] {
-        let task = agent(with(&model, absent)).await.say("go").await;
+        let task = agent(with(&model, absent)).await.send_text("go").await;
         assert_eq!(state(&task), "FAILED");
         assert!(
-            words(&task).starts_with("the tools of `srv` are not there: the MCP server "),
+            status_text(&task).starts_with("the tools of `srv` are not available: the MCP server "),
             "{}",
-            words(&task)
+            status_text(&task)
         );
-        assert!(words(&task).contains(why), "{}", words(&task));
+        assert!(status_text(&task).contains(why), "{}", status_text(&task));
     }
 }
 
-async fn clerk(server: McpServerSettings) -> Running {
+async fn mcp_agent(server: McpServerSettings) -> TestServer {
     let mcp = McpAgent::new(McpSettings {
         server,
         ..McpSettings::default()
     })
     .unwrap();
-    let skills = soon(mcp.skills()).await.unwrap();
+    let skills = with_deadline(mcp.skills()).await.unwrap();
     assert_eq!(
         (skills[0].id.as_str(), skills[0].description.as_str()),
         ("echo", "Says it back")
@@ -411,23 +418,23 @@ async fn clerk(server: McpServerSettings) -> Running {
 #[tokio::test]
 async fn an_mcp_server_is_an_agent_whose_skills_are_its_tools() {
     let (server, folder) = server();
-    let agent = clerk(server).await;
+    let agent = mcp_agent(server).await;
     for parts in [
         json!([{"data": {"skill": "echo", "arguments": {"text": "hello"}}}]),
         json!([{"text": "echo {\"text\": \"hello\"}"}]),
     ] {
-        let task = agent.say_parts(parts).await;
+        let task = agent.send_parts(parts).await;
         assert_eq!(
             (state(&task), artifact(&task, "echo")),
             ("COMPLETED", &json!([{"text": "hello"}]))
         );
     }
-    let task = agent.say("draw").await;
+    let task = agent.send_text("draw").await;
     assert_eq!(
         artifact(&task, "draw"),
         &json!([{"raw": "iVBORw==", "mediaType": "image/png"}, {"data": {"width": 4}}])
     );
-    for (said, state_, why) in [
+    for (text, state_, why) in [
         (
             "echo {\"text\": 1}",
             "REJECTED",
@@ -437,7 +444,7 @@ async fn an_mcp_server_is_an_agent_whose_skills_are_its_tools() {
         (
             "echo hello",
             "REJECTED",
-            "behind the name of a skill come its arguments",
+            "the name of a skill must be followed by its arguments",
         ),
         (
             "sing",
@@ -445,13 +452,21 @@ async fn an_mcp_server_is_an_agent_whose_skills_are_its_tools() {
             "there is no skill `sing`; there are: echo, fail",
         ),
         ("fail", "FAILED", "it broke"),
-        ("die", "FAILED", "the MCP server went away during the call"),
+        (
+            "die",
+            "FAILED",
+            "the MCP server disconnected during the call",
+        ),
     ] {
-        let task = agent.say(said).await;
-        assert_eq!(state(&task), state_, "{said}");
-        assert!(words(&task).starts_with(why), "{said}: {}", words(&task));
+        let task = agent.send_text(text).await;
+        assert_eq!(state(&task), state_, "{text}");
+        assert!(
+            status_text(&task).starts_with(why),
+            "{text}: {}",
+            status_text(&task)
+        );
     }
-    let task = agent.say("echo {}").await;
+    let task = agent.send_text("echo {}").await;
     let field = json!({"type": "invalid-arguments", "field": "text", "reason": "is missing"});
     assert_eq!(task["status"]["message"]["parts"][1]["data"], field);
     assert_eq!(
@@ -460,30 +475,33 @@ async fn an_mcp_server_is_an_agent_whose_skills_are_its_tools() {
         "one for all, and one more after it died"
     );
 
-    let task = agent.begin("slow").await;
+    let task = agent.send_without_waiting("slow").await;
     let task = agent
-        .until(&task, |task| !told(task, "tool-progress").is_empty())
+        .poll_until(&task, |task| {
+            !steps_of_type(task, "tool-progress").is_empty()
+        })
         .await;
-    assert_eq!(told(&task, "tool-progress")[0]["progress"], 1.0);
+    assert_eq!(steps_of_type(&task, "tool-progress")[0]["progress"], 1.0);
     agent.cancel(&task).await;
-    logged(&folder, "cancelled").await;
+    wait_for_log(&folder, "cancelled").await;
 
-    let task = agent.say("swap").await;
+    let task = agent.send_text("swap").await;
     assert_eq!(state(&task), "COMPLETED");
-    let task = agent.say("echo {\"text\": \"x\"}").await;
+    let task = agent.send_text("echo {\"text\": \"x\"}").await;
     assert!(
-        state(&task) == "FAILED" && words(&task).contains("says something else of itself"),
+        state(&task) == "FAILED"
+            && status_text(&task).contains("has changed since it was reviewed"),
         "s58: {task}"
     );
-    let task = agent.say("fleeting").await;
+    let task = agent.send_text("fleeting").await;
     assert!(
-        state(&task) == "FAILED" && words(&task).contains("is gone"),
+        state(&task) == "FAILED" && status_text(&task).contains("was removed"),
         "r46: {task}"
     );
 }
 
 #[tokio::test]
-async fn s36_a_skill_that_rules_are_about_is_called_under_the_name_that_they_have_seen() {
+async fn s36_the_called_skill_matches_the_one_that_access_rules_checked() {
     for named_skills in [false, true] {
         let (server, folder) = server();
         let agent = start(
@@ -519,10 +537,10 @@ async fn s36_a_skill_that_rules_are_about_is_called_under_the_name_that_they_hav
 }
 
 #[tokio::test]
-async fn nobody_of_a_server_is_left_when_its_agent_ends() {
+async fn no_process_of_a_server_outlives_its_agent() {
     let (server, _folder) = server();
-    let agent = clerk(server).await;
-    let task = agent.say("child").await;
+    let agent = mcp_agent(server).await;
+    let task = agent.send_text("child").await;
     let pid = artifact(&task, "child")[0]["text"]
         .as_str()
         .unwrap()
@@ -533,7 +551,7 @@ async fn nobody_of_a_server_is_left_when_its_agent_ends() {
     };
     assert!(!cfg!(target_os = "linux") || alive());
     drop(agent);
-    soon(async {
+    with_deadline(async {
         while alive() {
             tokio::task::yield_now().await;
         }

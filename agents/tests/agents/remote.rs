@@ -1,4 +1,4 @@
-//! Other agents behind ours: everything that they say comes through, and everything that is said to them.
+//! The remote agent: events, questions, answers and cancels in both directions.
 
 mod misbehaving_peer;
 
@@ -9,9 +9,9 @@ use attache::{Client, Failure, Outcome, Turn};
 use attache_agents::{RemoteAgent, RemoteBinding, RemoteSettings, RemoteVersion, demo_agent};
 use serde_json::json;
 
-use crate::harness::{Running, artifact, soon, start, state, words};
+use crate::harness::{TestServer, artifact, start, state, status_text, with_deadline};
 
-async fn before(url: &str, settings: RemoteSettings) -> Running {
+async fn remote_agent(url: &str, settings: RemoteSettings) -> TestServer {
     start(
         RemoteAgent::new(RemoteSettings {
             url: url.to_owned(),
@@ -23,7 +23,7 @@ async fn before(url: &str, settings: RemoteSettings) -> Running {
 }
 
 #[tokio::test]
-async fn every_version_and_binding_is_spoken_behind_and_before() {
+async fn every_version_and_binding_works_on_both_sides() {
     let behind = start(demo_agent()).await;
     for binding in [RemoteBinding::Jsonrpc, RemoteBinding::Rest] {
         for version in [RemoteVersion::V03, RemoteVersion::V1] {
@@ -32,7 +32,7 @@ async fn every_version_and_binding_is_spoken_behind_and_before() {
                 version: Some(version),
                 ..RemoteSettings::default()
             };
-            let front = before(&behind.url(), settings).await;
+            let front = remote_agent(&behind.url(), settings).await;
             for (binding, version) in [
                 (Binding::JsonRpc, Version::V03),
                 (Binding::HttpJson, Version::V03),
@@ -40,7 +40,9 @@ async fn every_version_and_binding_is_spoken_behind_and_before() {
                 (Binding::HttpJson, Version::V1),
             ] {
                 let client = Client::new(&front.url(), binding, version).unwrap();
-                let answer = soon(client.send(Message::user("say hello"))).await.unwrap();
+                let answer = with_deadline(client.send(Message::user("say hello")))
+                    .await
+                    .unwrap();
                 assert_eq!(answer.text(), "say hello", "{answer:?}");
             }
         }
@@ -48,15 +50,15 @@ async fn every_version_and_binding_is_spoken_behind_and_before() {
 }
 
 #[tokio::test]
-async fn pieces_come_through_with_their_flags() {
+async fn artifact_chunks_are_forwarded_with_their_flags() {
     let behind = start(demo_agent()).await;
-    let front = before(&behind.url(), RemoteSettings::default()).await;
+    let front = remote_agent(&behind.url(), RemoteSettings::default()).await;
     let client = Client::new(&front.url(), Binding::JsonRpc, Version::V1).unwrap();
-    let mut stream = soon(client.stream(Message::user("stream 4 30")))
+    let mut stream = with_deadline(client.stream(Message::user("stream 4 30")))
         .await
         .unwrap();
     let mut flags = Vec::new();
-    while let Some(event) = soon(stream.next()).await {
+    while let Some(event) = with_deadline(stream.next()).await {
         if let StreamResponse::ArtifactUpdate(event) = event.unwrap() {
             flags.push((event.append, event.last_chunk));
         }
@@ -67,19 +69,19 @@ async fn pieces_come_through_with_their_flags() {
     let task = stream.task().unwrap();
     assert_eq!(task.status.state, TaskState::Completed);
     let direct = Client::new(&behind.url(), Binding::JsonRpc, Version::V1).unwrap();
-    let direct = soon(direct.send(Message::user("stream 4 30")))
+    let direct = with_deadline(direct.send(Message::user("stream 4 30")))
         .await
         .unwrap();
     assert_eq!(task.artifacts[0].as_text(), direct.text());
 }
 
 #[tokio::test]
-async fn a_question_comes_through_and_its_answer_goes_to_the_same_task() {
+async fn a_question_is_forwarded_and_its_answer_reaches_the_same_task() {
     let behind = start(demo_agent()).await;
-    let front = before(&behind.url(), RemoteSettings::default()).await;
-    let asked = front.say("ask").await;
+    let front = remote_agent(&behind.url(), RemoteSettings::default()).await;
+    let asked = front.send_text("ask").await;
     assert_eq!(
-        (state(&asked), words(&asked)),
+        (state(&asked), status_text(&asked)),
         ("INPUT_REQUIRED", "What is your name?")
     );
     let answered = front.answer(&asked, json!([{"text": "Ada"}])).await;
@@ -90,59 +92,64 @@ async fn a_question_comes_through_and_its_answer_goes_to_the_same_task() {
 }
 
 #[tokio::test]
-async fn a_need_for_credentials_comes_through() {
+async fn auth_required_is_forwarded() {
     let behind = start(demo_agent()).await;
-    let front = before(&behind.url(), RemoteSettings::default()).await;
-    let asked = front.say("auth").await;
+    let front = remote_agent(&behind.url(), RemoteSettings::default()).await;
+    let asked = front.send_text("auth").await;
     assert_eq!(state(&asked), "AUTH_REQUIRED", "{asked}");
-    let elsewhere = front.begin("auth elsewhere 1").await;
+    let elsewhere = front.send_without_waiting("auth elsewhere 1").await;
     let waiting = front
-        .until(&elsewhere, |task| state(task) == "AUTH_REQUIRED")
+        .poll_until(&elsewhere, |task| state(task) == "AUTH_REQUIRED")
         .await;
-    assert!(words(&waiting).contains("login.example.com"), "{waiting}");
+    assert!(
+        status_text(&waiting).contains("login.example.com"),
+        "{waiting}"
+    );
     front
-        .until(&elsewhere, |task| state(task) == "COMPLETED")
+        .poll_until(&elsewhere, |task| state(task) == "COMPLETED")
         .await;
 }
 
 #[tokio::test]
-async fn a_cancel_reaches_the_task_behind_whether_it_works_or_waits() {
+async fn a_cancel_reaches_a_running_or_waiting_remote_task() {
     let behind = start(demo_agent()).await;
-    let front = before(&behind.url(), RemoteSettings::default()).await;
-    let slow = front.begin("slow 600").await;
+    let front = remote_agent(&behind.url(), RemoteSettings::default()).await;
+    let slow = front.send_without_waiting("slow 600").await;
     front
-        .until(&slow, |task| {
+        .poll_until(&slow, |task| {
             task["metadata"]["attache.remote"]["taskId"].is_string()
         })
         .await;
     assert_eq!(state(&front.cancel(&slow).await), "CANCELED");
-    let parked = front.say("ask").await;
+    let parked = front.send_text("ask").await;
     assert_eq!(state(&front.cancel(&parked).await), "CANCELED");
     let there = behind.call("ListTasks", json!({})).await;
     for task in there["tasks"].as_array().unwrap() {
-        behind.until(task, |task| state(task) == "CANCELED").await;
+        behind
+            .poll_until(task, |task| state(task) == "CANCELED")
+            .await;
     }
     assert_eq!(there["tasks"].as_array().unwrap().len(), 2, "{there}");
 }
 
 #[tokio::test]
-async fn failures_and_refusals_come_through_in_their_words() {
+async fn failures_and_rejections_are_forwarded_with_their_message() {
     let behind = start(demo_agent()).await;
-    let front = before(&behind.url(), RemoteSettings::default()).await;
-    let rejected = front.say("reject").await;
+    let front = remote_agent(&behind.url(), RemoteSettings::default()).await;
+    let rejected = front.send_text("reject").await;
     assert_eq!(
-        (state(&rejected), words(&rejected)),
+        (state(&rejected), status_text(&rejected)),
         ("REJECTED", "I would rather not")
     );
-    let failed = front.say("fail").await;
+    let failed = front.send_text("fail").await;
     assert_eq!(
-        (state(&failed), words(&failed)),
+        (state(&failed), status_text(&failed)),
         ("FAILED", "it did not work, as you asked")
     );
 }
 
 #[tokio::test]
-async fn a_conversation_here_is_one_there_and_references_are_translated() {
+async fn context_and_reference_ids_are_translated() {
     async fn refers(turn: Turn) -> Result<Outcome, Failure> {
         let referred = turn.referenced_tasks().await;
         turn.write(
@@ -156,11 +163,11 @@ async fn a_conversation_here_is_one_there_and_references_are_translated() {
         Ok(Outcome::Completed)
     }
     let behind = start(refers).await;
-    let front = before(&behind.url(), RemoteSettings::default()).await;
-    let first = front.say("one").await;
+    let front = remote_agent(&behind.url(), RemoteSettings::default()).await;
+    let first = front.send_text("one").await;
     let message = json!({
         "messageId": "m2", "role": "ROLE_USER", "parts": [{"text": "two"}],
-        "contextId": first["contextId"], "referenceTaskIds": [first["id"], "of-nobody"],
+        "contextId": first["contextId"], "referenceTaskIds": [first["id"], "unknown"],
     });
     let second = front.call("SendMessage", json!({"message": message})).await["task"].clone();
     assert_eq!(artifact(&second, "seen")[0]["text"], "1", "{second}");
@@ -179,7 +186,7 @@ async fn a_conversation_here_is_one_there_and_references_are_translated() {
 }
 
 #[tokio::test]
-async fn r35_an_agent_that_is_not_there_is_left_alone_for_a_while() {
+async fn r35_the_breaker_of_an_unavailable_agent_opens() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
@@ -189,23 +196,23 @@ async fn r35_an_agent_that_is_not_there_is_left_alone_for_a_while() {
         breaker_pause: Duration::from_secs(3600),
         ..RemoteSettings::default()
     };
-    let front = before(&url, settings).await;
+    let front = remote_agent(&url, settings).await;
     for _ in 0..2 {
-        let task = front.say("hello").await;
+        let task = front.send_text("hello").await;
         assert_eq!(
-            (state(&task), words(&task)),
-            ("FAILED", "the agent behind is not available")
+            (state(&task), status_text(&task)),
+            ("FAILED", "the remote agent is not available")
         );
     }
-    let task = front.say("hello").await;
+    let task = front.send_text("hello").await;
     assert_eq!(
-        words(&task),
-        "the agent behind is not available, and is left alone for a while"
+        status_text(&task),
+        "the remote agent is not available: too many consecutive failures, try again later"
     );
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_its_key() {
+fn invalid_settings_are_refused_with_their_key() {
     let bad = |settings: RemoteSettings| RemoteAgent::new(settings).unwrap_err().key;
     assert_eq!(
         bad(RemoteSettings {

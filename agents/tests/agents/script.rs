@@ -1,16 +1,16 @@
-//! Scripts of one's own: what they may say, and what is refused.
+//! Scripts: features of rules, and refused files.
 
 use attache_agents::Script;
 use serde_json::json;
 
-use crate::harness::{artifact, start, state, words};
+use crate::harness::{artifact, start, state, status_text};
 
 fn refused(rules: &str) -> String {
     Script::parse(rules).unwrap_err().to_string()
 }
 
 #[tokio::test]
-async fn a_script_may_ask_again_and_again() {
+async fn a_script_can_ask_several_questions() {
     let script = r#"
         [[rule]]
         word = "order"
@@ -23,21 +23,24 @@ async fn a_script_may_ask_again_and_again() {
         ]
     "#;
     let agent = start(Script::parse(script).unwrap()).await;
-    let first = agent.say("order  green tea").await;
-    assert_eq!(words(&first), "how many green tea?");
+    let first = agent.send_text("order  green tea").await;
+    assert_eq!(status_text(&first), "how many green tea?");
     let second = agent.answer(&first, json!([{"text": "two"}])).await;
     assert_eq!(
-        (state(&second), words(&second)),
+        (state(&second), status_text(&second)),
         ("INPUT_REQUIRED", "when?")
     );
     let task = agent.answer(&second, json!([{"text": "noon"}])).await;
-    assert_eq!((state(&task), words(&task)), ("COMPLETED", "thank you"));
+    assert_eq!(
+        (state(&task), status_text(&task)),
+        ("COMPLETED", "thank you")
+    );
     assert_eq!(artifact(&task, "order"), &json!([{"text": "at noon"}]));
-    assert_eq!(state(&agent.say("borders").await), "REJECTED");
+    assert_eq!(state(&agent.send_text("borders").await), "REJECTED");
 }
 
 #[tokio::test]
-async fn the_first_rule_that_fits_is_played() {
+async fn the_first_matching_rule_runs() {
     let script = r#"
         [[rule]]
         word = "order tea"
@@ -49,15 +52,18 @@ async fn the_first_rule_that_fits_is_played() {
         steps = [{ file = { name = "a", media_type = "image/png", base64 = "AAEC" } }]
     "#;
     let agent = start(Script::parse(script).unwrap()).await;
-    assert_eq!(words(&agent.say("order tea milk").await), "tea and milk");
-    assert_eq!(words(&agent.say("ORDER teas").await), "teas");
-    assert_eq!(words(&agent.say(" order").await), "nothing");
+    assert_eq!(
+        status_text(&agent.send_text("order tea milk").await),
+        "tea and milk"
+    );
+    assert_eq!(status_text(&agent.send_text("ORDER teas").await), "teas");
+    assert_eq!(status_text(&agent.send_text(" order").await), "nothing");
     let file = json!([{"raw": "AAEC", "filename": "a", "mediaType": "image/png"}]);
-    assert_eq!(artifact(&agent.say("else").await, "a"), &file);
+    assert_eq!(artifact(&agent.send_text("else").await, "a"), &file);
 }
 
 #[tokio::test]
-async fn a_rule_may_look_inside_the_text_and_at_the_id_of_the_message() {
+async fn a_rule_can_match_a_part_of_the_text_and_the_message_id() {
     let script = r#"
         [[rule]]
         message_id = "m"
@@ -70,15 +76,15 @@ async fn a_rule_may_look_inside_the_text_and_at_the_id_of_the_message() {
         steps = [{ complete = "else" }]
     "#;
     let agent = start(Script::parse(script).unwrap()).await;
-    assert_eq!(words(&agent.say("tea with milk").await), "milk");
-    assert_eq!(words(&agent.say("tea").await), "else");
+    assert_eq!(status_text(&agent.send_text("tea with milk").await), "milk");
+    assert_eq!(status_text(&agent.send_text("tea").await), "else");
     let message = json!({"messageId": "other", "role": "ROLE_USER", "parts": [{"text": "milk"}]});
     let answer = agent.call("SendMessage", json!({"message": message})).await;
-    assert_eq!(words(&answer["task"]), "other");
+    assert_eq!(status_text(&answer["task"]), "other");
 }
 
 #[test]
-fn what_is_wrong_with_a_script_is_said_with_its_place() {
+fn script_errors_name_their_position() {
     let step = |step: &str| refused(&format!("[[rule]]\nword = \"w\"\nsteps = [{{ {step} }}]"));
     for (complaint, part) in [
         (
@@ -92,7 +98,7 @@ fn what_is_wrong_with_a_script_is_said_with_its_place() {
         (refused("[[rules]]"), "unknown field `rules`"),
         (refused("[[rule]]\nwhen = 1"), "unknown field `when`"),
         (step("shout = \"a\""), "unknown variant `shout`"),
-        (step("say = \"{nobody}\""), "{nobody} is not known"),
+        (step("say = \"{unknown}\""), "{unknown} is not known"),
         (
             step("wait = { seconds = 1e9 }"),
             "step 1: seconds must lie between 0 and 3600",
@@ -121,7 +127,7 @@ fn what_is_wrong_with_a_script_is_said_with_its_place() {
 }
 
 #[test]
-fn the_script_of_the_page_about_mocks_is_one() {
+fn the_script_in_the_mock_documentation_is_valid() {
     let page = include_str!("../../../docs/mock.md");
     let script = page
         .split("```toml\n")

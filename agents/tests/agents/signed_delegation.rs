@@ -1,4 +1,4 @@
-//! Servers of ours that call each other for somebody: nobody gets more through them than they may have themselves.
+//! Signed delegation between Attache servers: a caller gets no more permissions through a broker than it has itself.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use attache::model::Secret;
 use attache_agents::{LlmAgent, RemoteAgent, RemoteSettings, ToolSettings, demo_agent};
 use serde_json::{Value, json};
 
-use crate::harness::{Running, start_there, start_with, state, words};
+use crate::harness::{TestServer, start_at_with, start_with, state, status_text};
 use crate::llm::{calls, model, request, says, settings};
 
 const LINEAGE: &str = "urn:attache:ext:lineage:v1";
@@ -17,51 +17,49 @@ fn broker_key() -> Signer {
     Signer::from_pem_with_thumbprint(include_str!("../../../src/jws/tests/p256.pem")).unwrap()
 }
 
-/// The books, which only those read who have the scope; and a broker, whom they believe about whom it calls for.
+/// A server that requires the scope `books`, and trusts the delegation tokens of a broker.
 struct Books {
-    books: Running,
-    /// The broker has the scope, ann has not, bob has.
+    books: TestServer,
+    /// Keys: the broker and bob have the scope, ann has not.
     broker: Secret,
     ann: Secret,
     bob: Secret,
-    /// Where the broker is.
-    place: std::net::SocketAddr,
+    /// Address of the broker.
+    address: std::net::SocketAddr,
 }
 
 impl Books {
     async fn new() -> Self {
-        let place = std::net::TcpListener::bind("127.0.0.1:0")
+        let address = std::net::TcpListener::bind("127.0.0.1:0")
             .unwrap()
             .local_addr()
             .unwrap();
         let keys = ApiKeys::new();
         let broker = keys.issue("broker", |broker| broker.scopes(["books"]));
-        let (ann, bob) = (
-            keys.issue("ann", |ann| ann),
-            keys.issue("bob", |bob| bob.scopes(["books"])),
-        );
-        let shown =
-            PublishedKeys::from_url(&format!("http://{place}/.well-known/jwks.json")).unwrap();
+        let ann = keys.issue("ann", |ann| ann);
+        let bob = keys.issue("bob", |bob| bob.scopes(["books"]));
+        let broker_keys =
+            PublishedKeys::from_url(&format!("http://{address}/.well-known/jwks.json")).unwrap();
         let access = Access::new(keys)
             .rule(AccessRule::require(["books"]))
-            .trust_delegation("key:broker", shown);
+            .trust_delegation("key:broker", broker_keys);
         let books = start_with(demo_agent(), |server| server.access(access)).await;
         Self {
             books,
             broker,
             ann,
             bob,
-            place,
+            address,
         }
     }
 
-    /// The broker with this agent; it knows ann, bob and eve by keys of its own.
-    async fn broker(&self, agent: impl attache::Agent) -> (Running, [Secret; 3]) {
+    /// Starts the broker with an agent. It has its own keys for ann, bob and eve.
+    async fn broker(&self, agent: impl attache::Agent) -> (TestServer, [Secret; 3]) {
         let keys = ApiKeys::new();
         let known = ["ann", "bob", "eve"].map(|name| keys.issue(name, |identity| identity));
         let set_up =
             |server: attache::Server| server.access(Access::new(keys)).publish_key(broker_key());
-        (start_there(self.place, agent, set_up).await, known)
+        (start_at_with(self.address, agent, set_up).await, known)
     }
 
     fn tool(&self) -> ToolSettings {
@@ -87,22 +85,24 @@ fn message(text: &str) -> Value {
     json!({"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": text}]}})
 }
 
-async fn say(server: &Running, key: &Secret, text: &str) -> Value {
+async fn send_text(server: &TestServer, key: &Secret, text: &str) -> Value {
     let answer = server
-        .call_as(&as_key(key), "SendMessage", message(text))
+        .call_with_headers(&as_key(key), "SendMessage", message(text))
         .await;
     answer["result"]["task"].clone()
 }
 
-/// The ids of all tasks that somebody has there.
-async fn tasks(server: &Running, key: &Secret) -> usize {
-    let listed = server.call_as(&as_key(key), "ListTasks", json!({})).await;
+/// Returns the number of tasks that the owner of a key has.
+async fn tasks(server: &TestServer, key: &Secret) -> usize {
+    let listed = server
+        .call_with_headers(&as_key(key), "ListTasks", json!({}))
+        .await;
     listed["result"]["tasks"].as_array().map_or(0, Vec::len)
 }
 
-/// The broker may read the books; whoever asks it may not for that.
+/// The broker has the scope, but callers do not gain it through the broker.
 #[tokio::test]
-async fn s61_a_broker_is_no_way_around_what_callers_may_do() {
+async fn s61_a_broker_does_not_extend_the_permissions_of_callers() {
     let books = Books::new().await;
     let ask = calls(&[("a", "books", json!({"message": "help"}))]);
     let model = model(&[ask, says("no"), ask, says("no"), ask, says("here")]).await;
@@ -114,14 +114,14 @@ async fn s61_a_broker_is_no_way_around_what_callers_may_do() {
     .unwrap();
     let (broker, [ann, bob, eve]) = books.broker(llm.with_signer(&broker_key())).await;
     for (at, key) in [(1, &ann), (3, &eve)] {
-        assert_eq!(state(&say(&broker, key, "go").await), "COMPLETED");
+        assert_eq!(state(&send_text(&broker, key, "go").await), "COMPLETED");
         let read = request(&model, at).to_string();
         assert!(
             read.contains("Permission denied"),
-            "neither ann nor somebody unknown: {read}"
+            "neither ann nor an unknown caller: {read}"
         );
     }
-    assert_eq!(state(&say(&broker, &bob, "go").await), "COMPLETED");
+    assert_eq!(state(&send_text(&broker, &bob, "go").await), "COMPLETED");
     let read = request(&model, 5).to_string();
     assert!(
         !read.contains("denied") && read.contains("text in n chunks"),
@@ -140,7 +140,7 @@ async fn s61_a_broker_is_no_way_around_what_callers_may_do() {
 }
 
 #[tokio::test]
-async fn s61_a_remote_agent_signs_for_whom_it_calls_and_stops_it_for_them() {
+async fn s61_a_remote_agent_signs_calls_and_cancels_for_the_caller() {
     let books = Books::new().await;
     let ToolSettings {
         headers,
@@ -157,25 +157,25 @@ async fn s61_a_remote_agent_signs_for_whom_it_calls_and_stops_it_for_them() {
         .unwrap()
         .with_signer(&broker_key());
     let (broker, [ann, bob, _]) = books.broker(remote).await;
-    let refused = say(&broker, &ann, "ask").await;
+    let refused = send_text(&broker, &ann, "ask").await;
     assert_eq!(state(&refused), "FAILED", "{refused}");
-    let asked = say(&broker, &bob, "ask").await;
+    let asked = send_text(&broker, &bob, "ask").await;
     assert_eq!(state(&asked), "INPUT_REQUIRED", "{asked}");
-    // Nobody works on it now, and still it is stopped for bob.
+    // No turn is running, but the cancel is still signed for bob.
     broker
-        .call_as(&as_key(&bob), "CancelTask", json!({"id": asked["id"]}))
+        .call_with_headers(&as_key(&bob), "CancelTask", json!({"id": asked["id"]}))
         .await;
     let id = &asked["metadata"]["attache.remote"]["taskId"];
     let theirs = books
         .books
-        .call_as(&as_key(&books.bob), "GetTask", json!({"id": id}))
+        .call_with_headers(&as_key(&books.bob), "GetTask", json!({"id": id}))
         .await;
     assert_eq!(state(&theirs["result"]), "CANCELED", "{theirs}");
 }
 
-/// Whatever is said of callers and of lines by those who are no node, or have not signed it.
+/// Unsigned claims about callers and lineage, and claims of servers without trust, are ignored.
 #[tokio::test]
-async fn s60_between_nodes_only_what_is_signed_counts() {
+async fn s60_only_signed_delegation_counts() {
     let books = Books::new().await;
     let (_broker, _) = books.broker(demo_agent()).await;
     let token = |caller: &str, signer: &Signer, lineage: Option<Value>| {
@@ -193,7 +193,7 @@ async fn s60_between_nodes_only_what_is_signed_counts() {
         params["message"]["metadata"] = json!({LINEAGE: {"depth": 0, "tokens": 1_000_000}});
         books
             .books
-            .call_as(&format!("{}{lines}", as_key(key)), "SendMessage", params)
+            .call_with_headers(&format!("{}{lines}", as_key(key)), "SendMessage", params)
             .await
     };
     let signed = token(
@@ -205,13 +205,13 @@ async fn s60_between_nodes_only_what_is_signed_counts() {
     let id = &answer["result"]["task"]["id"];
     let theirs = books
         .books
-        .call_as(&as_key(&books.bob), "GetTask", json!({"id": id}))
+        .call_with_headers(&as_key(&books.bob), "GetTask", json!({"id": id}))
         .await;
     let line = &theirs["result"]["history"][0]["metadata"][LINEAGE];
     assert_eq!(
         *line,
         json!({"depth": 3, "tokens": 50}),
-        "what is signed counts: {theirs}"
+        "the signed lineage counts: {theirs}"
     );
     let stranger =
         Signer::from_pem(include_str!("../../../src/jws/tests/ed25519.pem"), "k").unwrap();
@@ -242,7 +242,7 @@ async fn s60_between_nodes_only_what_is_signed_counts() {
             token("anonymous", &broker_key(), None),
             -31403,
         ),
-        // No node: what it has from one is worth nothing.
+        // Ann is not a trusted server, so the token is ignored.
         (&books.ann, signed.clone(), -31403),
         (&books.ann, "Attache-Caller: key:bob\r\n".to_owned(), -31403),
     ] {
@@ -253,8 +253,8 @@ async fn s60_between_nodes_only_what_is_signed_counts() {
     assert_ne!(
         own["id"],
         Value::Null,
-        "bob may by himself: {}",
-        words(&own)
+        "bob has the scope himself: {}",
+        status_text(&own)
     );
     assert_eq!(tasks(&books.books, &books.bob).await, 2);
 }

@@ -1,4 +1,4 @@
-//! The trace of a call goes along with whatever its agent asks of others.
+//! Propagation of the trace context to commands, backends, models, tools and other agents.
 
 use attache::Client;
 use attache::model::{Message, TraceContext};
@@ -7,7 +7,7 @@ use attache_agents::{
 };
 use serde_json::json;
 
-use crate::harness::{Running, soon, start};
+use crate::harness::{TestServer, start, with_deadline};
 use crate::http::{Backend, backend};
 use crate::llm;
 use crate::mcp::{Over, log, server_over, with};
@@ -15,18 +15,18 @@ use crate::mcp::{Over, log, server_over, with};
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const STATE: &str = "vendor=value";
 
-/// Asks an agent as part of a trace; gives what it answers.
-async fn asked(agent: &Running) -> String {
-    let client = soon(Client::discover(&agent.url())).await.unwrap();
+/// Sends a message with a trace context, and returns the answer.
+async fn ask_traced(agent: &TestServer) -> String {
+    let client = with_deadline(Client::discover(&agent.url())).await.unwrap();
     let client = client.with_trace(TraceContext::parse(PARENT, Some(STATE)).unwrap());
-    soon(client.send(Message::user("where?")))
+    with_deadline(client.send(Message::user("where?")))
         .await
         .unwrap()
         .text()
 }
 
-/// Every request of a backend names the trace.
-fn told(backend: &Backend) {
+/// Asserts that every request to a backend has the trace context.
+fn assert_traced(backend: &Backend) {
     let requests = backend.requests.lock().unwrap();
     assert!(!requests.is_empty());
     for request in &*requests {
@@ -40,35 +40,35 @@ fn told(backend: &Backend) {
 }
 
 #[tokio::test]
-async fn commands_and_agents_behind_agents_are_told() {
+async fn commands_and_remote_agents_receive_the_trace() {
     let behind = start(CommandAgent::new("printenv", ["TRACEPARENT", "TRACESTATE"]).unwrap()).await;
     let expected = format!("{PARENT}\n{STATE}\n");
-    assert_eq!(asked(&behind).await, expected);
+    assert_eq!(ask_traced(&behind).await, expected);
     let settings = RemoteSettings {
         url: behind.url(),
         ..RemoteSettings::default()
     };
     assert_eq!(
-        asked(&start(RemoteAgent::new(settings).unwrap()).await).await,
+        ask_traced(&start(RemoteAgent::new(settings).unwrap()).await).await,
         expected
     );
 }
 
 #[tokio::test]
-async fn backends_models_and_tools_are_told() {
-    let place = backend(&[
+async fn backends_models_and_tools_receive_the_trace() {
+    let text_backend = backend(&[
         "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 4\r\nConnection: close\r\n\r\nfine",
     ])
     .await;
     let settings = HttpSettings {
-        url: place.url.clone(),
+        url: text_backend.url.clone(),
         ..HttpSettings::default()
     };
     assert_eq!(
-        asked(&start(HttpAgent::new(settings).unwrap()).await).await,
+        ask_traced(&start(HttpAgent::new(settings).unwrap()).await).await,
         "fine"
     );
-    told(&place);
+    assert_traced(&text_backend);
 
     let model = llm::model(&[llm::calls(&[("a", "look", json!({}))]), llm::says("done")]).await;
     let tool =
@@ -81,21 +81,21 @@ async fn backends_models_and_tools_are_told() {
     };
     settings.tools.insert("look".to_owned(), look);
     assert_eq!(
-        asked(&start(LlmAgent::new(settings).unwrap()).await).await,
+        ask_traced(&start(LlmAgent::new(settings).unwrap()).await).await,
         "done"
     );
-    told(&model);
-    told(&tool);
+    assert_traced(&model);
+    assert_traced(&tool);
 }
 
 #[tokio::test]
-async fn mcp_servers_are_told() {
+async fn mcp_servers_receive_the_trace() {
     for way in [Over::Pipes, Over::Http] {
         let (server, folder, _process) = server_over(way, false).await;
         let call = llm::calls(&[("a", "srv_echo", json!({"text": "hello"}))]);
         let model = llm::model(&[call, llm::says("done")]).await;
         assert_eq!(
-            asked(&start(LlmAgent::new(with(&model, server)).unwrap()).await).await,
+            ask_traced(&start(LlmAgent::new(with(&model, server)).unwrap()).await).await,
             "done"
         );
         let log = log(&folder);
