@@ -215,7 +215,7 @@ fn a_killed_turn_goes_on_and_repeats_no_call() {
     until(|| look(&url)["status"]["state"] == "TASK_STATE_COMPLETED");
     let second = asked.iter().nth(1).unwrap().to_string();
     assert!(
-        second.contains("fine") && second.contains("cut off by a restart"),
+        second.contains("fine") && second.contains("a restart interrupted the call"),
         "{second}"
     );
     for name in ["quick", "slow"] {
@@ -276,7 +276,7 @@ fn a_killed_turn_repeats_a_call_of_an_mcp_server_only_where_that_is_safe() {
     let read = asked.iter().nth(1).unwrap().to_string();
     for expected in [
         "fine",
-        "cut off by a restart; whether it had an effect is not known",
+        "a restart interrupted the call; whether it had an effect is unknown",
         "unstalled",
     ] {
         assert!(read.contains(expected), "{expected}: {read}");
