@@ -223,7 +223,7 @@ impl Jwt {
             .and_then(|claim| claims.others.get(claim));
         let tenants =
             tenants.and_then(|value| serde_json::from_value::<StringOrList>(value.clone()).ok());
-        // The wildcard `*` is part of our configuration; an issuer must not grant it.
+        // The wildcard `*` is part of the server configuration; an issuer must not grant it.
         let tenants = tenants.unwrap_or_default();
         Some(identity.tenants(tenants.texts().into_iter().filter(|tenant| *tenant != "*")))
     }

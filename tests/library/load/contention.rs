@@ -1,4 +1,4 @@
-//! A hundred who work, among many who are slow, broken, deaf or gone: whoever works gets all of it, and nothing else.
+//! One hundred well-behaved clients beside slow, stalled, broken and disconnected ones: each gets its complete results.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,13 +14,15 @@ use crate::harness::everywhere::{MATRIX, open};
 use crate::harness::{
     ObservedEvent, Running, SseReader, WIRE_FORMATS, WireFormat, start_with, task, with_deadline,
 };
-use crate::security::hostile_clients::{AUTHORITY, GREETING, frame, say, serving, to_end};
+use crate::security::hostile_clients::{
+    AUTHORITY, GREETING, connect_and_write, frame, read_to_end, settings_with,
+};
 use crate::server::streaming::{next, rest};
 
-/// More than the kernel keeps for a connection, on both sides together.
+/// More bytes than the socket buffers of both sides hold.
 const FLOOD: usize = 160;
 
-/// Never ends on `hold`, says more than anybody takes in on `flood`, else answers in two pieces.
+/// `hold` never ends, `flood` writes more than the socket buffers hold, other texts are answered in two chunks.
 struct Besieged;
 
 impl Agent for Besieged {
@@ -44,7 +46,7 @@ impl Agent for Besieged {
     }
 }
 
-/// One that asks for a stream on HTTP/1 and never reads.
+/// Opens a stream over HTTP/1 and never reads it.
 async fn deaf(server: &Running) -> TcpStream {
     let stream = ask_for_flood(server).await;
     with_deadline(stream.readable()).await.unwrap();
@@ -69,11 +71,11 @@ async fn ask_for_flood(server: &Running) -> TcpStream {
     stream
 }
 
-/// The same on HTTP/2, where its windows are as wide as they go: nothing but the connection holds the server back.
+/// The same over HTTP/2 with maximal flow-control windows, so that only TCP applies backpressure.
 async fn deaf_2(server: &Running) -> TcpStream {
     let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
     let body = WireFormat::Rest1.stream("flood", json!({})).body;
-    // POST http /message:stream, of localhost; and the key, so that it is the same task.
+    // HPACK: POST http /message:stream on localhost, with the idempotency key of the shared task.
     let key = [&[0][..], &text("idempotency-key"), &text("flood")].concat();
     let head = [
         &[0x83, 0x86, 0x04],
@@ -90,12 +92,12 @@ async fn deaf_2(server: &Running) -> TcpStream {
         frame(1, 4, 1, &head),
         frame(0, 1, 1, body.as_bytes()),
     ];
-    let stream = say(server, &call.concat()).await;
+    let stream = connect_and_write(server, &call.concat()).await;
     with_deadline(stream.readable()).await.unwrap();
     stream
 }
 
-/// All that still comes on HTTP/2, until the call is reset; its connection may stay.
+/// Reads from HTTP/2 until the stream is reset; the connection may stay open.
 async fn until_reset(mut stream: TcpStream) -> String {
     let mut bytes = Vec::new();
     while !has_reset(&bytes)
@@ -117,10 +119,10 @@ fn has_reset(mut frames: &[u8]) -> bool {
     false
 }
 
-/// How each of those begins who never come to an end, and what they are told in the end.
+/// Incomplete requests, each with the expected response of the server.
 fn slow() -> Vec<(Vec<u8>, Told)> {
     let head = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
-    // POST http /, of localhost, with a body that does not come.
+    // HPACK: POST http / on localhost, with a body that never arrives.
     let call_2 = [&[0x83, 0x86, 0x84], AUTHORITY].concat();
     vec![
         (Vec::new(), Told::Nothing),
@@ -147,7 +149,7 @@ enum Told {
 }
 
 impl Told {
-    /// Reads what they are told; a call of HTTP/2 leaves its connection open.
+    /// Reads the response. An HTTP/2 call leaves its connection open.
     async fn check(self, mut stream: TcpStream) {
         if self == Self::Late2 {
             let (mut bytes, late) = (Vec::new(), b"body_timeout");
@@ -159,7 +161,7 @@ impl Told {
             .await;
             return;
         }
-        let text = to_end(stream).await;
+        let text = read_to_end(stream).await;
         match self {
             Self::Nothing => assert_eq!(text, ""),
             Self::Late | Self::Late2 => {
@@ -172,7 +174,7 @@ impl Told {
     }
 }
 
-/// Those who leave in the middle: of a body, of a stream, and of a call on HTTP/2 that they take back first.
+/// Clients that disconnect in the middle of a body, of a stream, and of a reset HTTP/2 call.
 async fn leave(server: &Running, number: usize) {
     let form = WIRE_FORMATS[number % 4];
     let ask = form.stream("hold", json!({}));
@@ -184,7 +186,7 @@ async fn leave(server: &Running, number: usize) {
     drop(reader);
     let length = ask.body.len() + 1;
     drop(
-        say(
+        connect_and_write(
             server,
             format!(
                 "{}\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{}",
@@ -201,22 +203,23 @@ async fn leave(server: &Running, number: usize) {
         &frame(1, 4, 1, &head),
         &frame(3, 0, 1, &8_u32.to_be_bytes()),
     ];
-    drop(say(server, &abort.concat()).await);
+    drop(connect_and_write(server, &abort.concat()).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s63_slow_broken_and_leaving_clients_hurt_nobody_else() {
-    let settings = serving(|settings| {
+    let settings = settings_with(|settings| {
         settings.header_timeout = Duration::from_secs(5);
         settings.body_timeout = Duration::from_secs(5);
         settings.write_timeout = Duration::from_secs(5);
         settings.max_streams_per_task = 2;
     });
     let server = start_with(Besieged, |server| server.server_settings(settings)).await;
-    let (deaf, deaf_2) = (deaf(&server).await, deaf_2(&server).await);
+    let deaf = deaf(&server).await;
+    let deaf_2 = deaf_2(&server).await;
     let mut dripping = Vec::new();
     for (bytes, told) in slow().into_iter().cycle().take(48) {
-        dripping.push((say(&server, &bytes).await, told));
+        dripping.push((connect_and_write(&server, &bytes).await, told));
     }
     let mut work = JoinSet::new();
     for number in 0..100 {
@@ -228,7 +231,7 @@ async fn s63_slow_broken_and_leaving_clients_hurt_nobody_else() {
     }
     while let Some(done) = with_deadline(work.join_next()).await {
         done.unwrap();
-        // One byte more of each head and body that is under way, as slowly as that; some may have been closed.
+        // One more byte of each incomplete head and body. The server may have closed some connections.
         for (stream, _) in dripping.iter_mut().filter(|(_, told)| *told == Told::Late) {
             let _ = with_deadline(stream.write_all(b" ")).await;
         }
@@ -236,27 +239,27 @@ async fn s63_slow_broken_and_leaving_clients_hurt_nobody_else() {
     for (stream, told) in dripping {
         told.check(stream).await;
     }
-    // The flood is there whole, and those who did not read it were cut off in its middle.
+    // The log has the whole flood, and the stalled readers were disconnected in the middle of it.
     let list = json!({"pageSize": 100, "status": "TASK_STATE_COMPLETED"});
     let list = server.result("ListTasks", list).await;
     assert_eq!(list["totalSize"], 201);
     with_deadline(async { while !has_room_for_two(&server).await {} }).await;
-    for told in [to_end(deaf).await, until_reset(deaf_2).await] {
+    for told in [read_to_end(deaf).await, until_reset(deaf_2).await] {
         assert!(told.len() < FLOOD * (256 << 10), "{} bytes", told.len());
         assert!(
             !told.contains("TASK_STATE_COMPLETED"),
-            "it was let go before the end"
+            "the stalled reader was disconnected before the end"
         );
     }
 }
 
-/// Whether the flood takes two readers: then those who do not read it have been let go.
+/// Whether two more readers of the flood are admitted, which shows that the stalled ones were disconnected.
 async fn has_room_for_two(server: &Running) -> bool {
     let (first, second) = (flooded(server).await, flooded(server).await);
     first.is_some() && second.is_some()
 }
 
-/// A reader of the flood, if there is room for one.
+/// Opens a reader of the flood if the stream limit permits.
 async fn flooded(server: &Running) -> Option<TcpStream> {
     let mut stream = ask_for_flood(server).await;
     let mut status = [0; 12];
@@ -264,7 +267,7 @@ async fn flooded(server: &Running) -> Option<TcpStream> {
     (status == *b"HTTP/1.1 200").then_some(stream)
 }
 
-/// One who works as it should: a stream and a call, each read to its end and compared with all that must be in it.
+/// A well-behaved client: one stream and one call, both read to the end and compared with the expected content.
 async fn works(address: SocketAddr, number: usize) {
     let text = format!("number {number}");
     let (binding, version) = MATRIX[number % MATRIX.len()];

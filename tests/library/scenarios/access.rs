@@ -1,4 +1,4 @@
-//! Who may call, what they need for what, and how they are told.
+//! Access control: authentication, lockout, rules, rate limits and quotas, over every binding and version.
 
 use std::num::NonZeroU32;
 
@@ -10,7 +10,7 @@ use attache::model::{
 use attache::{Client, HostedAgent, Server};
 use serde_json::{Value, json};
 
-use super::strangers::{ANN, BOB, by, keys};
+use super::strangers::{ANN, BOB, authenticated, keys};
 use super::{TextCommandAgent, begin, cancel, error_kind, find, get, message, say, send, to};
 use crate::harness::everywhere::{can_list, card, everywhere_on, has_retry_hint, has_tenants};
 use crate::harness::{WIRE_FORMATS, run};
@@ -22,21 +22,21 @@ fn server(access: Access) -> Server {
 }
 
 #[tokio::test]
-async fn s34_s41_whoever_is_not_known_is_told_nothing_else() {
+async fn s34_s41_an_unauthenticated_caller_learns_nothing_else() {
     everywhere_on(
         || server(Access::new(keys())),
         async |client: Client| {
-            let words: Vec<_> = ["", "x", "ann", &ANN[..22], &format!("{ANN}x"), "att_0000"]
+            let clients: Vec<_> = ["", "x", "ann", &ANN[..22], &format!("{ANN}x"), "att_0000"]
                 .into_iter()
                 .map(|key| {
                     if key.is_empty() {
                         client.clone()
                     } else {
-                        by(&client, key)
+                        authenticated(&client, key)
                     }
                 })
                 .collect();
-            for client in words {
+            for client in clients {
                 let sent = client.send_message(message("hi")).await.unwrap_err();
                 assert_eq!(sent.kind(), ErrorKind::Unauthenticated);
                 let found = find(&client, &"t".into()).await.unwrap_err();
@@ -45,31 +45,36 @@ async fn s34_s41_whoever_is_not_known_is_told_nothing_else() {
                     (sent.kind(), sent.message())
                 );
             }
-            assert_eq!(say(&by(&client, ANN), "hi").await.history.len(), 1);
+            assert_eq!(
+                say(&authenticated(&client, ANN), "hi").await.history.len(),
+                1
+            );
         },
     )
     .await;
 }
 
 #[tokio::test]
-async fn s41_who_guesses_keys_is_not_heard_for_a_while() {
+async fn s41_failed_logins_lock_the_address_out() {
     everywhere_on(
         || server(Access::new(keys()).max_failed_logins_per_minute(Some(2))),
         async |client: Client| {
             for _ in 0..2 {
-                let wrong = by(&client, "nonsense")
+                let failed = authenticated(&client, "nonsense")
                     .send_message(message("hi"))
                     .await
                     .unwrap_err();
-                assert_eq!(wrong.kind(), ErrorKind::Unauthenticated);
+                assert_eq!(failed.kind(), ErrorKind::Unauthenticated);
             }
-            let refused = by(&client, "nonsense")
+            let refused = authenticated(&client, "nonsense")
                 .send_message(message("hi"))
                 .await
                 .unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::RateLimited);
-            // Also with the right one: otherwise a guess would still be worth its while.
-            let refused = find(&by(&client, ANN), &"t".into()).await.unwrap_err();
+            // Also with a valid key: otherwise an attacker could go on guessing.
+            let refused = find(&authenticated(&client, ANN), &"t".into())
+                .await
+                .unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::RateLimited);
         },
     )
@@ -77,7 +82,7 @@ async fn s41_who_guesses_keys_is_not_heard_for_a_while() {
 }
 
 #[tokio::test]
-async fn s34_a_refusal_says_what_to_bring() {
+async fn s34_a_401_names_the_accepted_schemes() {
     let server = run(server(Access::new(keys()))).await;
     for form in WIRE_FORMATS {
         let ask = form.ask(
@@ -100,7 +105,7 @@ async fn s34_a_refusal_says_what_to_bring() {
             if form.is_rpc() { -31401 } else { 401 }
         );
         assert_eq!(body["error"]["message"], "Authentication required");
-        // A credential that is not good is no better than none, and worse where none is needed.
+        // An invalid credential is refused like a missing one.
         let answer = server
             .ask(&ask.with("Authorization", "Bearer nonsense"))
             .await;
@@ -114,19 +119,19 @@ async fn s34_a_refusal_says_what_to_bring() {
     ] {
         assert_eq!(server.get(public).await.status, 200, "{public}");
     }
-    for closed in [
+    for protected in [
         "/tasks",
         "/extendedAgentCard",
         "/v1/card",
         "/tasks/x",
         "/nothing/like/it",
     ] {
-        assert_eq!(server.get(closed).await.status, 401, "{closed}");
+        assert_eq!(server.get(protected).await.status, 401, "{protected}");
     }
 }
 
 #[tokio::test]
-async fn s84_two_credentials_are_not_chosen_from() {
+async fn s84_ambiguous_credentials_are_refused() {
     let server = run(server(Access::new(keys()).allow_anonymous())).await;
     let ask = WIRE_FORMATS[0].ask("ListTasks", json!({}));
     for (name, value) in [
@@ -144,13 +149,13 @@ async fn s84_two_credentials_are_not_chosen_from() {
     assert_eq!(server.ask(&ask).await.status, 200);
 }
 
-fn skilled() -> attache::AgentCard {
+fn card_with_skills() -> attache::AgentCard {
     card()
         .skill(AgentSkill::new("refund", "Refund", "Pays back"))
         .skill(AgentSkill::new("look", "Look", "Looks"))
 }
 
-fn entitled() -> Access {
+fn access_with_rules() -> Access {
     let keys = ApiKeys::new();
     keys.add("ann", &ANN.into(), |ann| ann.scopes(["refunds", "cancel"]))
         .unwrap();
@@ -160,43 +165,57 @@ fn entitled() -> Access {
         .rule(AccessRule::require(["cancel"]).operations([Operation::CancelTask]))
 }
 
-fn skill(id: &str) -> SendMessageRequest {
+fn request_with_skill(id: &str) -> SendMessageRequest {
     let mut message = Message::user("please");
     message.metadata = Some(Object::from_iter([("skillId", Value::from(id))]));
     SendMessageRequest::new(message)
 }
 
 #[tokio::test]
-async fn s36_a_skill_and_an_operation_need_what_the_rules_say() {
+async fn s36_rules_apply_to_skills_and_operations() {
     everywhere_on(
-        || Server::new(skilled(), TextCommandAgent).access(entitled().allow_anonymous()),
+        || {
+            Server::new(card_with_skills(), TextCommandAgent)
+                .access(access_with_rules().allow_anonymous())
+        },
         async |client: Client| {
-            let (ann, bob) = (by(&client, ANN), by(&client, BOB));
-            ann.send_message(skill("refund")).await.unwrap();
-            let denied = bob.send_message(skill("refund")).await.unwrap_err();
+            let ann = authenticated(&client, ANN);
+            let bob = authenticated(&client, BOB);
+            ann.send_message(request_with_skill("refund"))
+                .await
+                .unwrap();
+            let denied = bob
+                .send_message(request_with_skill("refund"))
+                .await
+                .unwrap_err();
             assert_eq!(denied.kind(), ErrorKind::PermissionDenied);
             assert_eq!(
-                error_kind(client.send_message(skill("refund")).await),
+                error_kind(client.send_message(request_with_skill("refund")).await),
                 ErrorKind::Unauthenticated
             );
             for client in [&bob, &client] {
-                client.send_message(skill("look")).await.unwrap();
+                client
+                    .send_message(request_with_skill("look"))
+                    .await
+                    .unwrap();
             }
-            let (hers, his) = (begin(&ann, "ask").await, begin(&bob, "ask").await);
-            cancel(&ann, &hers.id).await.unwrap();
+            let anns_task = begin(&ann, "ask").await;
+            let bobs_task = begin(&bob, "ask").await;
+            cancel(&ann, &anns_task.id).await.unwrap();
             assert_eq!(
-                error_kind(cancel(&bob, &his.id).await),
+                error_kind(cancel(&bob, &bobs_task.id).await),
                 ErrorKind::PermissionDenied
             );
-            assert!(!get(&bob, &his).await.is_ended());
+            assert!(!get(&bob, &bobs_task).await.is_ended());
         },
     )
     .await;
 }
 
 #[tokio::test]
-async fn s36_a_refusal_says_which_scopes_are_missing() {
-    let running = run(Server::new(skilled(), TextCommandAgent).access(entitled())).await;
+async fn s36_a_403_names_the_missing_scopes() {
+    let running =
+        run(Server::new(card_with_skills(), TextCommandAgent).access(access_with_rules())).await;
     for form in WIRE_FORMATS {
         let ask = form.ask("CancelTask", json!({"id": "x"}));
         let answer = running.ask(&ask.clone().with("X-API-Key", BOB)).await;
@@ -211,7 +230,7 @@ async fn s36_a_refusal_says_which_scopes_are_missing() {
 }
 
 #[tokio::test]
-async fn s67_strangers_are_told_apart_by_their_address_where_nobody_is_asked() {
+async fn s67_without_authentication_callers_are_limited_by_address() {
     let mut limits = CallerLimits::default();
     limits.calls_per_second = NonZeroU32::new(1);
     limits.burst = NonZeroU32::new(2).unwrap();
@@ -232,12 +251,12 @@ async fn s67_strangers_are_told_apart_by_their_address_where_nobody_is_asked() {
 }
 
 #[tokio::test]
-async fn s37_the_extended_card_is_for_those_who_are_known_and_shows_what_is_theirs() {
-    let extended = || skilled().skill(AgentSkill::new("audit", "Audit", "Audits"));
+async fn s37_the_extended_card_requires_authentication_and_is_filtered_by_scope() {
+    let extended = || card_with_skills().skill(AgentSkill::new("audit", "Audit", "Audits"));
     let server = || {
-        Server::new(skilled(), TextCommandAgent)
+        Server::new(card_with_skills(), TextCommandAgent)
             .extended_card(extended())
-            .access(entitled().allow_anonymous())
+            .access(access_with_rules().allow_anonymous())
     };
     everywhere_on(server, async |client: Client| {
         assert_eq!(
@@ -245,7 +264,7 @@ async fn s37_the_extended_card_is_for_those_who_are_known_and_shows_what_is_thei
             ErrorKind::Unauthenticated
         );
         assert_eq!(
-            error_kind(by(&client, "x").get_extended_agent_card().await),
+            error_kind(authenticated(&client, "x").get_extended_agent_card().await),
             ErrorKind::Unauthenticated
         );
         let skills = async |client: Client| {
@@ -255,8 +274,11 @@ async fn s37_the_extended_card_is_for_those_who_are_known_and_shows_what_is_thei
                 .map(|skill| skill.id)
                 .collect::<Vec<_>>()
         };
-        assert_eq!(skills(by(&client, ANN)).await, ["refund", "look", "audit"]);
-        assert_eq!(skills(by(&client, BOB)).await, ["look", "audit"]);
+        assert_eq!(
+            skills(authenticated(&client, ANN)).await,
+            ["refund", "look", "audit"]
+        );
+        assert_eq!(skills(authenticated(&client, BOB)).await, ["look", "audit"]);
     })
     .await;
     let running = run(server()).await;
@@ -273,7 +295,7 @@ async fn s37_the_extended_card_is_for_those_who_are_known_and_shows_what_is_thei
 }
 
 #[tokio::test]
-async fn s10_s35_a_tenant_and_an_agent_are_for_those_who_are_entitled() {
+async fn s10_s35_tenants_and_agents_are_restricted_by_identity() {
     let server = || {
         let keys = keys();
         keys.add("carl", &CARL.into(), |carl| {
@@ -290,9 +312,9 @@ async fn s10_s35_a_tenant_and_an_agent_are_for_those_who_are_entitled() {
         if !has_tenants(&client) {
             return;
         }
-        let at = |key, tenant: &str| by(&client, key).with_tenant(tenant);
+        let at = |key, tenant: &str| authenticated(&client, key).with_tenant(tenant);
         at(CARL, "acme").send_message(message("hi")).await.unwrap();
-        // What is not theirs is like what is not there.
+        // A forbidden tenant is indistinguishable from one that does not exist.
         let foreign = at(CARL, "globex")
             .send_message(message("hi"))
             .await
@@ -317,8 +339,9 @@ async fn s10_s35_a_tenant_and_an_agent_are_for_those_who_are_entitled() {
 }
 
 #[tokio::test]
-async fn s36_the_card_says_what_is_enforced_in_every_version() {
-    let running = run(Server::new(skilled(), TextCommandAgent).access(entitled())).await;
+async fn s36_the_card_declares_the_enforced_rules_in_every_version() {
+    let running =
+        run(Server::new(card_with_skills(), TextCommandAgent).access(access_with_rules())).await;
     let card = running.get("/.well-known/agent-card.json").await.json();
     assert_eq!(
         card["securitySchemes"]["bearer"]["httpAuthSecurityScheme"]["scheme"],
@@ -326,14 +349,15 @@ async fn s36_the_card_says_what_is_enforced_in_every_version() {
     );
     assert_eq!(card["securitySchemes"]["bearer"]["type"], "http");
     assert_eq!(card["securitySchemes"]["headerKey"]["in"], "header");
-    let both =
+    let requirements =
         json!([{"schemes": {"bearer": {"list": []}}}, {"schemes": {"headerKey": {"list": []}}}]);
-    assert_eq!(card["securityRequirements"], both);
+    assert_eq!(card["securityRequirements"], requirements);
     assert_eq!(card["security"], json!([{"bearer": []}, {"headerKey": []}]));
     assert_eq!(card["skills"][0]["security"], card["security"]);
     assert_eq!(card["skills"][1].get("security"), None);
-    let open =
-        run(Server::new(skilled(), TextCommandAgent).access(entitled().allow_anonymous())).await;
+    let open = run(Server::new(card_with_skills(), TextCommandAgent)
+        .access(access_with_rules().allow_anonymous()))
+    .await;
     let card = open.get("/.well-known/agent-card.json").await.json();
     assert_eq!(
         card["security"],
@@ -341,24 +365,25 @@ async fn s36_the_card_says_what_is_enforced_in_every_version() {
     );
 }
 
-fn few(change: impl Fn(&mut CallerLimits)) -> Server {
+fn limited_server(change: impl Fn(&mut CallerLimits)) -> Server {
     let mut limits = CallerLimits::default();
     change(&mut limits);
     server(Access::new(keys()).allow_anonymous().limits(limits))
 }
 
 #[tokio::test]
-async fn s67_a_caller_who_calls_too_often_waits_and_the_others_do_not() {
+async fn s67_calls_per_second_are_limited_per_caller() {
     let slow = |limits: &mut CallerLimits| {
         limits.calls_per_second = NonZeroU32::new(1);
         limits.burst = NonZeroU32::new(2).unwrap();
     };
     everywhere_on(
-        || few(slow),
+        || limited_server(slow),
         async |client: Client| {
-            let (ann, bob) = (by(&client, ANN), by(&client, BOB));
+            let ann = authenticated(&client, ANN);
+            let bob = authenticated(&client, BOB);
             let mut refusals = Vec::new();
-            // One call is given back in every second that this takes.
+            // One call is refilled in every second that the loop takes.
             for _ in 0..20 {
                 refusals.extend(
                     find(&ann, &"x".into())
@@ -367,7 +392,7 @@ async fn s67_a_caller_who_calls_too_often_waits_and_the_others_do_not() {
                         .filter(|error| error.kind() == ErrorKind::RateLimited),
                 );
             }
-            let refusal = refusals.first().expect("twenty calls are too many");
+            let refusal = refusals.first().expect("twenty calls exceed the burst");
             if has_retry_hint(&client) {
                 assert!(refusal.retry_after().is_some());
             }
@@ -375,7 +400,7 @@ async fn s67_a_caller_who_calls_too_often_waits_and_the_others_do_not() {
                 error_kind(find(&bob, &"x".into()).await),
                 ErrorKind::TaskNotFound
             );
-            // Whom nobody knows has an address.
+            // Anonymous callers are limited by address.
             assert_eq!(
                 error_kind(find(&client, &"x".into()).await),
                 ErrorKind::TaskNotFound
@@ -385,13 +410,14 @@ async fn s67_a_caller_who_calls_too_often_waits_and_the_others_do_not() {
     .await;
 }
 
-/// Bytes are counted apart from calls, and by caller too.
+/// Bytes have a limit of their own, per caller.
 #[tokio::test]
-async fn s67_a_caller_who_says_too_much_waits_and_the_others_do_not() {
+async fn s67_bytes_per_minute_are_limited_per_caller() {
     everywhere_on(
-        || few(|limits| limits.bytes_per_minute = NonZeroU32::new(6_000)),
+        || limited_server(|limits| limits.bytes_per_minute = NonZeroU32::new(6_000)),
         async |client: Client| {
-            let (ann, bob) = (by(&client, ANN), by(&client, BOB));
+            let ann = authenticated(&client, ANN);
+            let bob = authenticated(&client, BOB);
             let long = || message(&"x".repeat(4_000));
             ann.send_message(long()).await.unwrap();
             let refusal = ann.send_message(long()).await.unwrap_err();
@@ -404,16 +430,16 @@ async fn s67_a_caller_who_says_too_much_waits_and_the_others_do_not() {
             assert_eq!(
                 error_kind(find(&ann, &"x".into()).await),
                 ErrorKind::TaskNotFound,
-                "a word has room"
+                "a small request still fits"
             );
         },
     )
     .await;
 }
 
-/// Whoever sends nothing that can be read is told to wait like anybody else.
+/// Malformed requests count against the limits.
 #[tokio::test]
-async fn s62_s67_requests_that_are_no_calls_are_counted_too() {
+async fn s62_s67_malformed_requests_are_rate_limited() {
     let post = |path: &str, body: &str| {
         (
             format!("POST {path} HTTP/1.1\r\nContent-Type: application/json"),
@@ -441,13 +467,13 @@ async fn s62_s67_requests_that_are_no_calls_are_counted_too() {
         ),
         ("GET /v1/models HTTP/1.1".to_owned(), String::new()),
     ] {
-        let running = run(few(|limits| {
+        let running = run(limited_server(|limits| {
             limits.calls_per_second = NonZeroU32::new(1);
             limits.burst = NonZeroU32::new(3).unwrap();
         }))
         .await;
         let mut statuses = Vec::new();
-        // One is given back in every second that this takes.
+        // One call is refilled in every second that the loop takes.
         while statuses.len() < 20 && !statuses.contains(&429) {
             statuses.push(running.send(&head, body.as_bytes()).await.status);
         }
@@ -457,7 +483,7 @@ async fn s62_s67_requests_that_are_no_calls_are_counted_too() {
             "{head} {body} {statuses:?}"
         );
     }
-    let running = run(few(|limits| {
+    let running = run(limited_server(|limits| {
         limits.bytes_per_minute = NonZeroU32::new(6_000)
     }))
     .await;
@@ -468,8 +494,11 @@ async fn s62_s67_requests_that_are_no_calls_are_counted_too() {
 }
 
 #[tokio::test]
-async fn s67_what_is_left_is_told() {
-    let running = run(few(|limits| limits.burst = NonZeroU32::new(1).unwrap())).await;
+async fn s67_responses_have_rate_limit_headers() {
+    let running = run(limited_server(|limits| {
+        limits.burst = NonZeroU32::new(1).unwrap()
+    }))
+    .await;
     let ask = WIRE_FORMATS[0]
         .ask("ListTasks", json!({}))
         .with("X-API-Key", ANN);
@@ -499,11 +528,12 @@ async fn s67_what_is_left_is_told() {
 }
 
 #[tokio::test]
-async fn s65_nobody_leaves_more_tasks_waiting_than_allowed() {
+async fn s65_waiting_tasks_of_a_caller_are_limited() {
     everywhere_on(
-        || few(|limits| limits.waiting_tasks = Some(2)),
+        || limited_server(|limits| limits.waiting_tasks = Some(2)),
         async |client: Client| {
-            let (ann, bob) = (by(&client, ANN), by(&client, BOB));
+            let ann = authenticated(&client, ANN);
+            let bob = authenticated(&client, BOB);
             let first = say(&ann, "ask").await;
             say(&ann, "auth").await;
             assert_eq!(
@@ -519,11 +549,12 @@ async fn s65_nobody_leaves_more_tasks_waiting_than_allowed() {
 }
 
 #[tokio::test]
-async fn s72_nobody_has_more_tasks_open_than_allowed() {
-    let server = || few(|limits| limits.open_tasks = Some(2));
+async fn s72_open_tasks_of_a_caller_are_limited() {
+    let server = || limited_server(|limits| limits.open_tasks = Some(2));
     everywhere_on(server, async |client: Client| {
-        let ann = by(&client, ANN);
-        let (first, _) = (begin(&ann, "hang").await, begin(&ann, "ask").await);
+        let ann = authenticated(&client, ANN);
+        let first = begin(&ann, "hang").await;
+        begin(&ann, "ask").await;
         assert_eq!(
             error_kind(ann.send_message(message("hi")).await),
             ErrorKind::RateLimited
@@ -534,11 +565,12 @@ async fn s72_nobody_has_more_tasks_open_than_allowed() {
     .await;
 }
 
-/// Ann and Bob in every tenant, with strangers beside them.
-fn together(change: impl Fn(&mut CallerLimits)) -> Server {
-    let (keys, mut limits) = (ApiKeys::new(), CallerLimits::default());
+/// A server with two tenants, two callers who may use both, and anonymous callers.
+fn tenant_server(change: impl Fn(&mut CallerLimits)) -> Server {
+    let keys = ApiKeys::new();
+    let mut limits = CallerLimits::default();
     for (name, key) in [("ann", ANN), ("bob", BOB)] {
-        keys.add(name, &key.into(), |one| one.tenants(["*"]))
+        keys.add(name, &key.into(), |identity| identity.tenants(["*"]))
             .unwrap();
     }
     change(&mut limits);
@@ -546,17 +578,19 @@ fn together(change: impl Fn(&mut CallerLimits)) -> Server {
 }
 
 #[tokio::test]
-async fn s72_a_tenant_has_only_so_many_tasks_open_whoever_its_callers_are() {
-    let server = || together(|limits| limits.tenant_open_tasks = Some(2));
+async fn s72_open_tasks_of_a_tenant_are_limited_over_all_callers() {
+    let server = || tenant_server(|limits| limits.tenant_open_tasks = Some(2));
     everywhere_on(server, async |client: Client| {
-        let (ann, bob) = (by(&client, ANN), by(&client, BOB));
-        let (first, _) = (begin(&ann, "hang").await, begin(&bob, "ask").await);
+        let ann = authenticated(&client, ANN);
+        let bob = authenticated(&client, BOB);
+        let first = begin(&ann, "hang").await;
+        begin(&bob, "ask").await;
         for caller in [&ann, &bob, &client] {
-            let full = caller.send_message(message("hi")).await.unwrap_err();
-            assert_eq!(full.kind(), ErrorKind::RateLimited, "{full}");
+            let refused = caller.send_message(message("hi")).await.unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::RateLimited, "{refused}");
             assert!(
-                full.retry_after().is_some() || !has_retry_hint(caller),
-                "{full}"
+                refused.retry_after().is_some() || !has_retry_hint(caller),
+                "{refused}"
             );
         }
         if has_tenants(&client) {
@@ -571,19 +605,21 @@ async fn s72_a_tenant_has_only_so_many_tasks_open_whoever_its_callers_are() {
 }
 
 #[tokio::test]
-async fn s72_a_tenant_keeps_only_so_many_tasks_and_what_it_has_stays_its_own() {
-    let server = || together(|limits| limits.tenant_tasks = Some(2));
+async fn s72_stored_tasks_of_a_tenant_are_limited_and_stay_usable() {
+    let server = || tenant_server(|limits| limits.tenant_tasks = Some(2));
     everywhere_on(server, async |client: Client| {
-        let (ann, bob) = (by(&client, ANN), by(&client, BOB));
-        let (ended, asked) = (say(&ann, "hi").await, say(&bob, "ask").await);
+        let ann = authenticated(&client, ANN);
+        let bob = authenticated(&client, BOB);
+        let ended = say(&ann, "hi").await;
+        let waiting = say(&bob, "ask").await;
         assert_eq!(
             error_kind(client.send_message(message("hi")).await),
             ErrorKind::RateLimited
         );
-        // A tenant that is full goes on with what it has.
+        // Existing tasks of a full tenant stay usable.
         assert_eq!(get(&ann, &ended).await.status.state, TaskState::Completed);
         assert_eq!(
-            send(&bob, to(&asked, "Hamburg")).await.status.state,
+            send(&bob, to(&waiting, "Hamburg")).await.status.state,
             TaskState::Completed
         );
         if has_tenants(&client) {
@@ -593,7 +629,7 @@ async fn s72_a_tenant_keeps_only_so_many_tasks_and_what_it_has_stays_its_own() {
     .await;
 }
 
-/// A key that is taken away is no key from that moment on.
+/// A revoked key is refused at once.
 #[tokio::test]
 async fn s41_a_key_is_revoked_while_the_server_runs() {
     let keys = ApiKeys::new();
@@ -616,9 +652,9 @@ async fn s41_a_key_is_revoked_while_the_server_runs() {
     );
 }
 
-/// A page of another site may have a browser send anything here, and nothing of it is done.
+/// Cross-site requests of a browser are refused.
 #[tokio::test]
-async fn s78_a_page_of_another_site_reaches_no_agent() {
+async fn s78_cross_site_requests_reach_no_agent() {
     let open = || Server::new(card(), TextCommandAgent);
     everywhere_on(open, async |client: Client| {
         for origin in [
@@ -626,14 +662,14 @@ async fn s78_a_page_of_another_site_reaches_no_agent() {
             "null",
             "http://127.0.0.1.evil.example",
         ] {
-            let page = client.clone().with_header("Origin", origin).unwrap();
+            let cross_site = client.clone().with_header("Origin", origin).unwrap();
             assert_eq!(
-                error_kind(page.send_message(message("hi")).await),
+                error_kind(cross_site.send_message(message("hi")).await),
                 ErrorKind::PermissionDenied,
                 "{origin}"
             );
             assert_eq!(
-                error_kind(find(&page, &"t".into()).await),
+                error_kind(find(&cross_site, &"t".into()).await),
                 ErrorKind::PermissionDenied,
                 "{origin}"
             );

@@ -4,7 +4,7 @@ use attache::auth::Access;
 use attache::model::{AgentSkill, ErrorKind, TaskState};
 use attache::{AgentCard, Client, HostedAgent, Outcome, Server, Turn};
 
-use super::strangers::{ANN, by, keys};
+use super::strangers::{ANN, authenticated, keys};
 use super::{TextCommandAgent, error_kind, say};
 use crate::harness::everywhere::{MATRIX, card, everywhere, everywhere_on, version};
 use crate::harness::{run, with_deadline};
@@ -23,7 +23,10 @@ async fn an_extended_card_is_shown_where_there_is_one() {
                 .access(Access::new(keys()))
         },
         async |client: Client| {
-            let shown = by(&client, ANN).get_extended_agent_card().await.unwrap();
+            let shown = authenticated(&client, ANN)
+                .get_extended_agent_card()
+                .await
+                .unwrap();
             let expected = extended();
             assert_eq!(
                 (&shown.name, &shown.description),

@@ -1,4 +1,4 @@
-//! The same message twice: 04 §3.4, R14 to R17.
+//! Idempotency keys (04 §3.4, R14 to R17).
 
 use attache::model::{ErrorKind, TaskState};
 use attache::{Client, Outcome};
@@ -8,31 +8,29 @@ use super::{
 };
 use crate::harness::everywhere::{everywhere, has_details, open};
 
-fn keyed(client: &Client, key: &str) -> Client {
+fn with_key(client: &Client, key: &str) -> Client {
     client.clone().with_header("Idempotency-Key", key).unwrap()
 }
 
 #[tokio::test]
 async fn r14_the_same_key_and_body_are_the_same_task() {
-    let led = SteppedJobAgent::new();
+    let agent = SteppedJobAgent::new();
     everywhere(
-        || led.clone(),
+        || agent.clone(),
         async |client: Client| {
-            let (request, once, twice) =
-                (message("go"), keyed(&client, "k-1"), keyed(&client, "k-2"));
-            let lead = async {
-                led.next().await.complete();
+            let request = message("go");
+            let once = with_key(&client, "k-1");
+            let other_key = with_key(&client, "k-2");
+            let complete = async {
+                agent.next().await.complete();
             };
-            let (first, ()) = tokio::join!(send(&once, request.clone()), lead);
-            assert_eq!(
-                send(&once, request.clone()).await,
-                first,
-                "and nothing runs again"
-            );
+            let (first, ()) = tokio::join!(send(&once, request.clone()), complete);
+            assert_eq!(send(&once, request.clone()).await, first, "no second turn");
 
-            assert!(led.is_idle().await);
-            let (other, ()) =
-                tokio::join!(send(&twice, request), async { led.next().await.complete() });
+            assert!(agent.is_idle().await);
+            let (other, ()) = tokio::join!(send(&other_key, request), async {
+                agent.next().await.complete()
+            });
             assert_ne!(other.id, first.id);
         },
     )
@@ -40,48 +38,50 @@ async fn r14_the_same_key_and_body_are_the_same_task() {
 }
 
 #[tokio::test]
-async fn r14_duplicates_at_the_same_time_are_one_task() {
-    let led = SteppedJobAgent::new();
+async fn r14_concurrent_duplicates_are_one_task() {
+    let agent = SteppedJobAgent::new();
     everywhere(
-        || led.clone(),
+        || agent.clone(),
         async |client: Client| {
-            let (request, once) = (message("go"), keyed(&client, "k-1"));
-            let lead = async {
-                led.next().await.complete();
+            let request = message("go");
+            let once = with_key(&client, "k-1");
+            let complete = async {
+                agent.next().await.complete();
             };
             let (one, two, three, ()) = tokio::join!(
                 send(&once, request.clone()),
                 send(&once, request.clone()),
                 send(&once, request.clone()),
-                lead
+                complete
             );
             assert_eq!((&one, &one), (&two, &three));
             assert_eq!(
                 (one.status.state, agent_texts(&one).len()),
                 (TaskState::Completed, 1)
             );
-            assert!(led.is_idle().await, "one turn");
+            assert!(agent.is_idle().await, "one turn");
         },
     )
     .await;
 }
 
 #[tokio::test]
-async fn r15_who_left_before_the_answer_finds_the_task_again() {
-    let led = SteppedJobAgent::new();
+async fn r15_a_retry_after_a_lost_response_finds_the_task() {
+    let agent = SteppedJobAgent::new();
     everywhere(
-        || led.clone(),
+        || agent.clone(),
         async |client: Client| {
-            let (request, once) = (message("go"), keyed(&client, "k-1"));
+            let request = message("go");
+            let once = with_key(&client, "k-1");
             let job = tokio::select! {
-                job = led.next() => job,
+                job = agent.next() => job,
                 answer = once.send_message(request.clone()) => panic!("{answer:?}"),
             };
             let id = job.turn.task_id().clone();
             let (again, ()) = tokio::join!(send(&once, request), async { job.complete() });
             assert_eq!((&again.id, again.status.state), (&id, TaskState::Completed));
             assert_eq!(get(&client, &again).await, again);
-            assert!(led.is_idle().await, "one turn");
+            assert!(agent.is_idle().await, "one turn");
         },
     )
     .await;
@@ -92,7 +92,7 @@ async fn r16_the_same_key_with_another_body_is_refused_and_nothing_is_written() 
     everywhere(
         || TextCommandAgent,
         async |client: Client| {
-            let once = keyed(&client, "k-1");
+            let once = with_key(&client, "k-1");
             let first = send(&once, message("ask")).await;
             let error = once.send_message(message("other")).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidParams);
@@ -113,19 +113,20 @@ async fn r16_the_same_key_with_another_body_is_refused_and_nothing_is_written() 
 }
 
 #[tokio::test]
-async fn r17_an_answer_that_comes_twice_is_applied_once() {
+async fn r17_a_repeated_answer_is_applied_once() {
     everywhere(
         || TextCommandAgent,
         async |client: Client| {
-            let asked = say(&client, "ask").await;
-            let (answer, once) = (to(&asked, "ask"), keyed(&client, "k-1"));
+            let waiting = say(&client, "ask").await;
+            let answer = to(&waiting, "ask");
+            let once = with_key(&client, "k-1");
             let first = send(&once, answer.clone()).await;
             assert_eq!(agent_texts(&first), ["ask", "which harbour?", "ask"]);
             assert_eq!(send(&once, answer.clone()).await, first);
-            let done = send(&client, to(&asked, "Saint-Malo")).await;
-            // Also when the task has ended since: what came of it is the answer.
+            let done = send(&client, to(&waiting, "Saint-Malo")).await;
+            // Also after the task has ended: the replay returns its current state.
             assert_eq!(send(&once, answer).await.id, done.id);
-            assert_eq!(get(&client, &asked).await, done);
+            assert_eq!(get(&client, &waiting).await, done);
         },
     )
     .await;
@@ -133,14 +134,15 @@ async fn r17_an_answer_that_comes_twice_is_applied_once() {
 
 #[tokio::test]
 async fn r14_a_repeated_stream_is_a_stream_of_the_same_task() {
-    let led = SteppedJobAgent::new();
+    let agent = SteppedJobAgent::new();
     everywhere(
-        || led.clone(),
+        || agent.clone(),
         async |client: Client| {
-            let (request, once) = (message("go"), keyed(&client, "k-1"));
+            let request = message("go");
+            let once = with_key(&client, "k-1");
             let mut first = stream(&once, request.clone()).await;
             assert_eq!(first.event_text().await, "task active");
-            let job = led.next().await;
+            let job = agent.next().await;
             let mut again = stream(&once, request.clone()).await;
             assert_eq!(again.event_text().await, "task active");
             job.turn.say("on it").await;
@@ -151,7 +153,7 @@ async fn r14_a_repeated_stream_is_a_stream_of_the_same_task() {
                     ["status working: on it", "status completed"]
                 );
             }
-            assert!(led.is_idle().await, "one turn");
+            assert!(agent.is_idle().await, "one turn");
             let late = stream(&once, request).await.event_texts().await;
             assert_eq!(
                 late.last().map(String::as_str),
@@ -163,17 +165,15 @@ async fn r14_a_repeated_stream_is_a_stream_of_the_same_task() {
     .await;
 }
 
-/// Without a key every message is a new one.
+/// Without a key every message is new.
 #[tokio::test]
 async fn a_message_without_a_key_is_never_a_duplicate() {
     everywhere(
         || TextCommandAgent,
         async |client: Client| {
             let request = message("hi");
-            let (one, two) = (
-                send(&client, request.clone()).await,
-                send(&client, request).await,
-            );
+            let one = send(&client, request.clone()).await;
+            let two = send(&client, request).await;
             assert_ne!(one.id, two.id);
         },
     )
@@ -181,11 +181,11 @@ async fn a_message_without_a_key_is_never_a_duplicate() {
 }
 
 #[tokio::test]
-async fn a_key_that_cannot_be_one_is_refused() {
+async fn a_key_that_is_too_long_is_refused() {
     everywhere(
         || TextCommandAgent,
         async |client: Client| {
-            let error = keyed(&client, &"k".repeat(257))
+            let error = with_key(&client, &"k".repeat(257))
                 .send_message(message("hi"))
                 .await
                 .unwrap_err();

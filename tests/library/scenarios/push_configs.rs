@@ -1,4 +1,4 @@
-//! Webhook registrations: 04 §3.7, row by row.
+//! Push configuration operations (04 §3.7).
 
 use attache::auth::Access;
 use attache::model::{
@@ -8,7 +8,7 @@ use attache::model::{
 };
 use attache::{Client, Result, Server, Settings};
 
-use super::strangers::{ANN, BOB, by, keys};
+use super::strangers::{ANN, BOB, authenticated, keys};
 use super::{TextCommandAgent, begin, configured, error_kind, get, message, say, send, to};
 use crate::harness::everywhere::{card, everywhere_on, open, version};
 use crate::harness::local_webhooks;
@@ -65,9 +65,9 @@ fn with_inline(request: SendMessageRequest, config: PushConfig) -> SendMessageRe
     configured(request, configuration)
 }
 
-/// Also on a task that has ended.
+/// Also for a task that has ended.
 #[tokio::test]
-async fn a_registration_is_made_read_listed_replaced_and_removed() {
+async fn a_config_is_created_read_listed_replaced_and_deleted() {
     everywhere_on(server, async |client: Client| {
         for task in [say(&client, "ask").await, say(&client, "hi").await] {
             assert_eq!(list(&client, &task.id).await.unwrap(), []);
@@ -98,7 +98,7 @@ async fn a_registration_is_made_read_listed_replaced_and_removed() {
             );
             assert_eq!(list(&client, &task.id).await.unwrap().len(), 2);
             assert_eq!(read(&client, &task.id, "one").await.unwrap(), again);
-            // Twice: what is gone is as good as removed.
+            // Twice: deletion is idempotent.
             for _ in 0..2 {
                 delete(&client, &task.id, "one").await.unwrap();
                 assert_eq!(
@@ -112,9 +112,9 @@ async fn a_registration_is_made_read_listed_replaced_and_removed() {
     .await;
 }
 
-/// 0.3: a second registration without an id takes the place of the first.
+/// In 0.3 a second configuration without an id replaces the first.
 #[tokio::test]
-async fn a_registration_without_an_id_gets_one() {
+async fn a_config_without_an_id_gets_one() {
     everywhere_on(server, async |client: Client| {
         let task = say(&client, "ask").await;
         let first = client
@@ -125,27 +125,27 @@ async fn a_registration_without_an_id_gets_one() {
             .create_push_config(config(&task, None, "http://127.0.0.1:9/2"))
             .await
             .unwrap();
-        let kept = list(&client, &task.id).await.unwrap();
+        let stored = list(&client, &task.id).await.unwrap();
         match version(&client) {
-            Version::V1 => assert_eq!(kept, [first, second]),
+            Version::V1 => assert_eq!(stored, [first, second]),
             Version::V03 => {
                 assert_eq!(
                     second.id.as_ref().map(|id| id.as_str()),
                     Some(task.id.as_str())
                 );
-                assert_eq!(kept, [second]);
+                assert_eq!(stored, [second]);
             }
         }
     })
     .await;
 }
 
-/// 0.3 JSON-RPC alone can ask for a registration without its id.
+/// Only 0.3 JSON-RPC can request a configuration without its id.
 #[tokio::test]
-async fn without_an_id_one_of_the_registrations_is_read() {
+async fn without_an_id_the_default_config_is_read() {
     everywhere_on(server, async |client: Client| {
-        let can_ask = (client.interface().binding(), version(&client));
-        if can_ask != (Some(Binding::JsonRpc), Version::V03) {
+        let protocol = (client.interface().binding(), version(&client));
+        if protocol != (Some(Binding::JsonRpc), Version::V03) {
             return;
         }
         let task = say(&client, "ask").await;
@@ -176,7 +176,7 @@ async fn without_an_id_one_of_the_registrations_is_read() {
 }
 
 #[tokio::test]
-async fn a_webhook_that_comes_with_a_message_is_registered_with_its_task() {
+async fn an_inline_config_is_registered_with_the_task() {
     everywhere_on(server, async |client: Client| {
         let named = PushConfig {
             id: Some("w".into()),
@@ -194,10 +194,10 @@ async fn a_webhook_that_comes_with_a_message_is_registered_with_its_task() {
         };
         send(&client, with_inline(to(&task, "ask"), other)).await;
         assert_eq!(list(&client, &task.id).await.unwrap().len(), 2);
-        // And in a stream.
+        // Also with a streaming message.
         let mut events = super::stream(&client, with_inline(message("hi"), named)).await;
         let Some(attache::model::StreamResponse::Task(streamed)) = events.next().await else {
-            panic!("the task comes first")
+            panic!("the first event is the task")
         };
         assert_eq!(read(&client, &streamed.id, "w").await.unwrap().url, URL);
         events.all().await;
@@ -205,9 +205,9 @@ async fn a_webhook_that_comes_with_a_message_is_registered_with_its_task() {
     .await;
 }
 
-/// Nobody hears of a task by a message that was not taken.
+/// A refused message registers no webhook.
 #[tokio::test]
-async fn a_webhook_that_comes_with_a_message_that_is_refused_is_not_registered() {
+async fn the_inline_config_of_a_refused_message_is_not_registered() {
     let small = || {
         server().settings(Settings {
             max_task_bytes: 10_000,
@@ -241,7 +241,7 @@ async fn a_webhook_that_comes_with_a_message_that_is_refused_is_not_registered()
 }
 
 #[tokio::test]
-async fn s21_only_the_web_is_called() {
+async fn s21_only_http_urls_are_accepted() {
     everywhere_on(server, async |client: Client| {
         let task = say(&client, "ask").await;
         for url in [
@@ -270,9 +270,9 @@ async fn s21_only_the_web_is_called() {
     .await;
 }
 
-/// S22: the same rule, whichever way a webhook comes in.
+/// S22: the SSRF guard checks every operation that registers a webhook.
 #[tokio::test]
-async fn s22_no_way_in_is_without_the_guard() {
+async fn s22_every_registration_passes_the_ssrf_guard() {
     let strict = || Server::new(card(), TextCommandAgent);
     everywhere_on(strict, async |client: Client| {
         let task = say(&client, "ask").await;
@@ -310,24 +310,26 @@ async fn s22_no_way_in_is_without_the_guard() {
             assert_eq!(kinds, [ErrorKind::InvalidParams; 5], "{url}");
         }
         assert_eq!(list(&client, &task.id).await.unwrap(), []);
-        assert_eq!(get(&client, &task).await, task, "nothing was taken");
+        assert_eq!(get(&client, &task).await, task, "nothing was written");
     })
     .await;
 }
 
-/// S26: of tasks that are open; one that takes the place of another is not one more.
+/// S26: counts webhooks of open tasks; a replaced webhook does not count twice.
 #[tokio::test]
-async fn s26_a_caller_has_only_so_many_webhooks() {
-    let few = || {
+async fn s26_webhooks_of_a_caller_are_limited() {
+    let limited = || {
         let mut push = local_webhooks();
         push.max_webhooks_per_caller = 2;
         Server::new(card(), TextCommandAgent)
             .push(push)
             .access(Access::new(keys()))
     };
-    everywhere_on(few, async |client: Client| {
-        let (ann, bob) = (by(&client, ANN), by(&client, BOB));
-        let (task, other) = (say(&ann, "ask").await, say(&ann, "ask").await);
+    everywhere_on(limited, async |client: Client| {
+        let ann = authenticated(&client, ANN);
+        let bob = authenticated(&client, BOB);
+        let task = say(&ann, "ask").await;
+        let other = say(&ann, "ask").await;
         for (task, id) in [(&task, "one"), (&other, "two"), (&task, "one")] {
             ann.create_push_config(config(task, Some(id), URL))
                 .await
@@ -350,7 +352,7 @@ async fn s26_a_caller_has_only_so_many_webhooks() {
 }
 
 #[tokio::test]
-async fn a_task_has_only_so_many_webhooks() {
+async fn webhooks_of_a_task_are_limited() {
     let limits = attache::model::Limits {
         max_push_configs: 2,
         ..Default::default()
@@ -378,11 +380,12 @@ async fn a_task_has_only_so_many_webhooks() {
 }
 
 #[tokio::test]
-async fn a_registration_belongs_to_one_task() {
+async fn a_config_belongs_to_one_task() {
     everywhere_on(server, async |client: Client| {
-        let (mine, other) = (begin(&client, "ask").await, begin(&client, "ask").await);
+        let task = begin(&client, "ask").await;
+        let other = begin(&client, "ask").await;
         client
-            .create_push_config(config(&mine, Some("w"), URL))
+            .create_push_config(config(&task, Some("w"), URL))
             .await
             .unwrap();
         assert_eq!(
@@ -390,12 +393,12 @@ async fn a_registration_belongs_to_one_task() {
             ErrorKind::TaskNotFound
         );
         delete(&client, &other.id, "w").await.unwrap();
-        assert_eq!(list(&client, &mine.id).await.unwrap().len(), 1);
+        assert_eq!(list(&client, &task.id).await.unwrap().len(), 1);
     })
     .await;
 }
 
-/// What only we may say in metadata is not taken from others.
+/// Metadata members with the reserved prefix are not accepted from clients.
 #[tokio::test]
 async fn s53_reserved_metadata_is_dropped() {
     everywhere_on(server, async |client: Client| {
@@ -417,13 +420,13 @@ async fn s53_reserved_metadata_is_dropped() {
         let metadata = task.history[0].parts[0].metadata().unwrap();
         let mut names: Vec<_> = metadata.iter().map(|(name, _)| name).collect();
         names.sort();
-        assert_eq!(names, ["attache", "own"], "of the part too");
+        assert_eq!(names, ["attache", "own"], "also in parts");
     })
     .await;
 }
 
 #[tokio::test]
-async fn r17_a_message_that_comes_again_does_not_register_again() {
+async fn r17_a_replayed_message_does_not_register_its_webhook_again() {
     everywhere_on(server, async |client: Client| {
         let task = say(&client, "ask").await;
         let keyed = client.clone().with_header("Idempotency-Key", "k").unwrap();
@@ -439,20 +442,21 @@ async fn r17_a_message_that_comes_again_does_not_register_again() {
         assert_eq!(
             list(&client, &task.id).await.unwrap(),
             [],
-            "what was removed stays removed"
+            "a deleted webhook stays deleted"
         );
     })
     .await;
 }
 
-/// Also where the two race, to a task that is there and for a new one.
+/// Also for concurrent sends, to an existing and to a new task.
 #[tokio::test]
-async fn r17_a_webhook_that_comes_twice_under_one_key_is_registered_once() {
+async fn r17_concurrent_duplicates_register_one_webhook() {
     everywhere_on(server, async |client: Client| {
         let keyed = |key| client.clone().with_header("Idempotency-Key", key).unwrap();
-        let asked = say(&client, "ask").await;
-        for (key, request) in [("k-1", to(&asked, "ask")), ("k-2", message("ask"))] {
-            let (once, request) = (keyed(key), with_inline(request, PushConfig::new(URL)));
+        let waiting = say(&client, "ask").await;
+        for (key, request) in [("k-1", to(&waiting, "ask")), ("k-2", message("ask"))] {
+            let once = keyed(key);
+            let request = with_inline(request, PushConfig::new(URL));
             let (one, two, three) = tokio::join!(
                 send(&once, request.clone()),
                 send(&once, request.clone()),

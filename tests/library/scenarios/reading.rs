@@ -7,7 +7,7 @@ use attache::store::{Sqlite, sqlite::Options};
 use attache::{Client, Server};
 use serde_json::json;
 
-use super::strangers::{ANN, BOB, by, keys};
+use super::strangers::{ANN, BOB, authenticated, keys};
 use super::{TextCommandAgent, agent_texts, error_kind, find, get, say, send, to};
 use crate::harness::everywhere::{MATRIX, card, everywhere_on, history};
 use crate::harness::{WIRE_FORMATS, run};
@@ -69,7 +69,8 @@ async fn a_task_that_was_read_shows_what_was_said_since() {
 async fn s01_what_is_remembered_of_a_task_is_its_owners_alone() {
     let server = || Server::new(card(), TextCommandAgent).access(Access::new(keys()));
     on_every_store(server, async |client: Client| {
-        let (ann, bob) = (by(&client, ANN), by(&client, BOB));
+        let ann = authenticated(&client, ANN);
+        let bob = authenticated(&client, BOB);
         let task = say(&ann, "ask").await;
         for _ in 0..3 {
             assert_eq!(get(&ann, &task).await, task);

@@ -1,4 +1,5 @@
-//! What is somebody else's: 04 §2 and 06 §4, for every operation. A stranger hears what is heard of a task that is not there.
+//! Isolation of callers (04 §2, 06 §4), for every operation: a task of another caller is indistinguishable from one that does
+//! not exist.
 
 use attache::auth::{Access, ApiKeys};
 use attache::model::{
@@ -32,28 +33,28 @@ fn server() -> Server {
     Server::new(card, TextCommandAgent).access(Access::new(keys()))
 }
 
-/// The same client, as somebody.
-pub(super) fn by(client: &Client, key: &str) -> Client {
+/// The client with an API key.
+pub(super) fn authenticated(client: &Client, key: &str) -> Client {
     client.clone().with_bearer(&key.into()).unwrap()
 }
 
-/// Everything that can be asked about a task, and what was said to it.
-async fn all(client: &Client, id: &TaskId) -> Vec<Error> {
+/// Errors of every operation on a task.
+async fn every_error(client: &Client, id: &TaskId) -> Vec<Error> {
     let to = SendMessageRequest::new(Message::user("more").in_task(id.clone()));
-    let hook = PushConfig {
+    let create = PushConfig {
         task_id: Some(id.clone()),
         ..PushConfig::new("https://example.com/hook")
     };
-    let hooks = ListPushConfigsRequest {
+    let list = ListPushConfigsRequest {
         task_id: id.clone(),
         ..Default::default()
     };
-    let one = GetPushConfigRequest {
+    let get = GetPushConfigRequest {
         task_id: id.clone(),
         id: Some("h".into()),
         ..Default::default()
     };
-    let gone = DeletePushConfigRequest {
+    let delete = DeletePushConfigRequest {
         task_id: id.clone(),
         id: "h".into(),
         ..Default::default()
@@ -64,31 +65,33 @@ async fn all(client: &Client, id: &TaskId) -> Vec<Error> {
         cancel(client, id).await.unwrap_err(),
         client.send_message(to.clone()).await.unwrap_err(),
         open(client.send_streaming_message(to)).await.err().unwrap(),
-        client.create_push_config(hook).await.unwrap_err(),
-        client.list_push_configs(hooks).await.unwrap_err(),
-        client.get_push_config(one).await.unwrap_err(),
-        client.delete_push_config(gone).await.unwrap_err(),
+        client.create_push_config(create).await.unwrap_err(),
+        client.list_push_configs(list).await.unwrap_err(),
+        client.get_push_config(get).await.unwrap_err(),
+        client.delete_push_config(delete).await.unwrap_err(),
     ]
 }
 
-/// An error without the id that the caller named itself.
-fn agent_texts(error: &Error, id: &TaskId) -> String {
+/// The error without the task id of the request.
+fn without_id(error: &Error, id: &TaskId) -> String {
     format!("{error:?}").replace(id.as_str(), "…")
 }
 
 #[tokio::test]
-async fn s01_s02_s03_s04_s07_a_stranger_hears_what_is_heard_of_no_task() {
+async fn s01_s02_s03_s04_s07_a_foreign_task_is_reported_as_not_found() {
     everywhere_on(server, async |client: Client| {
-        let (ann, bob) = (by(&client, ANN), by(&client, BOB));
-        let nobodys: TaskId = "0190a1b2-0000-4000-8000-000000000000".into();
+        let ann = authenticated(&client, ANN);
+        let bob = authenticated(&client, BOB);
+        let nonexistent: TaskId = "0190a1b2-0000-4000-8000-000000000000".into();
         for text in ["hang", "ask", "done"] {
             let task = send(&ann, return_immediately(message(text))).await;
-            let (strange, unknown) = (all(&bob, &task.id).await, all(&bob, &nobodys).await);
-            for (strange, unknown) in strange.iter().zip(&unknown) {
-                assert_eq!(strange.kind(), ErrorKind::TaskNotFound);
+            let foreign = every_error(&bob, &task.id).await;
+            let unknown = every_error(&bob, &nonexistent).await;
+            for (foreign, unknown) in foreign.iter().zip(&unknown) {
+                assert_eq!(foreign.kind(), ErrorKind::TaskNotFound);
                 assert_eq!(
-                    agent_texts(strange, &task.id),
-                    agent_texts(unknown, &nobodys),
+                    without_id(foreign, &task.id),
+                    without_id(unknown, &nonexistent),
                     "{text}"
                 );
             }
@@ -100,9 +103,9 @@ async fn s01_s02_s03_s04_s07_a_stranger_hears_what_is_heard_of_no_task() {
     .await;
 }
 
-/// The same to the byte, heads included: nothing else tells the two apart.
+/// Equal to the byte, headers included.
 #[tokio::test]
-async fn s01_a_stranger_gets_the_same_bytes_as_for_no_task() {
+async fn s01_responses_for_foreign_and_unknown_tasks_are_identical() {
     let server = run(server()).await;
     for form in WIRE_FORMATS {
         let task = form.ask(
@@ -116,7 +119,7 @@ async fn s01_a_stranger_gets_the_same_bytes_as_for_no_task() {
             .as_str()
             .unwrap()
             .to_owned();
-        let nobodys = "0190a1b2-0000-4000-8000-000000000000";
+        let nonexistent = "0190a1b2-0000-4000-8000-000000000000";
         for operation in [
             "GetTask",
             "CancelTask",
@@ -128,8 +131,8 @@ async fn s01_a_stranger_gets_the_same_bytes_as_for_no_task() {
             } else {
                 "id"
             };
-            let mut heard = Vec::new();
-            for id in [id.as_str(), nobodys] {
+            let mut responses = Vec::new();
+            for id in [id.as_str(), nonexistent] {
                 let ask = form
                     .ask(operation, json!({ name: id }))
                     .with("X-API-Key", BOB);
@@ -140,36 +143,37 @@ async fn s01_a_stranger_gets_the_same_bytes_as_for_no_task() {
                         && !line.starts_with("content-length")
                 });
                 let head: Vec<_> = head.map(str::to_owned).collect();
-                heard.push((head, answer.body.replace(id, "…")));
+                responses.push((head, answer.body.replace(id, "…")));
             }
-            assert_eq!(heard[0], heard[1], "{operation}");
+            assert_eq!(responses[0], responses[1], "{operation}");
         }
     }
 }
 
 #[tokio::test]
-async fn s05_the_context_of_another_shows_nothing_of_it() {
+async fn s05_a_context_is_not_shared_between_callers() {
     everywhere_on(server, async |client: Client| {
-        let (ann, bob) = (by(&client, ANN), by(&client, BOB));
-        let hers = say(&ann, "secret").await;
-        let same = Message::user("mine").in_context(hers.context_id.clone());
-        let his = send(&bob, SendMessageRequest::new(same)).await;
-        assert_ne!(his.id, hers.id);
-        assert_eq!(his.history.len(), 1);
+        let ann = authenticated(&client, ANN);
+        let bob = authenticated(&client, BOB);
+        let anns_task = say(&ann, "secret").await;
+        let same = Message::user("mine").in_context(anns_task.context_id.clone());
+        let bobs_task = send(&bob, SendMessageRequest::new(same)).await;
+        assert_ne!(bobs_task.id, anns_task.id);
+        assert_eq!(bobs_task.history.len(), 1);
         if can_list(&ann).await {
             let query = ListTasksRequest {
-                context_id: Some(hers.context_id.clone()),
+                context_id: Some(anns_task.context_id.clone()),
                 ..Default::default()
             };
             let page = ann.list_tasks(query.clone()).await.unwrap();
             assert_eq!(
                 page.tasks.iter().map(|task| &task.id).collect::<Vec<_>>(),
-                [&hers.id]
+                [&anns_task.id]
             );
             let page = bob.list_tasks(query).await.unwrap();
             assert_eq!(
                 page.tasks.iter().map(|task| &task.id).collect::<Vec<_>>(),
-                [&his.id]
+                [&bobs_task.id]
             );
         }
     })
@@ -177,14 +181,14 @@ async fn s05_the_context_of_another_shows_nothing_of_it() {
 }
 
 #[tokio::test]
-async fn s06_a_context_that_is_not_the_tasks_is_invalid() {
+async fn s06_a_context_that_does_not_match_the_task_is_invalid() {
     everywhere_on(server, async |client: Client| {
-        let ann = by(&client, ANN);
+        let ann = authenticated(&client, ANN);
         let task = begin(&ann, "ask").await;
-        let wrong = Message::user("x")
+        let mismatched = Message::user("x")
             .in_task(task.id.clone())
             .in_context("another");
-        let sent = ann.send_message(SendMessageRequest::new(wrong)).await;
+        let sent = ann.send_message(SendMessageRequest::new(mismatched)).await;
         assert_eq!(error_kind(sent), ErrorKind::InvalidParams);
         assert_eq!(get(&ann, &task).await.history.len(), 1);
     })
@@ -192,16 +196,17 @@ async fn s06_a_context_that_is_not_the_tasks_is_invalid() {
 }
 
 #[tokio::test]
-async fn s08_a_page_of_another_is_no_way_in() {
+async fn s08_a_page_token_of_another_caller_gives_no_access() {
     everywhere_on(server, async |client: Client| {
-        let (ann, bob) = (by(&client, ANN), by(&client, BOB));
+        let ann = authenticated(&client, ANN);
+        let bob = authenticated(&client, BOB);
         if !can_list(&ann).await {
             return;
         }
         for text in ["one", "two", "three"] {
             say(&ann, text).await;
         }
-        let his = say(&bob, "his").await;
+        let bobs_task = say(&bob, "his").await;
         let query = ListTasksRequest {
             page_size: Some(1),
             ..Default::default()
@@ -212,7 +217,10 @@ async fn s08_a_page_of_another_is_no_way_in() {
             ..query.clone()
         };
         let page = bob.list_tasks(stolen).await.unwrap();
-        assert!(page.tasks.iter().all(|task| task.id == his.id), "{page:?}");
+        assert!(
+            page.tasks.iter().all(|task| task.id == bobs_task.id),
+            "{page:?}"
+        );
         assert_eq!(page.total_size, 1);
         let tampered = ListTasksRequest {
             page_token: Some(format!("x{token}")),
@@ -227,29 +235,30 @@ async fn s08_a_page_of_another_is_no_way_in() {
 }
 
 #[tokio::test]
-async fn s09_what_nobody_owns_is_not_everybodys() {
+async fn s09_anonymous_and_authenticated_callers_are_isolated() {
     let server =
         || Server::new(card(), TextCommandAgent).access(Access::new(keys()).allow_anonymous());
     everywhere_on(server, async |client: Client| {
-        let ann = by(&client, ANN);
-        let (hers, nobodys) = (say(&ann, "hers").await, say(&client, "nobody's").await);
+        let ann = authenticated(&client, ANN);
+        let owned = say(&ann, "owned").await;
+        let anonymous = say(&client, "anonymous").await;
         assert_eq!(
-            error_kind(find(&client, &hers.id).await),
+            error_kind(find(&client, &owned.id).await),
             ErrorKind::TaskNotFound
         );
         assert_eq!(
-            error_kind(find(&ann, &nobodys.id).await),
+            error_kind(find(&ann, &anonymous.id).await),
             ErrorKind::TaskNotFound
         );
-        assert_eq!(get(&client, &nobodys).await.id, nobodys.id);
+        assert_eq!(get(&client, &anonymous).await.id, anonymous.id);
     })
     .await;
 }
 
-/// Writes a file.
-struct Draws;
+/// Adds a file artifact.
+struct FileAgent;
 
-impl Agent for Draws {
+impl Agent for FileAgent {
     async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
         let picture = Part::file(PICTURE, "image/png").with_filename("secret.png");
         turn.add_artifact(Artifact::new("picture", picture).with_id("a-1"))
@@ -260,12 +269,13 @@ impl Agent for Draws {
 
 const PICTURE: &[u8] = b"\x89PNG of a secret";
 
-/// There is no address of a result that could be passed on, guessed or kept for too long: its bytes are in the task.
+/// Artifacts have no URL that could leak: their bytes are part of the task.
 #[tokio::test]
-async fn s11_a_result_is_in_its_task_and_at_no_address() {
-    let server = || Server::new(card(), Draws).access(Access::new(keys()));
+async fn s11_artifacts_have_no_url() {
+    let server = || Server::new(card(), FileAgent).access(Access::new(keys()));
     everywhere_on(server, async |client: Client| {
-        let (ann, bob) = (by(&client, ANN), by(&client, BOB));
+        let ann = authenticated(&client, ANN);
+        let bob = authenticated(&client, BOB);
         let task = say(&ann, "draw").await;
         for seen in [&task, &get(&ann, &task).await] {
             let part = &seen.artifacts[0].parts[0];
@@ -289,13 +299,11 @@ async fn s11_a_result_is_in_its_task_and_at_no_address() {
     let task = &answer.json()["result"]["task"];
     assert!(
         !answer.body.contains("http"),
-        "no address is given out: {}",
+        "the response contains a URL: {}",
         answer.body
     );
-    let (id, context) = (
-        task["id"].as_str().unwrap(),
-        task["contextId"].as_str().unwrap(),
-    );
+    let id = task["id"].as_str().unwrap();
+    let context = task["contextId"].as_str().unwrap();
     for path in [
         format!("/tasks/{id}/artifacts"),
         format!("/tasks/{id}/artifacts/a-1"),
@@ -319,10 +327,10 @@ async fn s11_a_result_is_in_its_task_and_at_no_address() {
 }
 
 #[tokio::test]
-async fn s13_a_task_that_a_caller_names_itself_is_not_adopted() {
+async fn s13_a_task_id_chosen_by_the_client_is_not_accepted() {
     everywhere_on(server, async |client: Client| {
         let named = Message::user("x").in_task("i-chose-this");
-        let sent = by(&client, ANN)
+        let sent = authenticated(&client, ANN)
             .send_message(SendMessageRequest::new(named))
             .await;
         assert_eq!(error_kind(sent), ErrorKind::TaskNotFound);
@@ -331,10 +339,10 @@ async fn s13_a_task_that_a_caller_names_itself_is_not_adopted() {
 }
 
 #[tokio::test]
-async fn s75_s76_a_key_of_idempotency_is_its_callers_own() {
+async fn s75_s76_idempotency_keys_are_scoped_to_the_caller() {
     everywhere_on(server, async |client: Client| {
         let with_key = |key| {
-            by(&client, key)
+            authenticated(&client, key)
                 .with_header("Idempotency-Key", "k-1")
                 .unwrap()
         };
@@ -342,7 +350,7 @@ async fn s75_s76_a_key_of_idempotency_is_its_callers_own() {
         let first = send(&with_key(ANN), request.clone()).await;
         assert_eq!(send(&with_key(ANN), request.clone()).await.id, first.id);
         assert_ne!(send(&with_key(BOB), request.clone()).await.id, first.id);
-        // Another body is refused to her alone: he has never used the key with it.
+        // Another body is refused only to the caller that has used the key.
         assert_eq!(
             error_kind(with_key(ANN).send_message(message("other")).await),
             ErrorKind::InvalidParams

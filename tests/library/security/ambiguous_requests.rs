@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::harness::{Echo, WIRE_FORMATS, WireFormat, WireRequest, start};
-use crate::security::hostile_clients::{Holds, send};
+use crate::security::hostile_clients::{HoldingAgent, send};
 
 #[tokio::test]
 async fn s83_paths_have_a_single_interpretation() {
@@ -159,7 +159,7 @@ async fn s66_numbers_are_parsed_alike_on_every_binding() {
 
 #[tokio::test]
 async fn s81_errors_reveal_no_internals() {
-    let server = start(Holds).await;
+    let server = start(HoldingAgent).await;
     let mut told = Vec::new();
     for form in WIRE_FORMATS {
         let ask = send(form, "hi");

@@ -1,4 +1,4 @@
-//! Callers that are slow, broken or up to no good: they get a short answer or none, and nobody else notices.
+//! Slow, broken and malicious clients: each receives a short error or none, and other clients are not affected.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use crate::harness::{
 use crate::server::operations::Held;
 use crate::server::streaming::next;
 
-/// Never ends on `hold`, else says it back.
-pub(crate) struct Holds;
+/// Echo agent whose turn never ends on `hold`, panics on `panic` and fails on `error`.
+pub(crate) struct HoldingAgent;
 
-impl Agent for Holds {
+impl Agent for HoldingAgent {
     async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
         match turn.text().as_str() {
             "hold" => std::future::pending().await,
@@ -35,7 +35,8 @@ impl Agent for Holds {
     }
 }
 
-pub(crate) fn serving(change: impl FnOnce(&mut ServerSettings)) -> ServerSettings {
+/// Default server settings with a change.
+pub(crate) fn settings_with(change: impl FnOnce(&mut ServerSettings)) -> ServerSettings {
     let mut settings = ServerSettings::default();
     change(&mut settings);
     settings
@@ -48,7 +49,8 @@ pub(crate) fn send(form: WireFormat, text: &str) -> WireRequest {
     )
 }
 
-pub(crate) async fn say(server: &Running, bytes: &[u8]) -> TcpStream {
+/// Opens a connection and writes these bytes.
+pub(crate) async fn connect_and_write(server: &Running, bytes: &[u8]) -> TcpStream {
     let mut stream = with_deadline(TcpStream::connect(server.address))
         .await
         .unwrap();
@@ -56,31 +58,31 @@ pub(crate) async fn say(server: &Running, bytes: &[u8]) -> TcpStream {
     stream
 }
 
-/// All that still comes; a connection that is cut ends too.
-pub(crate) async fn to_end(mut stream: TcpStream) -> String {
+/// Reads until the connection is closed or reset.
+pub(crate) async fn read_to_end(mut stream: TcpStream) -> String {
     let mut bytes = Vec::new();
     let _ = with_deadline(stream.read_to_end(&mut bytes)).await;
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// What is said to something that is not read to its end. A connection that is closed over unread bytes may lose the answer on
-/// its way, so it is asked for more than once.
+/// Response to a request that the server does not read to its end. Closing a connection with unread bytes may reset it and
+/// lose the response, so the request is repeated.
 async fn refusal(server: &Running, bytes: &[u8]) -> String {
     for _ in 0..50 {
-        let text = to_end(say(server, bytes).await).await;
+        let text = read_to_end(connect_and_write(server, bytes).await).await;
         if !text.is_empty() {
             return text;
         }
     }
-    panic!("no answer came through")
+    panic!("no response in 50 attempts")
 }
 
-/// `:authority: localhost`, as HPACK has it.
+/// `:authority: localhost` in HPACK.
 pub(crate) const AUTHORITY: &[u8] = b"\x01\x09localhost";
 pub(crate) const GREETING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// A client that works as it should, on a connection of its own for each request.
-pub(crate) async fn works(address: std::net::SocketAddr, form: WireFormat, number: usize) {
+/// Asserts that a well-behaved client is served, on one connection per request.
+pub(crate) async fn assert_served(address: std::net::SocketAddr, form: WireFormat, number: usize) {
     let answer = async |ask: &WireRequest| {
         let mut stream = with_deadline(TcpStream::connect(address)).await.unwrap();
         let WireRequest { head, body } = ask;
@@ -89,22 +91,22 @@ pub(crate) async fn works(address: std::net::SocketAddr, form: WireFormat, numbe
             "{head}\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
         );
         stream.write_all(text.as_bytes()).await.unwrap();
-        to_end(stream).await
+        read_to_end(stream).await
     };
     let text = format!("number {number}");
     for ask in [send(form, &text), form.stream(&text, json!({}))] {
-        let told = answer(&ask).await;
-        assert!(told.starts_with("HTTP/1.1 200"), "{told}");
+        let response = answer(&ask).await;
+        assert!(response.starts_with("HTTP/1.1 200"), "{response}");
         assert!(
-            told.to_ascii_lowercase().contains("completed") && told.contains(&text),
-            "{told}"
+            response.to_ascii_lowercase().contains("completed") && response.contains(&text),
+            "{response}"
         );
     }
 }
 
-/// What is packed is not unpacked, however small it is and however much it would become.
+/// Compressed bodies are refused, which rules out decompression bombs.
 #[tokio::test]
-async fn s62_a_packed_body_is_refused_and_never_unpacked() {
+async fn s62_a_compressed_body_is_refused() {
     let server = start_with(Echo, |server| server).await;
     for form in WIRE_FORMATS {
         for (coding, status) in [("gzip", 415), ("br, gzip", 415), ("identity", 200)] {
@@ -124,7 +126,7 @@ async fn s62_a_packed_body_is_refused_and_never_unpacked() {
 
 #[tokio::test]
 async fn s62_a_body_over_the_limit_is_refused_and_the_limit_is_named() {
-    let settings = serving(|settings| settings.max_body_bytes = 1000);
+    let settings = settings_with(|settings| settings.max_body_bytes = 1000);
     let server = start_with(Echo, |server| server.server_settings(settings)).await;
     for form in WIRE_FORMATS {
         let ask = send(form, "hi");
@@ -141,7 +143,7 @@ async fn s62_a_body_over_the_limit_is_refused_and_the_limit_is_named() {
         let chunked = format!("{chunked}\r\n\r\n{:x}\r\n{}\r\n0\r\n\r\n", 1001, large.body);
         let mut answers = vec![server.ask(&large).await];
         answers.push(crate::harness::Answer::read(
-            &to_end(say(&server, chunked.as_bytes()).await).await,
+            &read_to_end(connect_and_write(&server, chunked.as_bytes()).await).await,
         ));
         for answer in answers {
             let (code, words) = form.refusal(&answer);
@@ -182,8 +184,8 @@ async fn s62_a_head_over_the_limit_is_refused() {
 }
 
 #[tokio::test]
-async fn s62_too_much_of_anything_is_refused_before_it_is_worked_on() {
-    let settings = serving(|settings| settings.max_body_bytes = 64 << 20);
+async fn s62_oversized_messages_are_refused_before_the_agent_runs() {
+    let settings = settings_with(|settings| settings.max_body_bytes = 64 << 20);
     let server = start_with(Echo, |server| server.server_settings(settings)).await;
     for form in WIRE_FORMATS {
         let ask = send(form, "PART");
@@ -197,7 +199,7 @@ async fn s62_too_much_of_anything_is_refused_before_it_is_worked_on() {
             body: ask.body.replace(part, parts),
             ..ask.clone()
         };
-        // A million takes a while to read without optimisation; once is enough.
+        // A million parts are slow to parse in a debug build; once is enough.
         let many = vec![
             part;
             if form == WireFormat::Rpc1 {
@@ -222,8 +224,8 @@ async fn s62_too_much_of_anything_is_refused_before_it_is_worked_on() {
             ("", -32602, "arts"),
         ] {
             let answer = server.ask(&with(body)).await;
-            let (found, said) = form.refusal(&answer);
-            assert_eq!(found, code, "{form:?} {words} {said}");
+            let (found, message) = form.refusal(&answer);
+            assert_eq!(found, code, "{form:?} {words} {message}");
             let more = answer.body.contains(words)
                 || form == WireFormat::Rest03 && answer.body.contains("content");
             assert!(more && answer.body.len() < 1000, "{words}: {answer:?}");
@@ -233,7 +235,7 @@ async fn s62_too_much_of_anything_is_refused_before_it_is_worked_on() {
 }
 
 #[tokio::test]
-async fn s69_a_batch_is_one_refusal() {
+async fn s69_a_batch_is_refused_with_one_error() {
     let server = start(Echo).await;
     let call = request("SendMessage", &json!({"message": message("hi", json!({}))}));
     for batch in [
@@ -256,16 +258,19 @@ async fn s69_a_batch_is_one_refusal() {
             "{id}"
         );
     }
-    let silent = server
+    let notification = server
         .post("/", &call.replace(r#""id":1,"#, ""))
         .await
         .json();
-    assert_eq!((&silent["id"], silent.get("error")), (&Value::Null, None));
+    assert_eq!(
+        (&notification["id"], notification.get("error")),
+        (&Value::Null, None)
+    );
     assert_eq!(server.result("ListTasks", json!({})).await["totalSize"], 1);
 }
 
 #[tokio::test]
-async fn requests_that_come_together_are_answered_in_their_order() {
+async fn pipelined_requests_are_answered_in_order() {
     let server = start(Echo).await;
     let mut bytes = String::new();
     for form in WIRE_FORMATS {
@@ -276,40 +281,40 @@ async fn requests_that_come_together_are_answered_in_their_order() {
         ));
     }
     bytes.push_str("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-    let text = to_end(say(&server, bytes.as_bytes()).await).await;
+    let text = read_to_end(connect_and_write(&server, bytes.as_bytes()).await).await;
     assert_eq!(text.matches("HTTP/1.1 200").count(), 5, "{text}");
-    let places: Vec<_> = WIRE_FORMATS
+    let positions: Vec<_> = WIRE_FORMATS
         .map(|form| text.find(&format!("{form:?}")))
         .into();
     assert!(
-        places.is_sorted() && places.iter().all(Option::is_some),
+        positions.is_sorted() && positions.iter().all(Option::is_some),
         "{text}"
     );
 }
 
 #[tokio::test]
-async fn a_stream_is_not_held_back_by_the_request_behind_it() {
-    let server = start(Holds).await;
+async fn a_stream_is_not_delayed_by_a_pipelined_request() {
+    let server = start(HoldingAgent).await;
     for form in WIRE_FORMATS {
         let WireRequest { head, body } = form.stream("hold", json!({}));
         let length = body.len();
         let behind = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
         let text =
             format!("{head}\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{body}{behind}");
-        let mut reader = SseReader::open(say(&server, text.as_bytes()).await).await;
+        let mut reader = SseReader::open(connect_and_write(&server, text.as_bytes()).await).await;
         reader.one().await;
     }
 }
 
-/// A frame of HTTP/2.
+/// Encodes an HTTP/2 frame.
 pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s63_calls_of_http_2_that_are_taken_back_at_once_hurt_nobody() {
-    let server = start(Holds).await;
+async fn s63_http_2_rapid_reset_closes_the_connection() {
+    let server = start(HoldingAgent).await;
     // POST http /; localhost as the authority.
     let head = [&[0x83, 0x86, 0x84], AUTHORITY].concat();
     let mut bytes = [GREETING, &frame(4, 0, 0, &[])].concat();
@@ -322,25 +327,26 @@ async fn s63_calls_of_http_2_that_are_taken_back_at_once_hurt_nobody() {
         .unwrap();
     let (mut answers, mut attack) = stream.into_split();
     let attack = async move {
-        // It may be cut off before all is said.
+        // The server may close the connection before everything is written.
         let _ = attack.write_all(&bytes).await;
         attack
     };
-    let mut told = Vec::new();
+    let mut received = Vec::new();
     let (_attack, _) =
-        with_deadline(async { tokio::join!(attack, answers.read_to_end(&mut told)) }).await;
-    // GOAWAY: enough is enough.
+        with_deadline(async { tokio::join!(attack, answers.read_to_end(&mut received)) }).await;
+    // GOAWAY.
     assert!(
-        told.windows(9)
+        received
+            .windows(9)
             .any(|window| window[3] == 7 && window[5..9] == [0; 4]),
         "{} bytes",
-        told.len()
+        received.len()
     );
-    works(server.address, WireFormat::Rpc1, 1).await;
+    assert_served(server.address, WireFormat::Rpc1, 1).await;
 }
 
-/// A stream over HTTP/2, asked for by a peer that takes so many bytes.
-async fn stream_2(server: &Running, text: &str, window: u32) -> TcpStream {
+/// Opens a stream over HTTP/2 with this initial window size.
+async fn open_http2_stream(server: &Running, text: &str, window: u32) -> TcpStream {
     let body = WireFormat::Rest1.stream(text, json!({})).body;
     // POST http /message:stream; localhost as the authority.
     let path = b"/message:stream";
@@ -357,21 +363,21 @@ async fn stream_2(server: &Running, text: &str, window: u32) -> TcpStream {
         frame(0, 1, 1, body.as_bytes()),
     ]
     .concat();
-    say(server, &[GREETING, &call].concat()).await
+    connect_and_write(server, &[GREETING, &call].concat()).await
 }
 
 #[tokio::test]
-async fn s64_a_peer_of_http_2_whose_window_stays_closed_is_let_go() {
-    let settings = serving(|settings| {
+async fn s64_an_http_2_peer_with_a_closed_window_is_disconnected() {
+    let settings = settings_with(|settings| {
         settings.write_timeout = Duration::from_millis(100);
         settings.max_streams = 1;
     });
-    let server = start_with(Holds, |server| server.server_settings(settings)).await;
-    let mut told = Vec::new();
-    let mut stuck = stream_2(&server, "hold", 0).await;
-    with_deadline(stuck.read_buf(&mut told)).await.unwrap();
+    let server = start_with(HoldingAgent, |server| server.server_settings(settings)).await;
+    let mut received = Vec::new();
+    let mut stuck = open_http2_stream(&server, "hold", 0).await;
+    with_deadline(stuck.read_buf(&mut received)).await.unwrap();
     with_deadline(async {
-        // Its place is free again when it is let go.
+        // The stream slot is released when the peer is disconnected.
         while server
             .read(&WireFormat::Rest1.stream("hi", json!({})))
             .await
@@ -383,21 +389,21 @@ async fn s64_a_peer_of_http_2_whose_window_stays_closed_is_let_go() {
 }
 
 #[tokio::test]
-async fn a_silent_stream_of_http_2_stays_open() {
-    let settings = serving(|settings| {
+async fn a_silent_http_2_stream_stays_open() {
+    let settings = settings_with(|settings| {
         settings.write_timeout = Duration::from_millis(50);
         settings.heartbeat = Some(Duration::from_millis(100));
     });
-    let server = start_with(Holds, |server| server.server_settings(settings)).await;
-    let mut stream = stream_2(&server, "hold", 65_535).await;
-    let mut told = Vec::new();
+    let server = start_with(HoldingAgent, |server| server.server_settings(settings)).await;
+    let mut stream = open_http2_stream(&server, "hold", 65_535).await;
+    let mut received = Vec::new();
     with_deadline(async {
-        while String::from_utf8_lossy(&told)
+        while String::from_utf8_lossy(&received)
             .matches(": keep-alive")
             .count()
             < 3
         {
-            assert_ne!(stream.read_buf(&mut told).await.unwrap(), 0);
+            assert_ne!(stream.read_buf(&mut received).await.unwrap(), 0);
         }
     })
     .await;
@@ -409,26 +415,30 @@ async fn http_2_is_served_beside_http_1() {
     // GET http /healthz; localhost as the authority.
     let head = [&[0x82, 0x86, 0x04, 0x08], b"/healthz" as &[u8], AUTHORITY].concat();
     let bytes = [GREETING, &frame(4, 0, 0, &[]), &frame(1, 5, 1, &head)].concat();
-    let mut stream = say(&server, &bytes).await;
-    let mut told = Vec::new();
+    let mut stream = connect_and_write(&server, &bytes).await;
+    let mut received = Vec::new();
     with_deadline(async {
-        while !told.windows(3).any(|window| window == b"ok\n") {
-            assert_ne!(stream.read_buf(&mut told).await.unwrap(), 0, "{told:?}");
+        while !received.windows(3).any(|window| window == b"ok\n") {
+            assert_ne!(
+                stream.read_buf(&mut received).await.unwrap(),
+                0,
+                "{received:?}"
+            );
         }
     })
     .await;
 }
 
 #[tokio::test]
-async fn r41_a_call_that_takes_too_long_gets_the_task_as_it_is() {
+async fn r41_a_blocking_call_returns_the_current_task_after_the_maximum_wait() {
     for form in WIRE_FORMATS {
-        let (started, mut heard) = mpsc::channel(1);
+        let (started, mut started_tasks) = mpsc::channel(1);
         let held = Held::new(started);
         let settings =
-            serving(|settings| settings.max_blocking_wait = Some(Duration::from_millis(20)));
+            settings_with(|settings| settings.max_blocking_wait = Some(Duration::from_millis(20)));
         let server = start_with(held.clone(), |server| server.server_settings(settings)).await;
         let answer = server.ask(&send(form, "hi")).await;
-        let id = with_deadline(heard.recv()).await.unwrap();
+        let id = with_deadline(started_tasks.recv()).await.unwrap();
         let payload = form.payload(&answer.body);
         let task = if form == WireFormat::Rpc03 {
             &payload
@@ -444,7 +454,7 @@ async fn r41_a_call_that_takes_too_long_gets_the_task_as_it_is() {
                 .ends_with("working"),
             "{task}"
         );
-        // It goes on all the same.
+        // The task continues.
         let mut reader = server.read(&form.subscribe(&id)).await;
         held.release();
         assert!(
@@ -461,14 +471,14 @@ async fn r41_a_call_that_takes_too_long_gets_the_task_as_it_is() {
 }
 
 #[tokio::test]
-async fn s67_more_tasks_than_can_wait_are_refused_with_a_hint() {
+async fn s67_tasks_beyond_max_waiting_turns_are_refused_with_retry_after() {
     for form in WIRE_FORMATS {
         let settings = Settings {
             max_turns: 1,
             max_waiting_turns: 1,
             ..Settings::default()
         };
-        let server = start_with(Holds, |server| server.settings(settings)).await;
+        let server = start_with(HoldingAgent, |server| server.settings(settings)).await;
         let mut first = server.read(&form.stream("hold", json!({}))).await;
         first.one().await;
         let mut second = server.read(&form.stream("hold", json!({}))).await;
@@ -488,7 +498,7 @@ async fn s67_more_tasks_than_can_wait_are_refused_with_a_hint() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn r49_a_thousand_idle_streams_and_a_burst_of_tasks() {
-    let server = start(Holds).await;
+    let server = start(HoldingAgent).await;
     let mut streams = Vec::new();
     for number in 0..1000 {
         let form = WIRE_FORMATS[number % 4];
@@ -506,7 +516,7 @@ async fn r49_a_thousand_idle_streams_and_a_burst_of_tasks() {
     let mut work = JoinSet::new();
     for number in 0..200 {
         let address = server.address;
-        work.spawn(async move { works(address, WIRE_FORMATS[number % 4], number).await });
+        work.spawn(async move { assert_served(address, WIRE_FORMATS[number % 4], number).await });
     }
     while let Some(done) = with_deadline(work.join_next()).await {
         done.unwrap();
@@ -528,29 +538,29 @@ async fn r49_a_thousand_idle_streams_and_a_burst_of_tasks() {
 }
 
 #[tokio::test]
-async fn s63_idle_connections_make_room_for_those_who_ask() {
-    let settings = serving(|settings| {
+async fn s63_idle_connections_are_closed_for_active_ones() {
+    let settings = settings_with(|settings| {
         settings.max_connections = 2;
         settings.header_timeout = Duration::from_millis(200);
     });
     let server = start_with(Echo, |server| server.server_settings(settings)).await;
     let _idle = [
-        say(&server, b"").await,
-        say(&server, b"GET / HT").await,
-        say(&server, b"").await,
+        connect_and_write(&server, b"").await,
+        connect_and_write(&server, b"GET / HT").await,
+        connect_and_write(&server, b"").await,
     ];
     assert_eq!(server.get("/healthz").await.status, 200);
 }
 
 #[tokio::test]
-async fn s63_a_request_that_never_ends_is_given_up_whatever_was_answered_before_it() {
-    let settings = serving(|settings| settings.header_timeout = Duration::from_millis(200));
+async fn s63_an_unfinished_request_times_out_on_a_reused_connection() {
+    let settings = settings_with(|settings| settings.header_timeout = Duration::from_millis(200));
     let server = start_with(Echo, |server| server.server_settings(settings)).await;
     let whole = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
     for unfinished in ["", "GET /healthz HT"] {
-        let mut stream = say(&server, b"").await;
+        let mut stream = connect_and_write(&server, b"").await;
         for _ in 0..3 {
-            // One after the other: each is waited for with what is left of the wait for the one before it.
+            // Sequentially: the timeout must start again with each request.
             with_deadline(stream.write_all(whole)).await.unwrap();
             let mut answer = [0; 1024];
             let length = with_deadline(stream.read(&mut answer)).await.unwrap();
@@ -560,14 +570,15 @@ async fn s63_a_request_that_never_ends_is_given_up_whatever_was_answered_before_
         with_deadline(stream.write_all(unfinished.as_bytes()))
             .await
             .unwrap();
-        assert_eq!(to_end(stream).await, "");
+        assert_eq!(read_to_end(stream).await, "");
     }
 }
 
 #[tokio::test]
-async fn s71_numbers_and_texts_of_any_length_are_kept_or_refused_as_they_are() {
+async fn s71_long_numbers_and_strings_are_preserved_or_refused() {
     let server = start(Echo).await;
-    let (digits, escapes) = ("9".repeat(300_000), "\\u00e9".repeat(100_000));
+    let digits = "9".repeat(300_000);
+    let escapes = "\\u00e9".repeat(100_000);
     for form in WIRE_FORMATS {
         let ask = form.ask(
             "SendMessage",
@@ -586,11 +597,11 @@ async fn s71_numbers_and_texts_of_any_length_are_kept_or_refused_as_they_are() {
         assert_eq!(answer.status, 200, "{form:?}");
         assert!(
             answer.body.contains(&format!(r#""n":{digits}"#)),
-            "not a digit is lost: {form:?}"
+            "all digits are preserved: {form:?}"
         );
         let text = answer.body.matches("\\u00e9").count() + answer.body.matches('é').count();
         assert_eq!(text, 100_000, "{form:?}");
-        // Where a number of ours is wanted, such a one is none.
+        // Such a number is refused where the protocol expects an int32.
         for number in [
             digits.as_str(),
             "1e999999999",

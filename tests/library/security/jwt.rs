@@ -1,4 +1,4 @@
-//! Tokens of an issuer, whose keys are served here and change.
+//! JWT verification against an issuer whose keys rotate.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,12 +18,14 @@ use tokio::task::JoinSet;
 use crate::harness::everywhere::card;
 use crate::harness::{Echo, with_deadline};
 
-/// An issuer with keys, and a place where they are told.
+/// A token issuer that serves its discovery document and its key set.
 struct Issuer {
     url: String,
     keys: Mutex<Vec<(String, EncodingKey)>>,
-    told: Arc<Mutex<String>>,
-    asked: Arc<AtomicUsize>,
+    /// The published key set.
+    key_set: Arc<Mutex<String>>,
+    /// Number of key set requests.
+    fetches: Arc<AtomicUsize>,
     _serving: JoinSet<()>,
 }
 
@@ -31,61 +33,62 @@ impl Issuer {
     async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (told, asked) = (Arc::default(), Arc::default());
+        let key_set = Arc::default();
+        let fetches = Arc::default();
         let mut serving = JoinSet::new();
         serving.spawn(serve(
             listener,
             address,
-            Arc::clone(&told),
-            Arc::clone(&asked),
+            Arc::clone(&key_set),
+            Arc::clone(&fetches),
         ));
         let issuer = Self {
             url: format!("http://{address}"),
             keys: Mutex::default(),
-            told,
-            asked,
+            key_set,
+            fetches,
             _serving: serving,
         };
         issuer.rotate("one");
         issuer
     }
 
-    /// Signs with a new key from now on, and tells of it alone.
+    /// Replaces the key: signs with a new one and publishes only that.
     fn rotate(&self, kid: &str) {
         let pair = rcgen::KeyPair::generate().unwrap();
         let key = EncodingKey::from_ec_der(&pair.serialize_der());
         let mut jwk = Jwk::from_encoding_key(&key, jsonwebtoken::Algorithm::ES256).unwrap();
         jwk.common.key_id = Some(kid.to_owned());
-        *self.told.lock().unwrap() = json!({"keys": [{"kty": "odd"}, jwk]}).to_string();
+        *self.key_set.lock().unwrap() = json!({"keys": [{"kty": "odd"}, jwk]}).to_string();
         self.keys.lock().unwrap().push((kid.to_owned(), key));
     }
 
-    /// Claims as they should be, with some that are not.
-    fn claims(&self, other: Value) -> Value {
+    /// Valid claims, with some replaced.
+    fn claims(&self, replaced: Value) -> Value {
         let mut claims =
             json!({"iss": self.url, "sub": "ann", "aud": "agents", "exp": 4_000_000_000_u64});
         claims
             .as_object_mut()
             .unwrap()
-            .extend(other.as_object().unwrap().clone());
+            .extend(replaced.as_object().unwrap().clone());
         claims
     }
 
-    fn sign(&self, other: Value) -> String {
+    fn sign(&self, replaced: Value) -> String {
         let keys = self.keys.lock().unwrap();
         let (kid, key) = keys.last().unwrap();
         let header = Header {
             kid: Some(kid.clone()),
             ..Header::new(jsonwebtoken::Algorithm::ES256)
         };
-        jsonwebtoken::encode(&header, &self.claims(other), key).unwrap()
+        jsonwebtoken::encode(&header, &self.claims(replaced), key).unwrap()
     }
 
-    /// The same token under another head.
-    fn with_head(&self, head: Value) -> String {
+    /// A valid token with another header.
+    fn with_header(&self, header: Value) -> String {
         let token = self.sign(json!({}));
         let (_, rest) = token.split_once('.').unwrap();
-        format!("{}.{rest}", base64url(head.to_string().as_bytes()))
+        format!("{}.{rest}", base64url(header.to_string().as_bytes()))
     }
 
     fn jwt(&self) -> Jwt {
@@ -95,12 +98,12 @@ impl Issuer {
     }
 }
 
-/// Tells of itself and of its keys, one connection after the other.
+/// Serves the discovery document and the key set.
 async fn serve(
     listener: TcpListener,
     address: SocketAddr,
-    told: Arc<Mutex<String>>,
-    asked: Arc<AtomicUsize>,
+    key_set: Arc<Mutex<String>>,
+    fetches: Arc<AtomicUsize>,
 ) {
     loop {
         let Ok((mut stream, _)) = listener.accept().await else {
@@ -114,14 +117,14 @@ async fn serve(
             json!({"issuer": format!("http://{address}"), "jwks_uri": format!("http://{address}/keys")})
                 .to_string()
         } else {
-            asked.fetch_add(1, Ordering::SeqCst);
-            told.lock().unwrap().clone()
+            fetches.fetch_add(1, Ordering::SeqCst);
+            key_set.lock().unwrap().clone()
         };
         let length = body.len();
-        let answer = format!(
+        let response = format!(
             "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
         );
-        let _ = stream.write_all(answer.as_bytes()).await;
+        let _ = stream.write_all(response.as_bytes()).await;
     }
 }
 
@@ -151,7 +154,7 @@ fn client(server: &InProcessServer, token: &str) -> Client {
         .unwrap()
 }
 
-/// What a call comes to: whoever is let in finds no task.
+/// Error kind of a `GetTask` call; an authenticated caller finds no task.
 async fn call(client: &Client) -> ErrorKind {
     with_deadline(client.get_task(GetTaskRequest {
         id: "none".into(),
@@ -162,15 +165,18 @@ async fn call(client: &Client) -> ErrorKind {
     .kind()
 }
 
-const IN: ErrorKind = ErrorKind::TaskNotFound;
-const OUT: ErrorKind = ErrorKind::Unauthenticated;
+const ACCEPTED: ErrorKind = ErrorKind::TaskNotFound;
+const REFUSED: ErrorKind = ErrorKind::Unauthenticated;
 
 #[tokio::test]
-async fn s34_only_what_the_issuer_signed_for_us_and_for_now_gets_in() {
+async fn s34_only_current_tokens_of_the_issuer_for_our_audience_are_accepted() {
     let issuer = Issuer::start().await;
     let server = start(Access::new(issuer.jwt())).await;
-    assert_eq!(call(&client(&server, &issuer.sign(json!({})))).await, IN);
-    for (why, claims) in [
+    assert_eq!(
+        call(&client(&server, &issuer.sign(json!({})))).await,
+        ACCEPTED
+    );
+    for (case, claims) in [
         ("aud", json!({"aud": "others"})),
         ("aud list", json!({"aud": ["x", "y"]})),
         ("no aud", json!({"aud": null})),
@@ -178,16 +184,16 @@ async fn s34_only_what_the_issuer_signed_for_us_and_for_now_gets_in() {
         ("expired", json!({"exp": 1_000_000_000})),
         ("no exp", json!({"exp": null})),
         ("not yet", json!({"nbf": 4_000_000_000_u64})),
-        ("nobody", json!({"sub": ""})),
+        ("empty sub", json!({"sub": ""})),
     ] {
         assert_eq!(
             call(&client(&server, &issuer.sign(claims))).await,
-            OUT,
-            "{why}"
+            REFUSED,
+            "{case}"
         );
     }
     let claims = base64url(issuer.claims(json!({})).to_string().as_bytes());
-    let public = issuer.told.lock().unwrap().clone();
+    let public = issuer.key_set.lock().unwrap().clone();
     let confused = jsonwebtoken::encode(
         &Header {
             kid: Some("one".to_owned()),
@@ -206,23 +212,23 @@ async fn s34_only_what_the_issuer_signed_for_us_and_for_now_gets_in() {
         none("none"),
         none("None"),
         confused.unwrap(),
-        issuer.with_head(json!({"alg": "ES256", "kid": "two"})),
-        issuer.with_head(json!({"alg": "ES256", "kid": "../../keys"})),
-        issuer.with_head(json!({"alg": "ES256", "kid": "x".repeat(10_000)})),
-        issuer.with_head(json!({"alg": "RS256", "kid": "one"})),
-        issuer.with_head(json!({"alg": "ES384", "kid": "one"})),
-        issuer.with_head(json!({"alg": "ES256", "kid": "one", "jku": "http://127.0.0.1:1/"})),
+        issuer.with_header(json!({"alg": "ES256", "kid": "two"})),
+        issuer.with_header(json!({"alg": "ES256", "kid": "../../keys"})),
+        issuer.with_header(json!({"alg": "ES256", "kid": "x".repeat(10_000)})),
+        issuer.with_header(json!({"alg": "RS256", "kid": "one"})),
+        issuer.with_header(json!({"alg": "ES384", "kid": "one"})),
+        issuer.with_header(json!({"alg": "ES256", "kid": "one", "jku": "http://127.0.0.1:1/"})),
         format!("{}x", issuer.sign(json!({}))),
         "x".repeat(20_000),
         "a.b.c".to_owned(),
         "..".to_owned(),
     ] {
-        assert_eq!(call(&client(&server, &token)).await, OUT, "{token}");
+        assert_eq!(call(&client(&server, &token)).await, REFUSED, "{token}");
     }
 }
 
 #[tokio::test]
-async fn s35_a_token_for_one_agent_is_none_for_another() {
+async fn s35_a_token_for_one_agent_is_refused_by_another() {
     let issuer = Issuer::start().await;
     let jwt = issuer
         .jwt()
@@ -232,7 +238,7 @@ async fn s35_a_token_for_one_agent_is_none_for_another() {
     let token = issuer.sign(json!({"aud": ["only-other"], "scope": "read deploy"}));
     let caller = client(&server, &token);
     assert_eq!(call(&caller).await, ErrorKind::PermissionDenied);
-    assert_eq!(call(&caller.clone().with_tenant("other")).await, IN);
+    assert_eq!(call(&caller.clone().with_tenant("other")).await, ACCEPTED);
     let token = issuer.sign(json!({"aud": "only-other", "scp": ["read"]}));
     assert_eq!(
         call(&client(&server, &token).with_tenant("other")).await,
@@ -252,7 +258,7 @@ async fn s35_a_token_for_one_agent_is_none_for_another() {
     }
 }
 
-/// The old key goes, the new one comes; whoever has a token of the new one is let in at once.
+/// A token of a new key is accepted at once, one of a removed key is refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s34_keys_rotate_under_load() {
     let issuer = Issuer::start().await;
@@ -263,9 +269,10 @@ async fn s34_keys_rotate_under_load() {
         let new = issuer.sign(json!({}));
         let mut calls = JoinSet::new();
         for number in 0..32 {
-            // Somebody makes up names of keys meanwhile.
-            let made_up = issuer.with_head(json!({"alg": "ES256", "kid": format!("k-{number}")}));
-            for (token, expected) in [(new.clone(), IN), (made_up, OUT)] {
+            // Tokens with invented key ids arrive at the same time.
+            let invented =
+                issuer.with_header(json!({"alg": "ES256", "kid": format!("k-{number}")}));
+            for (token, expected) in [(new.clone(), ACCEPTED), (invented, REFUSED)] {
                 let client = client(&server, &token);
                 calls.spawn(async move { assert_eq!(call(&client).await, expected) });
             }
@@ -275,15 +282,15 @@ async fn s34_keys_rotate_under_load() {
         }
         assert_eq!(
             call(&client(&server, &old)).await,
-            OUT,
-            "what the issuer no longer has is no key"
+            REFUSED,
+            "a key that the issuer has removed"
         );
     }
 }
 
-/// Whoever makes up names of keys makes us ask the issuer no more often than we may.
+/// Tokens with invented key ids do not cause more fetches than `min_fetch_interval` allows.
 #[tokio::test]
-async fn s34_the_issuer_is_not_asked_for_every_name_that_is_made_up() {
+async fn s34_invented_key_ids_do_not_cause_fetches() {
     let issuer = Issuer::start().await;
     let jwt = Jwt::key_set(&issuer.url, "agents", &format!("{}/keys", issuer.url)).unwrap();
     let server = start(Access::new(
@@ -291,16 +298,19 @@ async fn s34_the_issuer_is_not_asked_for_every_name_that_is_made_up() {
             .min_fetch_interval(Duration::from_secs(3600)),
     ))
     .await;
-    assert_eq!(call(&client(&server, &issuer.sign(json!({})))).await, IN);
+    assert_eq!(
+        call(&client(&server, &issuer.sign(json!({})))).await,
+        ACCEPTED
+    );
     for number in 0..20 {
-        let token = issuer.with_head(json!({"alg": "ES256", "kid": format!("k-{number}")}));
-        assert_eq!(call(&client(&server, &token)).await, OUT);
+        let token = issuer.with_header(json!({"alg": "ES256", "kid": format!("k-{number}")}));
+        assert_eq!(call(&client(&server, &token)).await, REFUSED);
     }
-    assert_eq!(issuer.asked.load(Ordering::SeqCst), 1);
+    assert_eq!(issuer.fetches.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]
-async fn whoever_cannot_be_asked_about_is_told_to_come_again() {
+async fn an_unreachable_issuer_is_reported_as_unavailable() {
     let issuer = Issuer::start().await;
     let jwt = Jwt::key_set(&issuer.url, "agents", "http://127.0.0.1:1/keys").unwrap();
     let server = start(Access::new(jwt)).await;

@@ -1,4 +1,4 @@
-//! Readers that were cut off: they come again with the last position they saw, and miss nothing.
+//! Stream resumption: clients reconnect with their last position and miss no event.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::harness::{
     Answer, ObservedEvent, SteppedAgent, WIRE_FORMATS, WireFormat, start, start_with, task,
     with_deadline,
 };
-use crate::security::hostile_clients::{send, to_end};
+use crate::security::hostile_clients::{send, read_to_end};
 use crate::server::streaming::{Scene, next, opening, rest};
 
 #[tokio::test]
@@ -33,7 +33,7 @@ async fn r01_a_reader_that_was_cut_off_misses_nothing_and_hears_nothing_twice() 
         drop(reader);
         strings.write("one").await;
         strings.write("two").await;
-        // In another form than it began with: positions are the same everywhere.
+        // Resumes in another wire format: positions do not depend on it.
         for form in [form, form.other()] {
             let mut reader = server.read(&form.subscribe(&id).resuming(5)).await;
             assert_eq!(
@@ -52,7 +52,7 @@ async fn r01_a_reader_that_was_cut_off_misses_nothing_and_hears_nothing_twice() 
             rest(form, &mut last).await,
             [(7, ObservedEvent::Artifact("two".into(), true)), end]
         );
-        // Nobody who left has stopped anything.
+        // Disconnected readers did not stop the task.
         let task = server.ask(&form.ask("GetTask", json!({"id": id}))).await;
         assert!(
             task.body.to_ascii_lowercase().contains("completed"),
@@ -157,7 +157,7 @@ async fn r04_the_end_that_a_reader_missed_is_told_and_nothing_more() {
             ]
         );
         assert_eq!(rest(form, &mut scene.resume(form, 6).await).await, [end]);
-        // 7 is the end and 8 the end of the turn, which nobody is told of.
+        // 7 is the final status; 8, the end of the turn, is not sent.
         for seen in ["7", "8", "9", "x"] {
             let answer = scene
                 .server
@@ -195,7 +195,7 @@ async fn r14_the_same_key_twice_is_the_stream_of_the_same_task() {
         for reader in [&mut first, &mut second] {
             assert_eq!(rest(form, reader).await, std::slice::from_ref(&end));
         }
-        // Also when all is over.
+        // The same after the task has ended.
         let mut third = server.read(&ask).await;
         assert_eq!(rest(form, &mut third).await, [&told[..], &[end]].concat());
         let other = form
@@ -236,7 +236,7 @@ async fn r14_a_message_that_continues_a_task_is_taken_once() {
             next(form, &mut first).await,
             (11, form.status("auth-required", "log in", false))
         );
-        // Sent again while the agent waits for credentials: its turn goes on, and so does the stream.
+        // Repeated while the task is `auth-required`: turn and stream continue.
         let mut second = scene.server.read(&ask).await;
         assert_eq!(
             next(form, &mut second).await,
@@ -259,7 +259,7 @@ async fn r14_a_message_that_continues_a_task_is_taken_once() {
     }
 }
 
-/// Writes twenty pieces as fast as it can, then waits to be released.
+/// Writes twenty chunks without pausing, then waits for a permit.
 #[derive(Clone)]
 struct Hasty(Arc<Semaphore>);
 
@@ -328,7 +328,7 @@ fn artifact_text(form: WireFormat, payload: &Value) -> String {
     }
 }
 
-/// What a reader knows in the end who began with a text at a position.
+/// Returns the final text of a reader that starts with a text at a position.
 fn told(mut text: String, mut at: u64, events: &[(u64, ObservedEvent)]) -> String {
     for (position, event) in events {
         assert!(*position > at, "{position} after {at}");
@@ -401,7 +401,7 @@ async fn r11_a_reader_whose_server_stops_goes_on_at_the_next_one() {
         let (rest_of_it, ()) = tokio::join!(reader.rest(), server.stop());
         assert!(rest_of_it.is_empty());
         drop(server);
-        // The turn was cut off, and the task says so.
+        // The turn was interrupted, and the status states it.
         let (agent, _strings) = SteppedAgent::new();
         let server = start_with(agent, |server| server.store(store())).await;
         let mut reader = server.read(&form.subscribe(&id).resuming(5)).await;
@@ -413,7 +413,7 @@ async fn r11_a_reader_whose_server_stops_goes_on_at_the_next_one() {
     }
 }
 
-/// A proxy between a client and the server that ends the answer in good order once it has passed on `on it`.
+/// A proxy that ends the response body cleanly after it has forwarded `on it`.
 async fn pass(listener: TcpListener, server: SocketAddr) {
     let (client, _) = listener.accept().await.unwrap();
     let (mut from_client, mut to_client) = client.into_split();
@@ -452,12 +452,13 @@ async fn r02_a_stream_that_a_proxy_ends_in_good_order_is_taken_up_where_it_was()
         };
         let opening = client.send_streaming_message(SendMessageRequest::new(Message::user("go")));
         let (stream, id) = with_deadline(async { tokio::join!(opening, work) }).await;
-        let (mut stream, mut seen) = (stream.unwrap(), Vec::new());
+        let mut stream = stream.unwrap();
+        let mut seen = Vec::new();
         while let Some(event) = with_deadline(stream.next()).await {
             let (at, event) = event.unwrap();
             seen.push((at.unwrap(), everywhere::event_text(&event)));
         }
-        // It ended as if all were said, and it is not: no event said so.
+        // The body ended cleanly, but without a final event.
         let all = [
             (Seq(2), "task active"),
             (Seq(4), "status active"),
@@ -492,7 +493,7 @@ async fn a_call_that_is_cut_by_the_end_of_the_server_names_its_task() {
         let call = server.begin(&ask.head, ask.body.as_bytes()).await;
         let id = strings.next_task().await;
         server.stop().await;
-        let answer = Answer::read(&to_end(call).await);
+        let answer = Answer::read(&read_to_end(call).await);
         let (code, words) = form.refusal(&answer);
         assert_eq!((code, answer.status), (-32000, 503), "{answer:?}");
         assert!(words.contains(&id), "{words}");
