@@ -1,4 +1,4 @@
-//! The client: every operation over every binding and version, against scripted peers and our own server.
+//! Client tests: every operation over every binding and version, against scripted peers and the server of this crate.
 
 mod answers;
 #[cfg(feature = "blocking")]
@@ -28,26 +28,26 @@ use attache::{Client, EventStream};
 
 use crate::harness::with_deadline;
 
-/// What came of a request.
+/// Result of a call.
 #[derive(Debug, PartialEq)]
-enum Got {
-    Answer(Response),
-    /// The events, and the error that ended them.
+enum CallResult {
+    Response(Response),
+    /// Events of a stream, and the error that ended it.
     Events(Vec<StreamResponse>, Option<Error>),
 }
 
 /// Calls the operation of a request.
-async fn ask(client: &Client, request: Request) -> Result<Got, Error> {
-    let answer = match request {
+async fn call(client: &Client, request: Request) -> Result<CallResult, Error> {
+    let response = match request {
         Request::SendStreamingMessage(request) => {
             return with_deadline(async {
-                Ok(all(client.send_streaming_message(*request).await?).await)
+                Ok(collect_events(client.send_streaming_message(*request).await?).await)
             })
             .await;
         }
         Request::SubscribeToTask(request) => {
             return with_deadline(async {
-                Ok(all(client.subscribe_to_task(request, None).await?).await)
+                Ok(collect_events(client.subscribe_to_task(request, None).await?).await)
             })
             .await;
         }
@@ -78,19 +78,19 @@ async fn ask(client: &Client, request: Request) -> Result<Got, Error> {
             with_deadline(client.get_extended_agent_card()).await?,
         )),
     };
-    Ok(Got::Answer(answer))
+    Ok(CallResult::Response(response))
 }
 
-async fn all(mut stream: EventStream) -> Got {
+async fn collect_events(mut stream: EventStream) -> CallResult {
     let mut events = Vec::new();
     loop {
         match stream.next().await {
             Some(Ok((_, event))) => events.push(event),
             Some(Err(error)) => {
                 assert!(stream.next().await.is_none(), "an error is the last item");
-                return Got::Events(events, Some(error));
+                return CallResult::Events(events, Some(error));
             }
-            None => return Got::Events(events, None),
+            None => return CallResult::Events(events, None),
         }
     }
 }

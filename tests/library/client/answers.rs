@@ -1,4 +1,4 @@
-//! The golden exchanges of both JSON bindings, with the client on one side of them.
+//! Golden exchanges of both JSON bindings, sent by the client.
 
 use attache::Client;
 use attache::model::{Binding, Error, ErrorKind, Operation, Request, Secret, Version};
@@ -9,11 +9,11 @@ use attache::wire::path::route;
 use attache::wire::{self, Dialect, jsonrpc, sse};
 use serde_json::{Value, json};
 
-use super::peer::{Asked, Peer, events, json as answer, reply};
-use super::{Got, ask};
+use super::peer::{Peer, ReceivedRequest, http_response, json_response, sse_response};
+use super::{CallResult, call};
 use crate::harness::with_deadline;
 
-/// An exchange of the golden files, in which the request is one that a client can send.
+/// Exchange of the golden files whose request a client can send.
 struct Exchange {
     file: String,
     binding: Binding,
@@ -95,23 +95,23 @@ fn read_http(http_method: &str, target: &str, body: &[u8]) -> Option<(Operation,
     ))
 }
 
-/// What a server hears when the client asks.
-fn heard(asked: &Asked, binding: Binding) -> Request {
-    let heard = match binding {
+/// Decodes a request that the client sent.
+fn decode_request(received: &ReceivedRequest, binding: Binding) -> Request {
+    let decoded = match binding {
         Binding::HttpJson => {
-            let (http_method, target) = asked.target.split_once(' ').unwrap();
-            read_http(http_method, target, &asked.body)
+            let (http_method, target) = received.target.split_once(' ').unwrap();
+            read_http(http_method, target, &received.body)
         }
-        _ => read_call(&serde_json::from_slice(&asked.body).unwrap()),
+        _ => read_call(&serde_json::from_slice(&received.body).unwrap()),
     };
-    heard.unwrap().1
+    decoded.unwrap().1
 }
 
-/// The answer in bytes.
-fn written(response: &Value) -> Vec<u8> {
+/// Encodes a golden response.
+fn encode_response(response: &Value) -> Vec<u8> {
     let status = u16::try_from(response["status"].as_u64().unwrap()).unwrap();
     let Some(list) = response["sse"].as_array() else {
-        return answer(status, &response["body"]);
+        return json_response(status, &response["body"]);
     };
     let mut body = sse::KEEP_ALIVE.to_vec();
     for event in list {
@@ -120,11 +120,11 @@ fn written(response: &Value) -> Vec<u8> {
             None => sse::write_event(&mut body, None, event["data"].to_string().as_bytes()),
         }
     }
-    events(&body)
+    sse_response(&body)
 }
 
-/// What the codecs make of the answer; they have tests of their own.
-fn expected(exchange: &Exchange) -> Result<Got, Error> {
+/// Decodes a golden response with the codecs, which have tests of their own.
+fn expected(exchange: &Exchange) -> Result<CallResult, Error> {
     let Exchange {
         binding,
         version,
@@ -155,30 +155,32 @@ fn expected(exchange: &Exchange) -> Result<Got, Error> {
         let body = &response["body"];
         return match error(status, body) {
             Some(error) => Err(error),
-            None => wire::read_response(*operation, &result(body), &dialect).map(Got::Answer),
+            None => {
+                wire::read_response(*operation, &result(body), &dialect).map(CallResult::Response)
+            }
         };
     };
     let last = list.last().and_then(|event| error(500, &event["data"]));
     let events = list.iter().take(list.len() - usize::from(last.is_some()));
     let events = events.map(|event| wire::read_event(&result(&event["data"]), &dialect).unwrap());
-    Ok(Got::Events(events.collect(), last))
+    Ok(CallResult::Events(events.collect(), last))
 }
 
 #[tokio::test]
-async fn every_golden_exchange_goes_through_the_client() {
+async fn client_passes_every_golden_exchange() {
     let mut operations = Vec::new();
     for exchange in exchanges() {
-        let peer = Peer::with(vec![written(&exchange.response)]).await;
+        let peer = Peer::with_responses(vec![encode_response(&exchange.response)]).await;
         let client = Client::new(&peer.url, exchange.binding, exchange.version).unwrap();
-        let got = ask(&client, exchange.request.clone()).await;
+        let got = call(&client, exchange.request.clone()).await;
         assert_eq!(got, expected(&exchange), "{}", exchange.file);
-        let asked = &peer.asked().await[0];
-        let heard = heard(asked, exchange.binding);
-        assert_eq!(heard, exchange.request, "{}", exchange.file);
+        let received = &peer.requests().await[0];
+        let decoded = decode_request(received, exchange.binding);
+        assert_eq!(decoded, exchange.request, "{}", exchange.file);
         let version = format!("\r\na2a-version: {}\r\n", exchange.version);
         assert!(
-            asked.head.contains(&version),
-            "{}: {asked:?}",
+            received.head.contains(&version),
+            "{}: {received:?}",
             exchange.file
         );
         operations.push((exchange.binding, exchange.version, exchange.operation));
@@ -209,17 +211,17 @@ fn get_task() -> Request {
 }
 
 async fn error(binding: Binding, answer: Vec<u8>) -> Error {
-    let peer = Peer::with(vec![answer]).await;
+    let peer = Peer::with_responses(vec![answer]).await;
     let client = Client::new(&peer.url, binding, Version::V1)
         .unwrap()
         .with_max_bytes(1000);
-    ask(&client, get_task()).await.unwrap_err()
+    call(&client, get_task()).await.unwrap_err()
 }
 
 #[tokio::test]
-async fn what_is_no_answer_of_a2a_is_read_by_its_status() {
+async fn non_a2a_responses_are_classified_by_status() {
     let plain = |status: u16, head: &str| {
-        reply(
+        http_response(
             status,
             &format!("{head}Content-Type: text/html\r\n"),
             "<html>",
@@ -240,14 +242,14 @@ async fn what_is_no_answer_of_a2a_is_read_by_its_status() {
         (404, ErrorKind::MethodNotFound, ErrorKind::TaskNotFound),
         (500, ErrorKind::Internal, ErrorKind::Internal),
     ] {
-        let answer = || plain(status, "Location: http://127.0.0.1:1/\r\n");
+        let response = || plain(status, "Location: http://127.0.0.1:1/\r\n");
         assert_eq!(
-            error(Binding::JsonRpc, answer()).await.kind(),
+            error(Binding::JsonRpc, response()).await.kind(),
             jsonrpc,
             "{status}"
         );
         assert_eq!(
-            error(Binding::HttpJson, answer()).await.kind(),
+            error(Binding::HttpJson, response()).await.kind(),
             rest,
             "{status}"
         );
@@ -264,9 +266,9 @@ async fn what_is_no_answer_of_a2a_is_read_by_its_status() {
 }
 
 #[tokio::test]
-async fn s25_no_more_is_read_than_the_limit() {
+async fn s25_response_size_is_limited() {
     for binding in [Binding::JsonRpc, Binding::HttpJson] {
-        let error = error(binding, reply(200, "", &" ".repeat(2000))).await;
+        let error = error(binding, http_response(200, "", &" ".repeat(2000))).await;
         assert_eq!(
             error.message(),
             "Invalid agent response: larger than 1000 bytes"
@@ -275,17 +277,15 @@ async fn s25_no_more_is_read_than_the_limit() {
 }
 
 #[tokio::test]
-async fn a_peer_that_cannot_be_reached_or_hangs_up_is_unavailable() {
+async fn unreachable_or_closing_peer_is_unavailable() {
     for binding in [Binding::JsonRpc, Binding::HttpJson] {
-        let nobody = Peer::with(vec![]).await;
-        let client = Client::new(&nobody.url, binding, Version::V1).unwrap();
-        nobody.asked().await;
-        let gone = ask(&client, get_task()).await.unwrap_err();
+        let closed = Peer::with_responses(vec![]).await;
+        let client = Client::new(&closed.url, binding, Version::V1).unwrap();
+        closed.requests().await;
+        let gone = call(&client, get_task()).await.unwrap_err();
         let short = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{".to_vec();
-        let (silent, cut) = (
-            error(binding, Vec::new()).await,
-            error(binding, short).await,
-        );
+        let silent = error(binding, Vec::new()).await;
+        let cut = error(binding, short).await;
         for (error, message) in [
             (gone, "cannot connect to the agent"),
             (silent, "the connection to the agent was lost"),
@@ -304,10 +304,10 @@ async fn a_peer_that_cannot_be_reached_or_hangs_up_is_unavailable() {
 }
 
 #[tokio::test]
-async fn headers_go_with_every_request() {
+async fn headers_are_sent_with_every_request() {
     let task = json!({"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_WORKING"}});
-    let task = answer(200, &task);
-    let peer = Peer::with(vec![task.clone(), task]).await;
+    let task = json_response(200, &task);
+    let peer = Peer::with_responses(vec![task.clone(), task]).await;
     let client = Client::new(&peer.url, Binding::HttpJson, Version::V1)
         .and_then(|client| client.with_bearer(&Secret::from("hunter2")))
         .and_then(|client| {
@@ -320,10 +320,10 @@ async fn headers_go_with_every_request() {
         .clone()
         .with_header("Idempotency-Key", "k-1")
         .unwrap();
-    ask(&once, get_task()).await.unwrap();
-    ask(&client, get_task()).await.unwrap();
-    let asked = peer.asked().await;
-    for one in &asked {
+    call(&once, get_task()).await.unwrap();
+    call(&client, get_task()).await.unwrap();
+    let received = peer.requests().await;
+    for one in &received {
         assert_eq!(one.target, "GET /brest/tasks/t");
         for line in [
             "authorization: bearer hunter2\r\n",
@@ -334,19 +334,19 @@ async fn headers_go_with_every_request() {
         }
         assert!(!one.head.contains("x-a2a-extensions"));
     }
-    let keys = asked
+    let keys = received
         .iter()
         .map(|one| one.head.contains("idempotency-key: k-1\r\n"));
     assert_eq!(keys.collect::<Vec<_>>(), [true, false]);
 }
 
 #[tokio::test]
-async fn the_old_name_of_the_extension_header_goes_to_old_peers() {
-    let peer = Peer::with(vec![reply(200, "", "{}")]).await;
+async fn old_extension_header_is_sent_to_old_peers() {
+    let peer = Peer::with_responses(vec![http_response(200, "", "{}")]).await;
     let client = Client::new(&peer.url, Binding::JsonRpc, Version::V03).unwrap();
     let client = client.with_extensions(["urn:a"]).unwrap();
     let _ = with_deadline(client.get_extended_agent_card()).await;
-    let head = &peer.asked().await[0].head;
+    let head = &peer.requests().await[0].head;
     assert!(
         head.contains("\r\na2a-extensions: urn:a\r\n")
             && head.contains("\r\nx-a2a-extensions: urn:a\r\n")
@@ -354,7 +354,7 @@ async fn the_old_name_of_the_extension_header_goes_to_old_peers() {
 }
 
 #[test]
-fn s32_no_line_end_gets_into_a_header() {
+fn s32_line_breaks_in_headers_are_refused() {
     let client = || Client::new("http://127.0.0.1:1", Binding::JsonRpc, Version::V1).unwrap();
     assert!(client().with_header("X-Note", "a\r\nHost: evil").is_err());
     assert!(client().with_header("X\r\n", "a").is_err());

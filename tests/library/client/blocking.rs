@@ -1,4 +1,4 @@
-//! The client that waits.
+//! Blocking client.
 
 use std::thread;
 
@@ -8,7 +8,7 @@ use attache::{BlockingClient, Client, TaskStream};
 use crate::harness::{Echo, start, with_deadline};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_program_without_a_runtime_has_everything_too() {
+async fn blocking_client_has_all_operations() {
     let server = start(Echo).await;
     let url = format!("http://{}", server.address);
     let (done, finished) = tokio::sync::oneshot::channel();
@@ -45,7 +45,7 @@ async fn a_program_without_a_runtime_has_everything_too() {
 }
 
 #[tokio::test]
-async fn what_is_made_by_hand_is_the_same() {
+async fn blocking_client_wraps_an_async_client() {
     let server = start(Echo).await;
     let client = Client::new(
         &format!("http://{}", server.address),

@@ -1,4 +1,4 @@
-//! Which way is taken, what is fallen back on, and where credentials go.
+//! Endpoint selection, fallbacks, card discovery and the origins that receive headers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use attache::model::{Binding, ErrorKind, GetTaskRequest, Message, Secret, Versio
 use attache::{Client, ClientSettings, InterfacePreference, MemoryCardCache, Result};
 use serde_json::{Value, json};
 
-use super::following::{got, quick, refusal};
-use super::peer::{Peer, json as answer, reply};
+use super::following::{fast_settings, rpc_error, task_response};
+use super::peer::{Peer, http_response, json_response};
 use crate::harness::with_deadline;
 
 fn card(interfaces: &Value, streaming: bool) -> Value {
@@ -21,7 +21,7 @@ fn both() -> Value {
     json!([one("1.0"), one("0.3")])
 }
 
-async fn ask(client: &Client) -> Result<String> {
+async fn send_text(client: &Client) -> Result<String> {
     let request = GetTaskRequest {
         id: "t".into(),
         ..Default::default()
@@ -32,22 +32,22 @@ async fn ask(client: &Client) -> Result<String> {
 }
 
 #[tokio::test]
-async fn a_version_that_is_not_known_there_is_left_once_for_the_other() {
+async fn unknown_version_falls_back_once() {
     for code in [-32601, -32009] {
-        let peer = Peer::with(vec![
-            answer(200, &card(&both(), false)),
-            refusal(code),
-            got("COMPLETED"),
-            got("COMPLETED"),
+        let peer = Peer::with_responses(vec![
+            json_response(200, &card(&both(), false)),
+            rpc_error(code),
+            task_response("COMPLETED"),
+            task_response("COMPLETED"),
         ])
         .await;
         let client = with_deadline(Client::discover(&peer.url)).await.unwrap();
         assert_eq!(client.interface().protocol_version, "1.0");
-        ask(&client).await.unwrap();
-        ask(&client.clone()).await.unwrap();
+        send_text(&client).await.unwrap();
+        send_text(&client.clone()).await.unwrap();
         assert_eq!(client.interface().protocol_version, "0.3");
         let versions: Vec<_> = peer
-            .asked()
+            .requests()
             .await
             .iter()
             .map(|one| one.head.contains("a2a-version: 0.3"))
@@ -61,7 +61,7 @@ async fn a_version_that_is_not_known_there_is_left_once_for_the_other() {
 }
 
 #[tokio::test]
-async fn a_pinned_version_is_never_left() {
+async fn pinned_version_has_no_fallback() {
     let pinned = [
         Client::builder().version(Version::V1),
         Client::builder().settings(ClientSettings {
@@ -73,16 +73,20 @@ async fn a_pinned_version_is_never_left() {
         }),
     ];
     for builder in pinned {
-        let peer = Peer::with(vec![answer(200, &card(&both(), false)), refusal(-32009)]).await;
+        let peer = Peer::with_responses(vec![
+            json_response(200, &card(&both(), false)),
+            rpc_error(-32009),
+        ])
+        .await;
         let client = with_deadline(builder.discover(&peer.url)).await.unwrap();
         assert_eq!(
-            ask(&client).await.unwrap_err().kind(),
+            send_text(&client).await.unwrap_err().kind(),
             ErrorKind::VersionNotSupported
         );
-        assert_eq!(peer.asked().await.len(), 2);
+        assert_eq!(peer.requests().await.len(), 2);
     }
     let old = json!([{"url": "/", "protocolBinding": "JSONRPC", "protocolVersion": "0.3"}]);
-    let peer = Peer::with(vec![answer(200, &card(&old, false))]).await;
+    let peer = Peer::with_responses(vec![json_response(200, &card(&old, false))]).await;
     let error = with_deadline(Client::builder().version(Version::V1).discover(&peer.url))
         .await
         .unwrap_err();
@@ -90,43 +94,43 @@ async fn a_pinned_version_is_never_left() {
 }
 
 #[tokio::test]
-async fn an_interface_where_nobody_is_is_left_for_another() {
-    let gone = Peer::with(vec![]).await;
+async fn unreachable_interface_falls_back() {
+    let gone = Peer::with_responses(vec![]).await;
     let url = gone.url.clone();
-    gone.asked().await;
-    let peer = Peer::with(vec![]).await;
+    gone.requests().await;
+    let peer = Peer::with_responses(vec![]).await;
     drop(peer);
     let interfaces = json!([
         {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"},
         {"url": "/", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"},
     ]);
-    let peer = Peer::with(vec![
-        answer(200, &card(&interfaces, false)),
-        got("COMPLETED"),
+    let peer = Peer::with_responses(vec![
+        json_response(200, &card(&interfaces, false)),
+        task_response("COMPLETED"),
     ])
     .await;
     let client = with_deadline(Client::discover(&peer.url)).await.unwrap();
-    ask(&client).await.unwrap();
-    peer.asked().await;
+    send_text(&client).await.unwrap();
+    peer.requests().await;
 }
 
 #[tokio::test]
-async fn s30_s42_headers_stay_where_the_card_came_from() {
+async fn s30_s42_headers_stay_in_the_origin_of_the_card() {
     for is_trusted in [false, true] {
-        let other = Peer::with(vec![got("COMPLETED")]).await;
+        let other = Peer::with_responses(vec![task_response("COMPLETED")]).await;
         let there =
             json!([{"url": other.url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]);
-        let peer = Peer::with(vec![answer(200, &card(&there, false))]).await;
+        let peer = Peer::with_responses(vec![json_response(200, &card(&there, false))]).await;
         let mut builder = Client::builder().bearer(&Secret::from("hunter2")).unwrap();
         if is_trusted {
             builder = builder.trust(&other.url).unwrap();
         }
         let client = with_deadline(builder.discover(&peer.url)).await.unwrap();
-        ask(&client.with_header("X-Api-Key", "swordfish").unwrap())
+        send_text(&client.with_header("X-Api-Key", "swordfish").unwrap())
             .await
             .unwrap();
-        assert!(peer.asked().await[0].head.contains("hunter2"));
-        let head = &other.asked().await[0].head;
+        assert!(peer.requests().await[0].head.contains("hunter2"));
+        let head = &other.requests().await[0].head;
         assert_eq!(
             (head.contains("hunter2"), head.contains("swordfish")),
             (is_trusted, is_trusted)
@@ -135,36 +139,36 @@ async fn s30_s42_headers_stay_where_the_card_came_from() {
 }
 
 #[tokio::test]
-async fn s31_a_redirect_is_followed_on_the_same_server_only() {
-    let elsewhere = Peer::with(vec![]).await;
+async fn s31_redirects_are_followed_within_the_origin_only() {
+    let elsewhere = Peer::with_responses(vec![]).await;
     let away = format!("Location: {}/card\r\n", elsewhere.url);
-    let peer = Peer::with(vec![
-        reply(302, &away, ""),
-        reply(301, "Location: /here.json\r\n", ""),
-        answer(200, &card(&both(), false)),
+    let peer = Peer::with_responses(vec![
+        http_response(302, &away, ""),
+        http_response(301, "Location: /here.json\r\n", ""),
+        json_response(200, &card(&both(), false)),
     ])
     .await;
     let builder = Client::builder().bearer(&Secret::from("hunter2")).unwrap();
     let client = with_deadline(builder.discover(&peer.url)).await.unwrap();
     assert_eq!(client.card().unwrap().name, "Tides");
     let targets: Vec<_> = peer
-        .asked()
+        .requests()
         .await
         .into_iter()
-        .map(|asked| asked.target)
+        .map(|request| request.target)
         .collect();
     assert_eq!(
         targets[1..],
         ["GET /.well-known/agent.json", "GET /here.json"]
     );
-    assert!(elsewhere.asked().await.is_empty());
+    assert!(elsewhere.requests().await.is_empty());
 }
 
 #[tokio::test]
-async fn everything_that_was_tried_is_said() {
-    let missing = || reply(404, "", "");
-    let page = reply(200, "Content-Type: text/html\r\n", "<html>");
-    let peer = Peer::with(vec![
+async fn discovery_error_lists_every_url() {
+    let missing = || http_response(404, "", "");
+    let page = http_response(200, "Content-Type: text/html\r\n", "<html>");
+    let peer = Peer::with_responses(vec![
         missing(),
         missing(),
         missing(),
@@ -190,22 +194,22 @@ async fn everything_that_was_tried_is_said() {
             "{place}: {error}"
         );
     }
-    peer.asked().await;
+    peer.requests().await;
 }
 
 #[tokio::test]
-async fn a_card_is_asked_for_again_only_when_it_may_have_changed() {
+async fn cached_card_is_revalidated_when_stale() {
     let body = card(&both(), false).to_string();
-    let fresh = reply(200, "Cache-Control: max-age=600\r\n", &body);
-    let peer = Peer::with(vec![fresh]).await;
+    let fresh = http_response(200, "Cache-Control: max-age=600\r\n", &body);
+    let peer = Peer::with_responses(vec![fresh]).await;
     let builder = Client::builder().card_cache(Arc::new(MemoryCardCache::default()));
     for _ in 0..3 {
         with_deadline(builder.discover(&peer.url)).await.unwrap();
     }
-    peer.asked().await;
-    let known = reply(200, "ETag: \"v1\"\r\nCache-Control: no-cache\r\n", &body);
-    let same = reply(304, "", "");
-    let peer = Peer::with(vec![known, same]).await;
+    peer.requests().await;
+    let known = http_response(200, "ETag: \"v1\"\r\nCache-Control: no-cache\r\n", &body);
+    let same = http_response(304, "", "");
+    let peer = Peer::with_responses(vec![known, same]).await;
     let builder = Client::builder();
     for _ in 0..2 {
         assert!(
@@ -216,45 +220,57 @@ async fn a_card_is_asked_for_again_only_when_it_may_have_changed() {
                 .is_some()
         );
     }
-    assert!(peer.asked().await[1].head.contains("if-none-match: \"v1\""));
+    assert!(
+        peer.requests().await[1]
+            .head
+            .contains("if-none-match: \"v1\"")
+    );
 }
 
 #[tokio::test]
-async fn s49_what_a_card_says_of_streams_is_believed_until_it_is_seen_to_be_wrong() {
-    let peer = Peer::with(vec![
-        answer(200, &card(&both(), false)),
-        got("WORKING"),
-        got("COMPLETED"),
+async fn s49_wrong_streaming_capability_is_detected() {
+    let peer = Peer::with_responses(vec![
+        json_response(200, &card(&both(), false)),
+        task_response("WORKING"),
+        task_response("COMPLETED"),
     ])
     .await;
-    let client = with_deadline(Client::builder().settings(quick()).discover(&peer.url))
-        .await
-        .unwrap();
+    let client = with_deadline(
+        Client::builder()
+            .settings(fast_settings())
+            .discover(&peer.url),
+    )
+    .await
+    .unwrap();
     with_deadline(client.send(Message::user("hi")))
         .await
         .unwrap();
-    let asked = peer.asked().await;
+    let requests = peer.requests().await;
     assert!(
-        String::from_utf8_lossy(&asked[2].body).contains("GetTask"),
+        String::from_utf8_lossy(&requests[2].body).contains("GetTask"),
         "no stream was tried"
     );
-    let peer = Peer::with(vec![
-        answer(200, &card(&both(), true)),
-        refusal(-32004),
-        got("COMPLETED"),
+    let peer = Peer::with_responses(vec![
+        json_response(200, &card(&both(), true)),
+        rpc_error(-32004),
+        task_response("COMPLETED"),
     ])
     .await;
-    let client = with_deadline(Client::builder().settings(quick()).discover(&peer.url))
-        .await
-        .unwrap();
+    let client = with_deadline(
+        Client::builder()
+            .settings(fast_settings())
+            .discover(&peer.url),
+    )
+    .await
+    .unwrap();
     with_deadline(client.send(Message::user("hi")))
         .await
         .unwrap();
-    peer.asked().await;
+    peer.requests().await;
 }
 
 #[tokio::test]
-async fn s48_cards_that_are_bombs_are_refused() {
+async fn s48_oversized_cards_are_refused() {
     let skills: Vec<_> = (0..20_000).map(|n| json!({"id": n.to_string()})).collect();
     let many = json!({"name": "Many", "skills": skills}).to_string();
     let deep = format!(
@@ -270,7 +286,7 @@ async fn s48_cards_that_are_bombs_are_refused() {
         (deep, "nest"),
         (twice, "only once"),
     ] {
-        let peer = Peer::with(vec![reply(200, "", &body)]).await;
+        let peer = Peer::with_responses(vec![http_response(200, "", &body)]).await;
         let error = with_deadline(Client::discover(&peer.url))
             .await
             .unwrap_err();
@@ -280,12 +296,12 @@ async fn s48_cards_that_are_bombs_are_refused() {
 }
 
 #[tokio::test]
-async fn s25_a_card_without_end_is_given_up() {
-    let peer = Peer::holding(vec![
+async fn s25_endless_card_times_out() {
+    let peer = Peer::with_open_stream(vec![
         b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{".to_vec(),
     ])
     .await;
-    let mut settings = quick();
+    let mut settings = fast_settings();
     settings.timeouts.total = Duration::from_millis(100);
     let error = with_deadline(Client::builder().settings(settings).discover(&peer.url))
         .await
@@ -294,7 +310,7 @@ async fn s25_a_card_without_end_is_given_up() {
 }
 
 #[tokio::test]
-async fn s28_a_card_does_not_lead_to_what_is_no_agent() {
+async fn s28_card_cannot_lead_to_other_services() {
     for url in [
         "file:///etc/passwd",
         "gopher://x/",
@@ -303,7 +319,7 @@ async fn s28_a_card_does_not_lead_to_what_is_no_agent() {
     ] {
         let interfaces =
             json!([{"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]);
-        let peer = Peer::with(vec![answer(200, &card(&interfaces, false))]).await;
+        let peer = Peer::with_responses(vec![json_response(200, &card(&interfaces, false))]).await;
         let error = with_deadline(Client::discover(&peer.url))
             .await
             .unwrap_err();
@@ -312,9 +328,9 @@ async fn s28_a_card_does_not_lead_to_what_is_no_agent() {
     }
 }
 
-/// Not even a card of this machine leads to what is nobody's; and it leads back to where it came from all the same.
+/// Even a card of this machine leads to no special-purpose address. Its own origin stays reachable.
 #[tokio::test]
-async fn s28_a_card_does_not_lead_inside() {
+async fn s28_card_cannot_lead_to_private_addresses() {
     for url in [
         "http://169.254.169.254/",
         "http://0.0.0.0:1/",
@@ -322,25 +338,34 @@ async fn s28_a_card_does_not_lead_inside() {
         "http://0x7f.1/",
     ] {
         let inside = json!({"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"});
-        let peer = Peer::with(vec![answer(200, &card(&json!([inside]), false))]).await;
-        let client = with_deadline(Client::builder().settings(quick()).discover(&peer.url))
-            .await
-            .unwrap();
+        let peer =
+            Peer::with_responses(vec![json_response(200, &card(&json!([inside]), false))]).await;
+        let client = with_deadline(
+            Client::builder()
+                .settings(fast_settings())
+                .discover(&peer.url),
+        )
+        .await
+        .unwrap();
         let error = with_deadline(client.send(Message::user("hi")))
             .await
             .unwrap_err();
         assert!(error.message().contains("are blocked"), "{url}: {error}");
         let home = json!({"url": "/", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"});
         let both = json!([inside, home]);
-        let peer = Peer::with(vec![answer(200, &card(&both, false)), got("COMPLETED")]).await;
+        let peer = Peer::with_responses(vec![
+            json_response(200, &card(&both, false)),
+            task_response("COMPLETED"),
+        ])
+        .await;
         let client = with_deadline(Client::discover(&peer.url)).await.unwrap();
-        ask(&client).await.unwrap();
-        peer.asked().await;
+        send_text(&client).await.unwrap();
+        peer.requests().await;
     }
 }
 
 #[tokio::test]
-async fn a_preferred_binding_is_taken_where_the_card_has_it() {
+async fn preferred_binding_is_selected() {
     let interfaces = json!([
         {"url": "/", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"},
         {"url": "/rest", "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0"},
@@ -350,7 +375,7 @@ async fn a_preferred_binding_is_taken_where_the_card_has_it() {
         (vec![Binding::Grpc], Binding::JsonRpc),
         (vec![], Binding::JsonRpc),
     ] {
-        let peer = Peer::with(vec![answer(200, &card(&interfaces, false))]).await;
+        let peer = Peer::with_responses(vec![json_response(200, &card(&interfaces, false))]).await;
         let client = with_deadline(Client::builder().bindings(preferred).discover(&peer.url))
             .await
             .unwrap();
@@ -359,25 +384,25 @@ async fn a_preferred_binding_is_taken_where_the_card_has_it() {
 }
 
 #[tokio::test]
-async fn a_peer_that_only_completes_chats_is_talked_to_if_the_caller_says_so() {
-    let missing = || reply(404, "", "");
+async fn chat_completions_fallback_is_opt_in() {
+    let missing = || http_response(404, "", "");
     let nothing = || vec![missing(), missing(), missing(), missing()];
-    let peer = Peer::with(nothing()).await;
+    let peer = Peer::with_responses(nothing()).await;
     assert!(with_deadline(Client::discover(&peer.url)).await.is_err());
     let completed = json!({"choices": [{"message": {"role": "assistant", "content": "ebb"}}]});
     let mut answers = nothing();
-    answers.push(answer(200, &completed));
-    let peer = Peer::with(answers).await;
+    answers.push(json_response(200, &completed));
+    let peer = Peer::with_responses(answers).await;
     let settings = ClientSettings {
         chat_completions: Some("tides".to_owned()),
-        ..quick()
+        ..fast_settings()
     };
     let client = with_deadline(Client::builder().settings(settings).discover(&peer.url))
         .await
         .unwrap();
     assert_eq!(client.interface().protocol_binding, "chat/completions");
     assert_eq!(
-        ask(&client).await.unwrap_err().kind(),
+        send_text(&client).await.unwrap_err().kind(),
         ErrorKind::UnsupportedOperation
     );
     assert_eq!(
@@ -387,11 +412,11 @@ async fn a_peer_that_only_completes_chats_is_talked_to_if_the_caller_says_so() {
             .text(),
         "ebb"
     );
-    let asked = peer.asked().await.pop().unwrap();
-    assert_eq!(asked.target, "POST /v1/chat/completions");
-    let said: Value = serde_json::from_slice(&asked.body).unwrap();
+    let request = peer.requests().await.pop().unwrap();
+    assert_eq!(request.target, "POST /v1/chat/completions");
+    let body: Value = serde_json::from_slice(&request.body).unwrap();
     assert_eq!(
-        said,
+        body,
         json!({"model": "tides", "messages": [{"role": "user", "content": "ebb or flow?"}]})
     );
 }

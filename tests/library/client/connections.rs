@@ -1,4 +1,4 @@
-//! Connections: shared by clones, kept for the next call, and closed with the last who needs them.
+//! Connection pool: shared by clones, reused, and closed with the last clone and stream.
 
 use attache::Client;
 use attache::model::{Binding, GetTaskRequest, SubscribeToTaskRequest, Version};
@@ -27,29 +27,29 @@ async fn get(client: &Client) {
     with_deadline(client.get_task(request)).await.unwrap();
 }
 
-async fn answer(stream: &mut TcpStream) {
-    with_deadline(peer::read(stream)).await;
-    let answer = format!(
+async fn respond(stream: &mut TcpStream) {
+    with_deadline(peer::read_request(stream)).await;
+    let response = format!(
         "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{TASK}",
         TASK.len()
     );
-    stream.write_all(answer.as_bytes()).await.unwrap();
+    stream.write_all(response.as_bytes()).await.unwrap();
 }
 
 #[tokio::test]
-async fn calls_of_clones_share_a_connection_that_ends_with_the_last_of_them() {
+async fn clones_share_a_connection_until_the_last_is_dropped() {
     let (listener, client) = listen().await;
     let (mut stream, ()) = tokio::join!(
         async {
             let (mut stream, _) = with_deadline(listener.accept()).await.unwrap();
-            answer(&mut stream).await;
+            respond(&mut stream).await;
             stream
         },
         get(&client)
     );
     let clone = client.clone();
     drop(client);
-    tokio::join!(answer(&mut stream), get(&clone));
+    tokio::join!(respond(&mut stream), get(&clone));
     drop(clone);
     assert_eq!(
         with_deadline(stream.read(&mut [0; 16])).await.unwrap(),
@@ -59,7 +59,7 @@ async fn calls_of_clones_share_a_connection_that_ends_with_the_last_of_them() {
 }
 
 #[tokio::test]
-async fn a_stream_outlives_its_client_and_is_closed_when_dropped() {
+async fn stream_outlives_its_client_and_closes_on_drop() {
     let (listener, client) = listen().await;
     let subscribe = async {
         let request = SubscribeToTaskRequest {
@@ -72,8 +72,8 @@ async fn a_stream_outlives_its_client_and_is_closed_when_dropped() {
     };
     let accept = async {
         let (mut stream, _) = with_deadline(listener.accept()).await.unwrap();
-        with_deadline(peer::read(&mut stream)).await;
-        stream.write_all(&peer::events(b"")).await.unwrap();
+        with_deadline(peer::read_request(&mut stream)).await;
+        stream.write_all(&peer::sse_response(b"")).await.unwrap();
         stream
     };
     let (mut events, mut stream) = tokio::join!(subscribe, accept);

@@ -1,4 +1,4 @@
-//! Credentials: what of them an agent is shown, and where they never go.
+//! Credentials: selection by the card, and binding to an origin.
 
 use attache::model::Binding;
 use attache::model::{ErrorKind, GetTaskRequest, Task, Version};
@@ -7,19 +7,19 @@ use attache::{
 };
 use serde_json::{Value, json};
 
-use super::peer::{Peer, json as answer, reply};
+use super::peer::{Peer, http_response, json_response};
 use crate::harness::with_deadline;
 
 pub(super) fn task() -> Vec<u8> {
-    answer(
+    json_response(
         200,
         &json!({"id": "t", "status": {"state": "TASK_STATE_COMPLETED"}}),
     )
 }
 
-/// A card at the root, with an interface there or elsewhere.
+/// Returns a card with one interface at `url`.
 fn card(url: &str, schemes: &Value, requirements: &Value) -> Vec<u8> {
-    answer(
+    json_response(
         200,
         &json!({
             "name": "n", "description": "d", "version": "1",
@@ -30,7 +30,7 @@ fn card(url: &str, schemes: &Value, requirements: &Value) -> Vec<u8> {
     )
 }
 
-pub(super) fn at(peer: &Peer) -> Client {
+pub(super) fn client_of(peer: &Peer) -> Client {
     Client::new(&peer.url, Binding::HttpJson, Version::V1).unwrap()
 }
 
@@ -54,19 +54,19 @@ fn schemes() -> Value {
     })
 }
 
-/// What the agent is asked with when its card wants this and the client has that.
-async fn asked(
-    wanted: Value,
+/// Calls an agent whose card requires `required`, and returns the target and head of the request.
+async fn call_with_card(
+    required: Value,
     give: impl FnOnce(Client) -> Client,
 ) -> Result<(String, String), Error> {
-    let peer = Peer::with(vec![card("/", &schemes(), &wanted), task()]).await;
+    let peer = Peer::with_responses(vec![card("/", &schemes(), &required), task()]).await;
     let client = give(with_deadline(Client::discover(&peer.url)).await.unwrap());
     get(&client).await?;
-    let asked = peer.asked().await.pop().unwrap();
-    Ok((asked.target, asked.head))
+    let request = peer.requests().await.pop().unwrap();
+    Ok((request.target, request.head))
 }
 
-fn any(names: &[&str]) -> Value {
+fn any_of(names: &[&str]) -> Value {
     names
         .iter()
         .map(|name| json!({"schemes": {*name: {}}}))
@@ -74,7 +74,7 @@ fn any(names: &[&str]) -> Value {
 }
 
 #[tokio::test]
-async fn every_kind_goes_where_the_card_wants_it() {
+async fn every_credential_is_sent_as_the_card_requires() {
     type Give = fn(Client) -> Client;
     let table: [(&str, Give, &str); 6] = [
         (
@@ -109,19 +109,19 @@ async fn every_kind_goes_where_the_card_wants_it() {
         ),
     ];
     for (name, give, expected) in table {
-        let (_, head) = asked(any(&[name]), give).await.unwrap();
+        let (_, head) = call_with_card(any_of(&[name]), give).await.unwrap();
         assert!(head.contains(expected), "{name}: {head}");
     }
 }
 
 #[tokio::test]
-async fn the_first_requirement_that_is_satisfied_whole_is_taken() {
+async fn first_satisfied_requirement_is_used() {
     let both = json!([
         {"schemes": {"http": {}, "mtls": {}}},
         {"schemes": {"head": {}, "cookie": {}}},
         {"schemes": {"http": {}}},
     ]);
-    let (_, head) = asked(both.clone(), |it| {
+    let (_, head) = call_with_card(both.clone(), |it| {
         it.with_credentials(BearerAuth::new("tok"))
             .with_credentials(ApiKeyAuth::new("key"))
     })
@@ -131,7 +131,7 @@ async fn the_first_requirement_that_is_satisfied_whole_is_taken() {
         head.contains("x-own: key") && head.contains("cookie: c=key") && !head.contains("tok"),
         "{head}"
     );
-    let (_, head) = asked(both, |it| {
+    let (_, head) = call_with_card(both, |it| {
         it.with_credentials(ApiKeyAuth::new("key"))
             .with_credentials(MutualTlsAuth)
             .with_credentials(BearerAuth::new("tok"))
@@ -142,17 +142,17 @@ async fn the_first_requirement_that_is_satisfied_whole_is_taken() {
         head.contains("bearer tok") && !head.contains("x-own"),
         "{head}"
     );
-    // Nothing would do, but who has credentials wants to be known.
+    // No credentials would suffice, but those given are used.
     let open = json!([{"schemes": {}}, {"schemes": {"http": {}}}]);
-    let (_, head) = asked(open, |it| it.with_credentials(BearerAuth::new("tok")))
+    let (_, head) = call_with_card(open, |it| it.with_credentials(BearerAuth::new("tok")))
         .await
         .unwrap();
     assert!(head.contains("bearer tok"), "{head}");
 }
 
 #[tokio::test]
-async fn what_is_missing_is_named() {
-    let peer = Peer::with(vec![card("/", &schemes(), &any(&["head", "oidc"]))]).await;
+async fn missing_credentials_are_named() {
+    let peer = Peer::with_responses(vec![card("/", &schemes(), &any_of(&["head", "oidc"]))]).await;
     let client = with_deadline(Client::discover(&peer.url))
         .await
         .unwrap()
@@ -165,10 +165,10 @@ async fn what_is_missing_is_named() {
 }
 
 #[tokio::test]
-async fn s30_credentials_stay_where_the_card_came_from() {
-    let wanted = any(&["http"]);
-    let elsewhere = Peer::with(vec![task()]).await;
-    let home = Peer::with(vec![card(&elsewhere.url, &schemes(), &wanted)]).await;
+async fn s30_credentials_stay_in_the_origin_of_the_card() {
+    let required = any_of(&["http"]);
+    let elsewhere = Peer::with_responses(vec![task()]).await;
+    let home = Peer::with_responses(vec![card(&elsewhere.url, &schemes(), &required)]).await;
     let client = with_deadline(Client::discover(&home.url)).await.unwrap();
     let error = get(&client.clone().with_credentials(BearerAuth::new("tok")))
         .await
@@ -178,41 +178,41 @@ async fn s30_credentials_stay_where_the_card_came_from() {
         error.message().contains(&elsewhere.url) && error.message().contains(&home.url),
         "{error}"
     );
-    // Nothing was sent: the one answer is still there for who is trusted.
+    // Nothing was sent: the one response is still available for the trusted call.
     let trusted = client
         .with_credentials_for(&elsewhere.url, BearerAuth::new("tok"))
         .unwrap();
     get(&trusted).await.unwrap();
-    assert!(elsewhere.asked().await[0].head.contains("bearer tok"));
+    assert!(elsewhere.requests().await[0].head.contains("bearer tok"));
 }
 
 #[tokio::test]
-async fn s30_an_agent_elsewhere_that_wants_nothing_gets_nothing() {
-    let elsewhere = Peer::with(vec![task()]).await;
-    let home = Peer::with(vec![card(&elsewhere.url, &json!({}), &json!([]))]).await;
+async fn s30_agent_of_another_origin_gets_no_credentials() {
+    let elsewhere = Peer::with_responses(vec![task()]).await;
+    let home = Peer::with_responses(vec![card(&elsewhere.url, &json!({}), &json!([]))]).await;
     let client = with_deadline(Client::discover(&home.url))
         .await
         .unwrap()
         .with_credentials(BearerAuth::new("tok"));
     get(&client).await.unwrap();
-    assert!(!elsewhere.asked().await[0].head.contains("tok"));
+    assert!(!elsewhere.requests().await[0].head.contains("tok"));
 }
 
 #[tokio::test]
-async fn s31_a_redirect_gets_no_credentials() {
-    let elsewhere = Peer::with(vec![task()]).await;
+async fn s31_redirect_target_gets_no_credentials() {
+    let elsewhere = Peer::with_responses(vec![task()]).await;
     let head = format!("Location: {}/tasks/t\r\n", elsewhere.url);
-    let home = Peer::with(vec![reply(307, &head, "")]).await;
-    let error = get(&at(&home).with_credentials(BearerAuth::new("tok")))
+    let home = Peer::with_responses(vec![http_response(307, &head, "")]).await;
+    let error = get(&client_of(&home).with_credentials(BearerAuth::new("tok")))
         .await
         .unwrap_err();
     assert!(error.message().contains("redirect"), "{error}");
-    get(&at(&elsewhere)).await.unwrap();
-    assert!(!elsewhere.asked().await[0].head.contains("tok"));
+    get(&client_of(&elsewhere)).await.unwrap();
+    assert!(!elsewhere.requests().await[0].head.contains("tok"));
 }
 
 #[tokio::test]
-async fn credentials_are_not_sent_in_the_clear() {
+async fn credentials_are_not_sent_over_plain_http() {
     let client = Client::new("http://0.0.0.0:1/", Binding::HttpJson, Version::V1).unwrap();
     let client = client.with_credentials(BearerAuth::new("tok"));
     let error = get(&client).await.unwrap_err();
@@ -220,7 +220,7 @@ async fn credentials_are_not_sent_in_the_clear() {
         (error.kind(), error.violations()[0].field()),
         (ErrorKind::InvalidParams, "url")
     );
-    // Allowed, it goes as far as the port that nobody has.
+    // If allowed, it fails only because the port is closed.
     let error = get(&client.with_plain_http_credentials())
         .await
         .unwrap_err();
@@ -228,27 +228,27 @@ async fn credentials_are_not_sent_in_the_clear() {
 }
 
 #[tokio::test]
-async fn s32_what_would_break_out_of_a_header_is_refused() {
-    async fn refusal(credentials: impl CredentialProvider) -> Error {
+async fn s32_header_injection_is_refused() {
+    async fn refuse(credentials: impl CredentialProvider) -> Error {
         let client = Client::new("http://127.0.0.1:1/", Binding::HttpJson, Version::V1).unwrap();
         get(&client.with_credentials(credentials))
             .await
             .unwrap_err()
     }
     for error in [
-        refusal(BearerAuth::new("a\r\nX-Evil: 1")).await,
-        refusal(BearerAuth::new("a\0b")).await,
-        refusal(ApiKeyAuth::header("x-own", "a\nb")).await,
-        refusal(ApiKeyAuth::header("x own", "a")).await,
-        refusal(ApiKeyAuth::cookie("c", "a; d=1")).await,
-        refusal(BasicAuth::new("me:you", "pw")).await,
+        refuse(BearerAuth::new("a\r\nX-Evil: 1")).await,
+        refuse(BearerAuth::new("a\0b")).await,
+        refuse(ApiKeyAuth::header("x-own", "a\nb")).await,
+        refuse(ApiKeyAuth::header("x own", "a")).await,
+        refuse(ApiKeyAuth::cookie("c", "a; d=1")).await,
+        refuse(BasicAuth::new("me:you", "pw")).await,
     ] {
         assert_eq!(error.kind(), ErrorKind::InvalidParams, "{error}");
     }
 }
 
 #[test]
-fn s38_credentials_do_not_print() {
+fn s38_credentials_are_not_in_debug_output() {
     let client = Client::new("http://127.0.0.1/", Binding::HttpJson, Version::V1).unwrap();
     let client = client.with_credentials(BearerAuth::new("hunter2"));
     let printed = format!(

@@ -1,22 +1,23 @@
-//! From an address to a client.
+//! Discovery of a card and selection of an interface.
 
 use attache::model::{AgentInterface, Binding, ErrorKind, Version};
 use attache::{AgentCard, Client};
 use serde_json::{Value, json};
 
-use super::peer::{Peer, json as answer, reply};
+use super::peer::{Peer, http_response, json_response};
 use crate::harness::with_deadline;
 
-async fn discovered(interfaces: Value) -> (attache::Result<Client>, String) {
+async fn discover(interfaces: Value) -> (attache::Result<Client>, String) {
     let card = json!({"name": "Tides", "supportedInterfaces": interfaces});
-    let peer = Peer::with(vec![reply(404, "", ""), answer(200, &card)]).await;
+    let peer =
+        Peer::with_responses(vec![http_response(404, "", ""), json_response(200, &card)]).await;
     let url = peer.url.clone();
     let client = with_deadline(Client::discover(&format!("{url}/agents/tides/"))).await;
     let targets: Vec<_> = peer
-        .asked()
+        .requests()
         .await
         .into_iter()
-        .map(|asked| asked.target)
+        .map(|request| request.target)
         .collect();
     let base = "GET /agents/tides/.well-known";
     assert_eq!(
@@ -30,8 +31,8 @@ async fn discovered(interfaces: Value) -> (attache::Result<Client>, String) {
 }
 
 #[tokio::test]
-async fn the_first_interface_that_we_speak_is_taken_with_its_tenant() {
-    let (client, _) = discovered(json!([
+async fn first_supported_interface_is_selected_with_its_tenant() {
+    let (client, _) = discover(json!([
         {"url": "http://a/", "protocolBinding": "urn:telegraph", "protocolVersion": "1.0"},
         {"url": "http://b/", "protocolBinding": "JSONRPC", "protocolVersion": "9.9"},
         {"url": "http://c/x", "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0", "tenant": "brest"},
@@ -51,19 +52,19 @@ async fn the_first_interface_that_we_speak_is_taken_with_its_tenant() {
 }
 
 #[tokio::test]
-async fn an_interface_without_a_host_is_where_the_card_is() {
+async fn relative_interface_url_is_resolved_against_the_card() {
     for (url, path) in [("", "/a2a"), ("/rpc", "/rpc")] {
         let interface =
             json!([{"url": url, "protocolBinding": "jsonrpc", "protocolVersion": "0.3.0"}]);
-        let (client, host) = discovered(interface).await;
+        let (client, host) = discover(interface).await;
         let wanted = AgentInterface::new(format!("{host}{path}"), Binding::JsonRpc, Version::V03);
         assert_eq!(client.unwrap().interface(), wanted);
     }
 }
 
 #[tokio::test]
-async fn s21_what_we_cannot_speak_is_said() {
-    let (none, _) = discovered(json!([])).await;
+async fn s21_unsupported_interfaces_are_listed() {
+    let (none, _) = discover(json!([])).await;
     assert_eq!(none.unwrap_err().kind(), ErrorKind::InvalidAgentResponse);
     let secure = Client::new("https://a/", Binding::JsonRpc, Version::V1);
     let refused = secure.err().map(|error| error.to_string());
@@ -79,7 +80,7 @@ async fn s21_what_we_cannot_speak_is_said() {
 }
 
 #[tokio::test]
-async fn s48_a_card_that_is_none_is_refused() {
+async fn s48_invalid_cards_are_refused() {
     for (status, body, kind) in [
         (200, " ".repeat(11 << 20), ErrorKind::InvalidAgentResponse),
         (200, "[".repeat(1000), ErrorKind::InvalidAgentResponse),
@@ -87,7 +88,7 @@ async fn s48_a_card_that_is_none_is_refused() {
         (302, String::new(), ErrorKind::InvalidAgentResponse),
         (401, String::new(), ErrorKind::Unauthenticated),
     ] {
-        let peer = Peer::with(vec![reply(
+        let peer = Peer::with_responses(vec![http_response(
             status,
             "Location: http://127.0.0.1:1/\r\n",
             &body,
@@ -98,7 +99,8 @@ async fn s48_a_card_that_is_none_is_refused() {
             .unwrap_err();
         assert_eq!(error.kind(), kind, "{status}");
     }
-    let peer = Peer::with(vec![reply(404, "", ""), reply(404, "", "")]).await;
+    let peer =
+        Peer::with_responses(vec![http_response(404, "", ""), http_response(404, "", "")]).await;
     let error = with_deadline(Client::discover(&peer.url))
         .await
         .unwrap_err();
@@ -109,7 +111,7 @@ async fn s48_a_card_that_is_none_is_refused() {
 }
 
 #[tokio::test]
-async fn our_own_card_leads_to_our_own_server() {
+async fn discovery_finds_a_server_of_this_crate() {
     let server = crate::harness::start(crate::harness::Echo).await;
     let client = with_deadline(Client::discover(&format!("http://{}", server.address)))
         .await

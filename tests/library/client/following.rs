@@ -1,4 +1,4 @@
-//! Tasks followed to their end, whatever the peer does.
+//! Task streams: reconnects, polling and deduplication with every kind of peer.
 
 use std::time::{Duration, Instant};
 
@@ -8,12 +8,12 @@ use attache::model::{
 use attache::{Client, ClientSettings, Outcome, PollingPolicy, RetryPolicy, TaskStream, Timeouts};
 use serde_json::{Value, json};
 
-use super::peer::{Peer, events, json as answer, reply};
+use super::peer::{Peer, http_response, json_response, sse_response};
 use crate::harness::everywhere::event_text;
 use crate::harness::{SteppedAgent, start, with_deadline};
 
-/// Patient, but not for long.
-pub(super) fn quick() -> ClientSettings {
+/// Settings with delays of 1 ms.
+pub(super) fn fast_settings() -> ClientSettings {
     let moment = Duration::from_millis(1);
     ClientSettings {
         retries: RetryPolicy {
@@ -31,21 +31,21 @@ pub(super) fn quick() -> ClientSettings {
 pub(super) fn client(peer: &Peer) -> Client {
     Client::new(&peer.url, Binding::JsonRpc, Version::V1)
         .unwrap()
-        .with_settings(quick())
+        .with_settings(fast_settings())
 }
 
-pub(super) fn rpc(result: &Value) -> Value {
+pub(super) fn rpc_result(result: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": 1, "result": result})
 }
 
-pub(super) fn refusal(code: i32) -> Vec<u8> {
-    answer(
+pub(super) fn rpc_error(code: i32) -> Vec<u8> {
+    json_response(
         200,
         &json!({"jsonrpc": "2.0", "id": 1, "error": {"code": code, "message": "no"}}),
     )
 }
 
-/// A task; its time has no zone, as one kind of server writes it.
+/// Returns a task. Its timestamp has no zone, as one kind of server writes it.
 pub(super) fn task(state: &str) -> Value {
     let status =
         json!({"state": format!("TASK_STATE_{state}"), "timestamp": "2026-11-16T10:00:00.123"});
@@ -62,23 +62,23 @@ fn chunk(text: &str, append: bool) -> Value {
     json!({"artifactUpdate": {"taskId": "t", "contextId": "c", "artifact": artifact, "append": append}})
 }
 
-pub(super) fn got(state: &str) -> Vec<u8> {
-    answer(200, &rpc(&task(state)))
+pub(super) fn task_response(state: &str) -> Vec<u8> {
+    json_response(200, &rpc_result(&task(state)))
 }
 
-/// A stream of events, with their positions if there are any, that ends cleanly.
+/// Returns a response with a stream of events and their positions.
 fn stream(list: &[(Option<u64>, Value)]) -> Vec<u8> {
     let body: String = list
         .iter()
         .map(|(id, event)| {
             let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
-            format!("{id}data: {}\n\n", rpc(event))
+            format!("{id}data: {}\n\n", rpc_result(event))
         })
         .collect();
-    events(body.as_bytes())
+    sse_response(body.as_bytes())
 }
 
-fn unnumbered(list: &[Value]) -> Vec<u8> {
+fn stream_without_positions(list: &[Value]) -> Vec<u8> {
     stream(
         &list
             .iter()
@@ -87,10 +87,10 @@ fn unnumbered(list: &[Value]) -> Vec<u8> {
     )
 }
 
-async fn event_texts(followed: &mut TaskStream) -> (Vec<String>, Option<ErrorKind>) {
+async fn event_texts(task_stream: &mut TaskStream) -> (Vec<String>, Option<ErrorKind>) {
     let mut all = Vec::new();
     loop {
-        match with_deadline(followed.next()).await {
+        match with_deadline(task_stream.next()).await {
             Some(Ok(event)) => all.push(event_text(&event)),
             Some(Err(error)) => return (all, Some(error.kind())),
             None => return (all, None),
@@ -98,36 +98,36 @@ async fn event_texts(followed: &mut TaskStream) -> (Vec<String>, Option<ErrorKin
     }
 }
 
-/// What is told of a message that is answered so, and what the peer was asked.
-async fn streamed(answers: Vec<Vec<u8>>) -> (Vec<String>, Option<ErrorKind>, Vec<String>) {
-    let peer = Peer::with(answers).await;
-    let mut followed = with_deadline(client(&peer).stream(Message::user("hi")))
+/// Streams a message to a peer with these responses. Returns the events, the error and the methods that were called.
+async fn stream_message(answers: Vec<Vec<u8>>) -> (Vec<String>, Option<ErrorKind>, Vec<String>) {
+    let peer = Peer::with_responses(answers).await;
+    let mut task_stream = with_deadline(client(&peer).stream(Message::user("hi")))
         .await
         .unwrap();
-    let (events, error) = event_texts(&mut followed).await;
-    let asked = peer.asked().await;
-    let methods = asked.iter().map(|asked| {
-        let body: Value = serde_json::from_slice(&asked.body).unwrap();
+    let (events, error) = event_texts(&mut task_stream).await;
+    let requests = peer.requests().await;
+    let methods = requests.iter().map(|requests| {
+        let body: Value = serde_json::from_slice(&requests.body).unwrap();
         body["method"].as_str().unwrap().to_owned()
     });
     (events, error, methods.collect())
 }
 
-async fn sent(answers: Vec<Vec<u8>>) -> attache::Result<SendMessageResponse> {
-    let peer = Peer::with(answers).await;
+async fn send_message(answers: Vec<Vec<u8>>) -> attache::Result<SendMessageResponse> {
+    let peer = Peer::with_responses(answers).await;
     let answer = with_deadline(client(&peer).send(Message::user("hi"))).await;
-    peer.asked().await;
+    peer.requests().await;
     answer
 }
 
 #[tokio::test]
-async fn r02_a_clean_end_before_the_tasks_own_is_a_cut() {
+async fn r02_clean_end_before_the_task_ends_is_a_cut() {
     let first = stream(&[
         (Some(1), json!({"task": task("WORKING")})),
         (Some(2), chunk("a", false)),
     ]);
     let rest = stream(&[(Some(3), chunk("b", true)), (Some(4), status("COMPLETED"))]);
-    let (events, error, methods) = streamed(vec![first, rest]).await;
+    let (events, error, methods) = stream_message(vec![first, rest]).await;
     assert_eq!(
         events,
         ["task active", "artifact a", "chunk b", "status completed"]
@@ -142,7 +142,7 @@ async fn r02_a_clean_end_before_the_tasks_own_is_a_cut() {
 }
 
 #[tokio::test]
-async fn r03_what_was_told_is_not_told_again() {
+async fn r03_events_are_not_repeated_after_a_reconnect() {
     let all = [
         (Some(1), json!({"task": task("WORKING")})),
         (Some(2), chunk("a", false)),
@@ -152,7 +152,7 @@ async fn r03_what_was_told_is_not_told_again() {
     for cut in 1..all.len() {
         for from in 0..=cut {
             let (events, error, _) =
-                streamed(vec![stream(&all[..cut]), stream(&all[from..])]).await;
+                stream_message(vec![stream(&all[..cut]), stream(&all[from..])]).await;
             assert_eq!(
                 events,
                 ["task active", "artifact a", "chunk b", "status completed"],
@@ -164,16 +164,16 @@ async fn r03_what_was_told_is_not_told_again() {
 }
 
 #[tokio::test]
-async fn r03_without_positions_the_task_as_it_stands_fills_the_gap() {
+async fn r03_snapshot_fills_the_gap_without_positions() {
     let mut whole = task("WORKING");
     whole["artifacts"] = json!([{"artifactId": "a", "parts": [{"text": "ab"}]}]);
-    let first = unnumbered(&[json!({"task": task("WORKING")}), chunk("a", false)]);
-    let rest = unnumbered(&[
+    let first = stream_without_positions(&[json!({"task": task("WORKING")}), chunk("a", false)]);
+    let rest = stream_without_positions(&[
         json!({"task": whole}),
         chunk("c", true),
         status("COMPLETED"),
     ]);
-    let (events, ..) = streamed(vec![first.clone(), rest.clone()]).await;
+    let (events, ..) = stream_message(vec![first.clone(), rest.clone()]).await;
     assert_eq!(
         events,
         [
@@ -184,7 +184,9 @@ async fn r03_without_positions_the_task_as_it_stands_fills_the_gap() {
             "status completed"
         ]
     );
-    let SendMessageResponse::Task(task) = sent(vec![refusal(-32601), first, rest]).await.unwrap()
+    let SendMessageResponse::Task(task) = send_message(vec![rpc_error(-32601), first, rest])
+        .await
+        .unwrap()
     else {
         panic!("no task");
     };
@@ -192,12 +194,13 @@ async fn r03_without_positions_the_task_as_it_stands_fills_the_gap() {
 }
 
 #[tokio::test]
-async fn r03_a_peer_that_goes_on_without_the_task_is_asked_for_it_at_the_end() {
+async fn r03_task_is_refetched_if_a_stream_resumes_without_it() {
     let mut whole = task("COMPLETED");
     whole["artifacts"] = json!([{"artifactId": "a", "parts": [{"text": "abc"}]}]);
-    let first = unnumbered(&[json!({"task": task("WORKING")}), chunk("a", false)]);
-    let rest = unnumbered(&[chunk("c", true), status("COMPLETED")]);
-    let (events, ..) = streamed(vec![first, rest, answer(200, &rpc(&whole))]).await;
+    let first = stream_without_positions(&[json!({"task": task("WORKING")}), chunk("a", false)]);
+    let rest = stream_without_positions(&[chunk("c", true), status("COMPLETED")]);
+    let (events, ..) =
+        stream_message(vec![first, rest, json_response(200, &rpc_result(&whole))]).await;
     assert_eq!(
         events,
         [
@@ -211,10 +214,11 @@ async fn r03_a_peer_that_goes_on_without_the_task_is_asked_for_it_at_the_end() {
 }
 
 #[tokio::test]
-async fn r04_a_task_that_ended_while_nobody_looked_is_read() {
+async fn r04_task_that_ended_during_a_cut_is_read() {
     for code in [-32004, -32602, -32601] {
-        let first = unnumbered(&[json!({"task": task("WORKING")})]);
-        let (events, error, methods) = streamed(vec![first, refusal(code), got("FAILED")]).await;
+        let first = stream_without_positions(&[json!({"task": task("WORKING")})]);
+        let (events, error, methods) =
+            stream_message(vec![first, rpc_error(code), task_response("FAILED")]).await;
         assert_eq!(events, ["task active", "task failed"]);
         assert_eq!(
             (error, methods.last().map(String::as_str)),
@@ -224,37 +228,43 @@ async fn r04_a_task_that_ended_while_nobody_looked_is_read() {
 }
 
 #[tokio::test]
-async fn r36_an_early_answer_to_a_call_that_waits_is_not_the_end() {
-    let subscribed = unnumbered(&[json!({"task": task("WORKING")}), status("COMPLETED")]);
-    let answer = sent(vec![got("SUBMITTED"), subscribed]).await.unwrap();
+async fn r36_early_response_to_a_blocking_send_is_followed() {
+    let subscribed =
+        stream_without_positions(&[json!({"task": task("WORKING")}), status("COMPLETED")]);
+    let answer = send_message(vec![task_response("SUBMITTED"), subscribed])
+        .await
+        .unwrap();
     assert_eq!(answer.state(), TaskState::Completed);
     let polled = vec![
-        got("SUBMITTED"),
-        refusal(-32004),
-        got("WORKING"),
-        got("WORKING"),
-        got("COMPLETED"),
+        task_response("SUBMITTED"),
+        rpc_error(-32004),
+        task_response("WORKING"),
+        task_response("WORKING"),
+        task_response("COMPLETED"),
     ];
-    assert_eq!(sent(polled).await.unwrap().state(), TaskState::Completed);
+    assert_eq!(
+        send_message(polled).await.unwrap().state(),
+        TaskState::Completed
+    );
 }
 
 #[tokio::test]
-async fn r37_who_only_streams_or_only_answers_is_understood() {
-    let whole = unnumbered(&[
+async fn r37_peers_with_only_one_send_operation_work() {
+    let whole = stream_without_positions(&[
         json!({"task": task("WORKING")}),
         chunk("a", false),
         status("COMPLETED"),
     ]);
-    let answer = sent(vec![refusal(-32601), whole]).await.unwrap();
+    let answer = send_message(vec![rpc_error(-32601), whole]).await.unwrap();
     assert_eq!(
         (answer.state(), answer.text().as_str()),
         (TaskState::Completed, "a")
     );
-    let (events, error, methods) = streamed(vec![
-        refusal(-32004),
-        got("WORKING"),
-        refusal(-32004),
-        got("COMPLETED"),
+    let (events, error, methods) = stream_message(vec![
+        rpc_error(-32004),
+        task_response("WORKING"),
+        rpc_error(-32004),
+        task_response("COMPLETED"),
     ])
     .await;
     assert_eq!(
@@ -273,51 +283,51 @@ async fn r37_who_only_streams_or_only_answers_is_understood() {
             "GetTask"
         ]
     );
-    let neither = sent(vec![refusal(-32601), refusal(-32004)])
+    let neither = send_message(vec![rpc_error(-32601), rpc_error(-32004)])
         .await
         .unwrap_err();
     assert_eq!(neither.kind(), ErrorKind::UnsupportedOperation);
 }
 
 #[tokio::test]
-async fn r37_a_task_that_cannot_be_read_is_told_as_far_as_it_is_known() {
-    let peer = Peer::with(vec![
-        unnumbered(&[json!({"task": task("WORKING")}), chunk("a", false)]),
-        refusal(-32004),
-        refusal(-32601),
+async fn r37_unreadable_task_is_returned_as_known() {
+    let peer = Peer::with_responses(vec![
+        stream_without_positions(&[json!({"task": task("WORKING")}), chunk("a", false)]),
+        rpc_error(-32004),
+        rpc_error(-32601),
     ])
     .await;
-    let mut followed = with_deadline(client(&peer).stream(Message::user("hi")))
+    let mut task_stream = with_deadline(client(&peer).stream(Message::user("hi")))
         .await
         .unwrap();
-    let (events, error) = event_texts(&mut followed).await;
+    let (events, error) = event_texts(&mut task_stream).await;
     assert_eq!((events.len(), error), (2, Some(ErrorKind::MethodNotFound)));
-    assert_eq!(followed.task().unwrap().text(), "a");
-    peer.asked().await;
+    assert_eq!(task_stream.task().unwrap().text(), "a");
+    peer.requests().await;
 }
 
 #[tokio::test]
-async fn r38_a_stream_that_ends_early_is_followed_by_the_task() {
-    let first = unnumbered(&[json!({"task": task("WORKING")})]);
-    let (events, ..) = streamed(vec![
+async fn r38_early_end_of_stream_is_followed_by_get_task() {
+    let first = stream_without_positions(&[json!({"task": task("WORKING")})]);
+    let (events, ..) = stream_message(vec![
         first,
-        refusal(-32004),
-        got("WORKING"),
-        got("COMPLETED"),
+        rpc_error(-32004),
+        task_response("WORKING"),
+        task_response("COMPLETED"),
     ])
     .await;
     assert_eq!(events, ["task active", "task completed"]);
 }
 
 #[tokio::test]
-async fn r39_dialects_may_be_mixed_within_a_stream() {
+async fn r39_versions_may_be_mixed_within_a_stream() {
     let old = json!({"kind": "status-update", "contextId": "c", "final": false,
         "status": {"state": "TASK_STATE_WORKING", "message": {"kind": "message", "role": "ROLE_AGENT",
         "messageId": "m", "parts": [{"kind": "text", "text": "at it"}]}}});
     let made = json!({"kind": "artifact-update", "taskId": "t", "contextId": "c",
         "artifact": {"artifactId": "a", "parts": [{"kind": "text", "text": "done"}]}});
     let end = json!({"kind": "status-update", "taskId": "t", "final": true, "status": {"state": "completed"}});
-    let (events, error, _) = streamed(vec![unnumbered(&[
+    let (events, error, _) = stream_message(vec![stream_without_positions(&[
         json!({"task": task("SUBMITTED")}),
         old,
         made,
@@ -337,7 +347,7 @@ async fn r39_dialects_may_be_mixed_within_a_stream() {
 }
 
 #[tokio::test]
-async fn what_was_told_before_the_position_is_in_the_whole_task_and_not_told_again() {
+async fn resumed_stream_returns_the_complete_task_without_repeats() {
     let rest = || {
         stream(&[
             (Some(6), chunk("two", false)),
@@ -347,26 +357,27 @@ async fn what_was_told_before_the_position_is_in_the_whole_task_and_not_told_aga
     let mut whole = task("COMPLETED");
     let artifact = |id: &str| json!({"artifactId": id, "parts": [{"text": id}]});
     whole["artifacts"] = json!([artifact("before"), artifact("a")]);
-    let peer = Peer::with(vec![rest(), answer(200, &rpc(&whole))]).await;
-    let followed = client(&peer).follow("t", Some(attache::model::Seq(5)));
-    let SendMessageResponse::Task(found) = with_deadline(followed.finish()).await.unwrap() else {
+    let peer = Peer::with_responses(vec![rest(), json_response(200, &rpc_result(&whole))]).await;
+    let task_stream = client(&peer).follow("t", Some(attache::model::Seq(5)));
+    let SendMessageResponse::Task(found) = with_deadline(task_stream.finish()).await.unwrap()
+    else {
         panic!("a task")
     };
     assert_eq!(found.artifacts.len(), 2);
-    let peer = Peer::with(vec![rest()]).await;
-    let mut followed = client(&peer).follow("t", Some(attache::model::Seq(5)));
-    assert_eq!(event_texts(&mut followed).await.0.len(), 2);
+    let peer = Peer::with_responses(vec![rest()]).await;
+    let mut task_stream = client(&peer).follow("t", Some(attache::model::Seq(5)));
+    assert_eq!(event_texts(&mut task_stream).await.0.len(), 2);
 }
 
 #[tokio::test]
-async fn s67_who_is_refused_as_too_much_pauses_before_the_next_try() {
-    let limited = || reply(429, "Content-Type: application/json\r\n", "");
-    let done = unnumbered(&[json!({"task": task("COMPLETED")})]);
-    let peer = Peer::with(vec![limited(), limited(), done.clone()]).await;
-    let mut settings = quick();
+async fn s67_rate_limited_client_backs_off() {
+    let limited = || http_response(429, "Content-Type: application/json\r\n", "");
+    let done = stream_without_positions(&[json!({"task": task("COMPLETED")})]);
+    let peer = Peer::with_responses(vec![limited(), limited(), done.clone()]).await;
+    let mut settings = fast_settings();
     settings.retries.initial_delay = Duration::from_millis(60);
     let began = Instant::now();
-    let mut followed = with_deadline(
+    let mut task_stream = with_deadline(
         client(&peer)
             .with_settings(settings)
             .stream(Message::user("hi")),
@@ -374,18 +385,18 @@ async fn s67_who_is_refused_as_too_much_pauses_before_the_next_try() {
     .await
     .unwrap();
     assert_eq!(
-        event_texts(&mut followed).await,
+        event_texts(&mut task_stream).await,
         (vec!["task completed".to_owned()], None)
     );
-    // A half of 60 ms and of 120 ms at least.
+    // At least half of 60 ms and of 120 ms.
     assert!(
         began.elapsed() >= Duration::from_millis(90),
         "{:?}",
         began.elapsed()
     );
-    // The peer knows better.
-    let peer = Peer::with(vec![reply(429, "Retry-After: 1\r\n", ""), done]).await;
-    let mut settings = quick();
+    // `Retry-After` of the peer takes precedence.
+    let peer = Peer::with_responses(vec![http_response(429, "Retry-After: 1\r\n", ""), done]).await;
+    let mut settings = fast_settings();
     settings.timeouts.wait = Some(Duration::from_millis(50));
     let refused = with_deadline(
         client(&peer)
@@ -401,54 +412,63 @@ async fn s67_who_is_refused_as_too_much_pauses_before_the_next_try() {
 }
 
 #[tokio::test]
-async fn r39_an_event_that_nobody_understands_does_not_end_the_task() {
-    let first = unnumbered(&[json!({"task": task("WORKING")}), json!({"surprise": true})]);
-    let (events, ..) = streamed(vec![first, got("COMPLETED")]).await;
+async fn r39_unknown_event_does_not_end_the_stream() {
+    let first =
+        stream_without_positions(&[json!({"task": task("WORKING")}), json!({"surprise": true})]);
+    let (events, ..) = stream_message(vec![first, task_response("COMPLETED")]).await;
     assert_eq!(events, ["task active", "task completed"]);
 }
 
 #[tokio::test]
-async fn s74_events_of_another_task_are_not_ours() {
+async fn s74_events_of_other_tasks_are_ignored() {
     let mut other = status("FAILED");
-    other["statusUpdate"]["taskId"] = json!("somebody-elses");
+    other["statusUpdate"]["taskId"] = json!("other-task");
     let list = [json!({"task": task("WORKING")}), other, status("COMPLETED")];
     assert_eq!(
-        streamed(vec![unnumbered(&list)]).await.0,
+        stream_message(vec![stream_without_positions(&list)])
+            .await
+            .0,
         ["task active", "status completed"]
     );
 }
 
 #[tokio::test]
-async fn r42_who_gives_up_knows_what_to_ask_for_later() {
-    let peer = Peer::holding(vec![unnumbered(&[json!({"task": task("WORKING")})])]).await;
-    let mut settings = quick();
+async fn r42_timeout_error_contains_the_task_id() {
+    let peer = Peer::with_open_stream(vec![stream_without_positions(&[
+        json!({"task": task("WORKING")}),
+    ])])
+    .await;
+    let mut settings = fast_settings();
     settings.timeouts.wait = Some(Duration::from_millis(100));
     let client = client(&peer).with_settings(settings);
-    let mut followed = with_deadline(client.stream(Message::user("hi")))
+    let mut task_stream = with_deadline(client.stream(Message::user("hi")))
         .await
         .unwrap();
     assert!(matches!(
-        with_deadline(followed.next()).await,
+        with_deadline(task_stream.next()).await,
         Some(Ok(StreamResponse::Task(_)))
     ));
-    let error = with_deadline(followed.next()).await.unwrap().unwrap_err();
+    let error = with_deadline(task_stream.next())
+        .await
+        .unwrap()
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
     assert_eq!(error.metadata().collect::<Vec<_>>(), [("taskId", "t")]);
-    assert!(with_deadline(followed.next()).await.is_none());
+    assert!(with_deadline(task_stream.next()).await.is_none());
 }
 
 #[tokio::test]
-async fn r52_a_reader_that_was_away_comes_back() {
+async fn r52_follower_resumes_after_an_absence() {
     let first = stream(&[(Some(1), json!({"task": task("WORKING")}))]);
-    let busy = reply(503, "Retry-After: 0\r\n", "");
+    let busy = http_response(503, "Retry-After: 0\r\n", "");
     let hung_up = Vec::new();
     let rest = stream(&[(Some(2), status("COMPLETED"))]);
-    let (events, error, methods) = streamed(vec![first, hung_up, busy, rest]).await;
+    let (events, error, methods) = stream_message(vec![first, hung_up, busy, rest]).await;
     assert_eq!((events.len(), error, methods.len()), (2, None, 4));
     let first = stream(&[(Some(1), json!({"task": task("WORKING")}))]);
     let mut answers = vec![first];
     answers.extend((0..4).map(|_| Vec::new()));
-    let (events, error, _) = streamed(answers).await;
+    let (events, error, _) = stream_message(answers).await;
     assert_eq!(
         (events.len(), error),
         (1, Some(ErrorKind::Unavailable)),
@@ -457,10 +477,10 @@ async fn r52_a_reader_that_was_away_comes_back() {
 }
 
 #[tokio::test]
-async fn r02_silence_counts_as_a_cut() {
-    let peer = Peer::holding(vec![
-        unnumbered(&[json!({"task": task("WORKING")})]),
-        unnumbered(&[json!({"task": task("WORKING")}), status("COMPLETED")]),
+async fn r02_idle_timeout_is_a_cut() {
+    let peer = Peer::with_open_stream(vec![
+        stream_without_positions(&[json!({"task": task("WORKING")})]),
+        stream_without_positions(&[json!({"task": task("WORKING")}), status("COMPLETED")]),
     ])
     .await;
     let timeouts = Timeouts {
@@ -469,20 +489,20 @@ async fn r02_silence_counts_as_a_cut() {
     };
     let client = client(&peer).with_settings(ClientSettings {
         timeouts,
-        ..quick()
+        ..fast_settings()
     });
-    let mut followed = with_deadline(client.stream(Message::user("hi")))
+    let mut task_stream = with_deadline(client.stream(Message::user("hi")))
         .await
         .unwrap();
     assert_eq!(
-        event_texts(&mut followed).await.0,
+        event_texts(&mut task_stream).await.0,
         ["task active", "status completed"]
     );
-    assert_eq!(followed.reconnects(), 1);
+    assert_eq!(task_stream.reconnects(), 1);
 }
 
 #[tokio::test]
-async fn a_task_that_waits_for_us_is_an_answer_and_a_failed_one_too() {
+async fn interrupted_and_failed_tasks_are_responses() {
     for state in [
         "INPUT_REQUIRED",
         "AUTH_REQUIRED",
@@ -490,11 +510,12 @@ async fn a_task_that_waits_for_us_is_an_answer_and_a_failed_one_too() {
         "REJECTED",
         "CANCELED",
     ] {
-        let answer = sent(vec![got(state)]).await.unwrap();
+        let answer = send_message(vec![task_response(state)]).await.unwrap();
         assert_eq!(answer.state().as_str(), format!("TASK_STATE_{state}"));
     }
-    let asking = unnumbered(&[json!({"task": task("WORKING")}), status("INPUT_REQUIRED")]);
-    let (events, error, _) = streamed(vec![asking]).await;
+    let asking =
+        stream_without_positions(&[json!({"task": task("WORKING")}), status("INPUT_REQUIRED")]);
+    let (events, error, _) = stream_message(vec![asking]).await;
     assert_eq!(
         (events.last().map(String::as_str), error),
         (Some("status input_required"), None)
@@ -502,26 +523,27 @@ async fn a_task_that_waits_for_us_is_an_answer_and_a_failed_one_too() {
 }
 
 #[tokio::test]
-async fn a_handle_that_is_dropped_can_cancel_its_task() {
-    let peer = Peer::with(vec![
-        unnumbered(&[json!({"task": task("WORKING")})]),
-        got("CANCELED"),
+async fn dropped_stream_can_cancel_its_task() {
+    let peer = Peer::with_responses(vec![
+        stream_without_positions(&[json!({"task": task("WORKING")})]),
+        task_response("CANCELED"),
     ])
     .await;
-    let mut followed = with_deadline(client(&peer).stream(Message::user("hi")))
+    let mut task_stream = with_deadline(client(&peer).stream(Message::user("hi")))
         .await
         .unwrap()
         .cancel_on_drop();
-    with_deadline(followed.next()).await.unwrap().unwrap();
-    drop(followed);
-    let asked = peer.asked().await;
-    assert!(String::from_utf8_lossy(&asked[1].body).contains("CancelTask"));
+    with_deadline(task_stream.next()).await.unwrap().unwrap();
+    drop(task_stream);
+    let requests = peer.requests().await;
+    assert!(String::from_utf8_lossy(&requests[1].body).contains("CancelTask"));
 }
 
 #[tokio::test]
-async fn r04_who_hangs_up_instead_of_saying_that_the_task_has_ended_is_asked() {
-    let first = unnumbered(&[json!({"task": task("WORKING")})]);
-    let (events, error, methods) = streamed(vec![first, events(b""), got("COMPLETED")]).await;
+async fn r04_peer_that_closes_the_stream_of_an_ended_task_is_polled() {
+    let first = stream_without_positions(&[json!({"task": task("WORKING")})]);
+    let (events, error, methods) =
+        stream_message(vec![first, sse_response(b""), task_response("COMPLETED")]).await;
     assert_eq!(
         (events.last().map(String::as_str), error),
         (Some("task completed"), None)
@@ -530,7 +552,7 @@ async fn r04_who_hangs_up_instead_of_saying_that_the_task_has_ended_is_asked() {
 }
 
 #[tokio::test]
-async fn how_the_task_stood_before_the_message_is_not_the_answer() {
+async fn state_before_the_message_is_not_the_response() {
     let list = [
         json!({"task": task("INPUT_REQUIRED")}),
         status("WORKING"),
@@ -538,114 +560,116 @@ async fn how_the_task_stood_before_the_message_is_not_the_answer() {
     ];
     let mut more = Message::user("more");
     more.task_id = Some("t".into());
-    let peer = Peer::with(vec![unnumbered(&list)]).await;
-    let followed = with_deadline(client(&peer).stream(more.clone()))
+    let peer = Peer::with_responses(vec![stream_without_positions(&list)]).await;
+    let task_stream = with_deadline(client(&peer).stream(more.clone()))
         .await
         .unwrap();
     assert_eq!(
-        with_deadline(followed.finish()).await.unwrap().state(),
+        with_deadline(task_stream.finish()).await.unwrap().state(),
         TaskState::Completed
     );
-    let peer = Peer::with(vec![unnumbered(&list[..1])]).await;
-    let followed = with_deadline(client(&peer).stream(more)).await.unwrap();
+    let peer = Peer::with_responses(vec![stream_without_positions(&list[..1])]).await;
+    let task_stream = with_deadline(client(&peer).stream(more)).await.unwrap();
     assert_eq!(
-        with_deadline(followed.finish()).await.unwrap().state(),
+        with_deadline(task_stream.finish()).await.unwrap().state(),
         TaskState::InputRequired
     );
 }
 
 #[tokio::test]
-async fn a_task_is_followed_through_what_others_resolve() {
-    // The stream ends where the task waits, and it is not the end.
-    let waits = || unnumbered(&[json!({"task": task("AUTH_REQUIRED")})]);
-    let done = unnumbered(&[json!({"task": task("AUTH_REQUIRED")}), status("COMPLETED")]);
-    let peer = Peer::with(vec![waits(), done]).await;
-    let followed = client(&peer)
+async fn wait_through_continues_in_interrupted_states() {
+    // The stream ends in an interrupted state, but following continues.
+    let waits = || stream_without_positions(&[json!({"task": task("AUTH_REQUIRED")})]);
+    let done =
+        stream_without_positions(&[json!({"task": task("AUTH_REQUIRED")}), status("COMPLETED")]);
+    let peer = Peer::with_responses(vec![waits(), done]).await;
+    let task_stream = client(&peer)
         .follow("t", None)
         .wait_through([TaskState::AuthRequired]);
     assert_eq!(
-        with_deadline(followed.finish()).await.unwrap().state(),
+        with_deadline(task_stream.finish()).await.unwrap().state(),
         TaskState::Completed
     );
-    let peer = Peer::with(vec![
-        got("AUTH_REQUIRED"),
-        got("AUTH_REQUIRED"),
-        got("COMPLETED"),
+    let peer = Peer::with_responses(vec![
+        task_response("AUTH_REQUIRED"),
+        task_response("AUTH_REQUIRED"),
+        task_response("COMPLETED"),
     ])
     .await;
-    let followed = client(&peer)
+    let task_stream = client(&peer)
         .follow("t", None)
         .wait_through([TaskState::AuthRequired])
         .with_polling();
     assert_eq!(
-        with_deadline(followed.finish()).await.unwrap().state(),
+        with_deadline(task_stream.finish()).await.unwrap().state(),
         TaskState::Completed
     );
-    let peer = Peer::with(vec![waits()]).await;
-    let followed = client(&peer).follow("t", None);
+    let peer = Peer::with_responses(vec![waits()]).await;
+    let task_stream = client(&peer).follow("t", None);
     assert_eq!(
-        with_deadline(followed.finish()).await.unwrap().state(),
+        with_deadline(task_stream.finish()).await.unwrap().state(),
         TaskState::AuthRequired
     );
 }
 
 #[tokio::test]
-async fn r04_a_refusal_counts_where_that_is_asked_for_until_something_was_told() {
-    let peer = Peer::with(vec![refusal(-32004)]).await;
-    let mut followed = client(&peer).follow("t", None).require_streaming();
+async fn r04_require_streaming_fails_until_the_first_event() {
+    let peer = Peer::with_responses(vec![rpc_error(-32004)]).await;
+    let mut task_stream = client(&peer).follow("t", None).require_streaming();
     assert_eq!(
-        event_texts(&mut followed).await,
+        event_texts(&mut task_stream).await,
         (vec![], Some(ErrorKind::UnsupportedOperation))
     );
-    let first = unnumbered(&[json!({"task": task("WORKING")})]);
-    let peer = Peer::with(vec![first, refusal(-32004), got("COMPLETED")]).await;
-    let mut followed = client(&peer).follow("t", None).require_streaming();
+    let first = stream_without_positions(&[json!({"task": task("WORKING")})]);
+    let peer =
+        Peer::with_responses(vec![first, rpc_error(-32004), task_response("COMPLETED")]).await;
+    let mut task_stream = client(&peer).follow("t", None).require_streaming();
     assert_eq!(
-        event_texts(&mut followed).await.0,
+        event_texts(&mut task_stream).await.0,
         ["task active", "task completed"]
     );
 }
 
 #[tokio::test]
-async fn a_task_that_has_ended_is_not_sent_the_same_message_in_another_way() {
+async fn message_to_an_ended_task_is_not_sent_twice() {
     let card =
         serde_json::from_value(json!({"name": "A", "capabilities": {"streaming": true}})).unwrap();
     let mut more = Message::user("more");
     more.task_id = Some("t".into());
-    let peer = Peer::with(vec![refusal(-32004)]).await;
+    let peer = Peer::with_responses(vec![rpc_error(-32004)]).await;
     let refused = with_deadline(client(&peer).with_card(card).stream(more))
         .await
         .err()
         .unwrap();
     assert_eq!(
-        (refused.kind(), peer.asked().await.len()),
+        (refused.kind(), peer.requests().await.len()),
         (ErrorKind::UnsupportedOperation, 1)
     );
 }
 
 #[tokio::test]
-async fn r42_what_is_finished_after_the_caller_gave_up_is_read_later() {
+async fn r42_task_that_ends_after_a_timeout_can_be_read() {
     let (agent, mut strings) = SteppedAgent::new();
     let server = start(agent).await;
     let at = format!("http://{}/", server.address);
-    let mut settings = quick();
+    let mut settings = fast_settings();
     settings.timeouts.wait = Some(Duration::from_millis(100));
     let impatient = Client::new(&at, Binding::JsonRpc, Version::V1)
         .unwrap()
         .with_settings(settings);
-    let mut followed = with_deadline(impatient.stream(Message::user("go")))
+    let mut task_stream = with_deadline(impatient.stream(Message::user("go")))
         .await
         .unwrap();
     strings.next_task().await;
-    let (_, error) = event_texts(&mut followed).await;
+    let (_, error) = event_texts(&mut task_stream).await;
     assert_eq!(error, Some(ErrorKind::DeadlineExceeded));
-    let id = followed.task().unwrap().id.clone();
-    drop(followed);
+    let id = task_stream.task().unwrap().id.clone();
+    drop(task_stream);
     strings.write("late").await;
     strings.end(Outcome::Completed).await;
     let patient = Client::new(&at, Binding::JsonRpc, Version::V1)
         .unwrap()
-        .with_settings(quick());
+        .with_settings(fast_settings());
     let answer = with_deadline(patient.follow(id, None).finish())
         .await
         .unwrap();

@@ -1,5 +1,5 @@
-//! Other people's servers: small echo agents of the official SDKs in `tests/peers/servers`, on every binding and
-//! version that each has.
+//! Interoperability with servers of the official SDKs: small echo agents in `tests/peers/servers`, over every binding and
+//! version that each supports.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -15,20 +15,20 @@ use attache::{Client, ClientSettings, InterfacePreference, TaskStream, Timeouts}
 
 use crate::harness::with_deadline;
 
-/// A server that ends when its input does, however we end.
-struct Foreign {
+/// Server process. It ends when its standard input is closed, even if the test is killed.
+struct SdkServer {
     url: String,
     child: Child,
 }
 
-impl Foreign {
+impl SdkServer {
     fn start(program: &Path, arguments: &[&str]) -> Self {
         let mut child = Command::new(program)
             .args(arguments)
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // They tell at length of everything that a client does to them.
+            // The servers log every request.
             .stderr(Stdio::null())
             .spawn()
             .unwrap_or_else(|fault| {
@@ -41,12 +41,12 @@ impl Foreign {
         let url = line
             .trim()
             .strip_prefix("Listening on ")
-            .expect("the server says where it is; run it by hand to see why not")
+            .expect("the server prints its URL; run it by hand to see why not")
             .to_owned();
         Self { url, child }
     }
 
-    /// Our only way to talk there.
+    /// Returns a client that uses only this binding and version.
     async fn client(&self, binding: Binding, version: Version) -> Client {
         let interface = InterfacePreference {
             bindings: vec![binding],
@@ -54,7 +54,7 @@ impl Foreign {
             version: Some(version),
             no_fallback: true,
         };
-        // 0.3.26 does not tell a stream that its task was canceled from elsewhere, and leaves it open.
+        // 0.3.26 neither reports a cancellation in the stream of the task nor closes it.
         let timeouts = Timeouts {
             idle: Duration::from_secs(3),
             ..Timeouts::default()
@@ -71,59 +71,59 @@ impl Foreign {
     }
 }
 
-impl Drop for Foreign {
+impl Drop for SdkServer {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
         let _ = self.child.wait();
     }
 }
 
-/// Where the peers live; whoever says where has put them there, and else it is done here, once.
-fn peers() -> &'static Path {
+/// Returns the folder of the installed SDKs: `ATTACHE_PEERS`, else `target/peers`, installed on first use.
+fn sdk_folder() -> &'static Path {
     static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
         if let Some(folder) = std::env::var_os("ATTACHE_PEERS") {
             return folder.into();
         }
-        let made = Command::new(here().join("setup"))
+        let made = Command::new(peers_source().join("setup"))
             .stdout(Stdio::null())
             .status();
         assert!(
             made.is_ok_and(|status| status.success()),
-            "the peers are not there; run tests/peers/setup"
+            "the SDKs are not installed; run tests/peers/setup"
         );
         Path::new(env!("CARGO_MANIFEST_DIR")).join("target/peers")
     });
     &FOLDER
 }
 
-fn here() -> PathBuf {
+fn peers_source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers")
 }
 
-fn python(version: &str) -> Foreign {
-    let script = here().join(format!("servers/sdk{version}.py"));
-    let program = peers().join(format!("server{version}/bin/python"));
-    Foreign::start(&program, &[script.to_str().unwrap()])
+fn python(version: &str) -> SdkServer {
+    let script = peers_source().join(format!("servers/sdk{version}.py"));
+    let program = sdk_folder().join(format!("server{version}/bin/python"));
+    SdkServer::start(&program, &[script.to_str().unwrap()])
 }
 
 fn is_quick() -> bool {
     std::env::var_os("ATTACHE_QUICK").is_some_and(|value| value == "1")
 }
 
-async fn until(followed: &mut TaskStream, is_it: impl Fn(&StreamResponse) -> bool) {
+async fn follow_until(stream: &mut TaskStream, is_match: impl Fn(&StreamResponse) -> bool) {
     loop {
-        let event = with_deadline(followed.next())
+        let event = with_deadline(stream.next())
             .await
             .expect("more to come")
             .unwrap();
-        if is_it(&event) {
+        if is_match(&event) {
             return;
         }
     }
 }
 
-/// Every operation, and a stream that is cut in the middle.
-async fn all_of_it(client: &Client) {
+/// Calls every operation, and reconnects to a stream that is cut.
+async fn call_every_operation(client: &Client) {
     let answer = with_deadline(client.send(Message::user("hello")))
         .await
         .unwrap();
@@ -159,13 +159,14 @@ async fn all_of_it(client: &Client) {
         ErrorKind::TaskNotFound
     );
 
-    let asked = with_deadline(client.send(Message::user("ask")))
+    let interrupted = with_deadline(client.send(Message::user("ask")))
         .await
         .unwrap();
-    assert_eq!(asked.state(), TaskState::InputRequired);
-    let asked = asked.task().unwrap();
+    assert_eq!(interrupted.state(), TaskState::InputRequired);
+    let interrupted = interrupted.task().unwrap();
     let mut more = Message::user("more");
-    (more.task_id, more.context_id) = (Some(asked.id.clone()), Some(asked.context_id.clone()));
+    more.task_id = Some(interrupted.id.clone());
+    more.context_id = Some(interrupted.context_id.clone());
     assert_eq!(
         with_deadline(client.send(more)).await.unwrap().text(),
         "more"
@@ -174,7 +175,7 @@ async fn all_of_it(client: &Client) {
     let mut cut = with_deadline(client.stream(Message::user("drip")))
         .await
         .unwrap();
-    until(&mut cut, |event| {
+    follow_until(&mut cut, |event| {
         matches!(event, StreamResponse::ArtifactUpdate(_))
     })
     .await;
@@ -184,16 +185,16 @@ async fn all_of_it(client: &Client) {
         .await
         .unwrap();
     let numbers: Vec<_> = (0..20).map(|n| n.to_string()).collect();
-    let told = whole.text();
-    let mut told: Vec<_> = told.split_whitespace().collect();
-    // 0.3.26 keeps a chunk twice while somebody has subscribed again, and its own task is what it tells.
-    told.dedup();
-    assert_eq!(told, numbers);
+    let text = whole.text();
+    let mut chunks: Vec<_> = text.split_whitespace().collect();
+    // 0.3.26 stores a chunk twice while a second subscriber is connected.
+    chunks.dedup();
+    assert_eq!(chunks, numbers);
 
     let mut slow = with_deadline(client.stream(Message::user("slow")))
         .await
         .unwrap();
-    until(&mut slow, |_| true).await;
+    follow_until(&mut slow, |_| true).await;
     let id = slow.task().unwrap().id.clone();
     let canceled = with_deadline(client.cancel_task(CancelTaskRequest {
         id,
@@ -223,7 +224,7 @@ fn bindings() -> impl Iterator<Item = Binding> {
 }
 
 #[tokio::test]
-async fn a2a_sdk_1_is_understood() {
+async fn a2a_sdk_1_interoperates() {
     if is_quick() {
         return;
     }
@@ -231,35 +232,36 @@ async fn a2a_sdk_1_is_understood() {
     for binding in bindings() {
         for version in Version::ALL {
             eprintln!("{binding} {version}");
-            all_of_it(&server.client(binding, version).await).await;
+            call_every_operation(&server.client(binding, version).await).await;
         }
     }
 }
 
 #[tokio::test]
-async fn a2a_sdk_0_3_is_understood() {
+async fn a2a_sdk_0_3_interoperates() {
     if is_quick() {
         return;
     }
     let server = python("03");
     for binding in bindings() {
         eprintln!("{binding}");
-        all_of_it(&server.client(binding, Version::V03).await).await;
+        call_every_operation(&server.client(binding, Version::V03).await).await;
     }
 }
 
 #[tokio::test]
-async fn a2a_js_1_is_understood() {
+async fn a2a_js_1_interoperates() {
     if is_quick() {
         return;
     }
-    let (script, packages) = (here().join("servers/sdk10.mjs"), peers().join("js"));
-    let server = Foreign::start(
+    let script = peers_source().join("servers/sdk10.mjs");
+    let packages = sdk_folder().join("js");
+    let server = SdkServer::start(
         Path::new("node"),
         &[script.to_str().unwrap(), packages.to_str().unwrap()],
     );
     for binding in bindings() {
         eprintln!("{binding}");
-        all_of_it(&server.client(binding, Version::V1).await).await;
+        call_every_operation(&server.client(binding, Version::V1).await).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The gRPC binding against servers that are tonic's own, in both versions.
+//! gRPC binding of the client against tonic servers of both versions.
 
 mod peer;
 
@@ -14,8 +14,8 @@ use attache::{AgentCard, Error};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
-use self::peer::{Peer, Said};
-use super::{Got, ask};
+use self::peer::{Peer, ScriptedReply};
+use super::{CallResult, call};
 use crate::harness::with_deadline;
 
 fn task() -> Task {
@@ -62,7 +62,7 @@ fn card(version: Version) -> AgentCard {
     AgentCard::new("Tides", "Knows them").interface("127.0.0.1:1", Binding::Grpc, version)
 }
 
-/// Every request that does not stream, with an answer to it.
+/// Returns every unary request with a response to it.
 fn calls(version: Version) -> Vec<(Request, Response)> {
     let send = SendMessageRequest {
         configuration: Some(Default::default()),
@@ -140,25 +140,25 @@ fn client(peer: &Peer, version: Version) -> Client {
 }
 
 #[tokio::test]
-async fn every_call_reaches_the_server_and_its_answer_comes_back() {
+async fn every_call_round_trips() {
     for version in Version::ALL {
         for (request, response) in calls(version) {
-            let peer = Peer::start(version, Said::Answer(response.clone())).await;
-            let got = ask(&client(&peer, version), request.clone()).await;
+            let peer = Peer::start(version, ScriptedReply::Response(response.clone())).await;
+            let got = call(&client(&peer, version), request.clone()).await;
             if matches!(request, Request::ListTasks(_)) && version == Version::V03 {
                 assert_eq!(got.unwrap_err().kind(), ErrorKind::UnsupportedOperation);
                 continue;
             }
-            assert_eq!(got, Ok(Got::Answer(response)), "{version}");
-            let heard = peer.heard();
-            assert_eq!(heard.request, request, "{version}");
-            assert_eq!(heard.metadata("a2a-version"), Some(version.as_str()));
+            assert_eq!(got, Ok(CallResult::Response(response)), "{version}");
+            let received = peer.received();
+            assert_eq!(received.request, request, "{version}");
+            assert_eq!(received.metadata("a2a-version"), Some(version.as_str()));
         }
     }
 }
 
 #[tokio::test]
-async fn events_come_one_by_one_and_the_stream_ends() {
+async fn events_are_delivered_and_the_stream_ends() {
     let requests = [
         Request::SubscribeToTask(SubscribeToTaskRequest {
             id: "t".into(),
@@ -171,16 +171,16 @@ async fn events_come_one_by_one_and_the_stream_ends() {
     ];
     for version in Version::ALL {
         for request in &requests {
-            let peer = Peer::start(version, Said::Events(events(), None)).await;
-            let got = ask(&client(&peer, version), request.clone()).await;
-            assert_eq!(got, Ok(Got::Events(events(), None)), "{version}");
-            assert_eq!(peer.heard().request, *request, "{version}");
+            let peer = Peer::start(version, ScriptedReply::Events(events(), None)).await;
+            let got = call(&client(&peer, version), request.clone()).await;
+            assert_eq!(got, Ok(CallResult::Events(events(), None)), "{version}");
+            assert_eq!(peer.received().request, *request, "{version}");
         }
     }
 }
 
 #[tokio::test]
-async fn an_error_comes_back_as_it_was_before_and_inside_a_stream() {
+async fn errors_round_trip_before_and_within_a_stream() {
     let error = || Error::new(ErrorKind::TaskNotFound).with_message("no such t\u{e2}che");
     let subscribe = || {
         Request::SubscribeToTask(SubscribeToTaskRequest {
@@ -189,27 +189,33 @@ async fn an_error_comes_back_as_it_was_before_and_inside_a_stream() {
         })
     };
     for version in Version::ALL {
-        let peer = Peer::start(version, Said::Error(error())).await;
+        let peer = Peer::start(version, ScriptedReply::Error(error())).await;
         let (request, _) = calls(version).swap_remove(1);
         assert_eq!(
-            ask(&client(&peer, version), request).await.unwrap_err(),
+            call(&client(&peer, version), request).await.unwrap_err(),
             error(),
             "{version}"
         );
         assert_eq!(
-            ask(&client(&peer, version), subscribe()).await.unwrap_err(),
+            call(&client(&peer, version), subscribe())
+                .await
+                .unwrap_err(),
             error(),
             "{version}"
         );
-        let peer = Peer::start(version, Said::Events(events(), Some(error()))).await;
-        let got = ask(&client(&peer, version), subscribe()).await;
-        assert_eq!(got, Ok(Got::Events(events(), Some(error()))), "{version}");
+        let peer = Peer::start(version, ScriptedReply::Events(events(), Some(error()))).await;
+        let got = call(&client(&peer, version), subscribe()).await;
+        assert_eq!(
+            got,
+            Ok(CallResult::Events(events(), Some(error()))),
+            "{version}"
+        );
     }
 }
 
 #[tokio::test]
-async fn what_goes_with_a_request_is_metadata() {
-    let peer = Peer::start(Version::V03, Said::Events(events(), None)).await;
+async fn headers_are_sent_as_metadata() {
+    let peer = Peer::start(Version::V03, ScriptedReply::Events(events(), None)).await;
     let client = client(&peer, Version::V03)
         .with_extensions(["urn:a"])
         .and_then(|client| client.with_bearer(&"hunter2".into()))
@@ -221,24 +227,24 @@ async fn what_goes_with_a_request_is_metadata() {
     with_deadline(client.subscribe_to_task(request, Some(Seq(4))))
         .await
         .unwrap();
-    let heard = peer.heard();
+    let received = peer.received();
     for (name, value) in [
         ("x-a2a-extensions", "urn:a"),
         ("authorization", "Bearer hunter2"),
         ("last-event-id", "4"),
         ("a2a-version", "0.3"),
     ] {
-        assert_eq!(heard.metadata(name), Some(value), "{name}");
+        assert_eq!(received.metadata(name), Some(value), "{name}");
     }
 }
 
 #[tokio::test]
-async fn s25_a_message_beyond_the_limit_is_not_read() {
+async fn s25_message_size_is_limited() {
     let mut large = task();
     large.context_id = "c".repeat(5000).into();
-    let peer = Peer::start(Version::V1, Said::Answer(Response::Task(large))).await;
+    let peer = Peer::start(Version::V1, ScriptedReply::Response(Response::Task(large))).await;
     let (request, _) = calls(Version::V1).swap_remove(1);
-    let error = ask(&client(&peer, Version::V1).with_max_bytes(1000), request)
+    let error = call(&client(&peer, Version::V1).with_max_bytes(1000), request)
         .await
         .unwrap_err();
     assert_eq!(
@@ -248,10 +254,10 @@ async fn s25_a_message_beyond_the_limit_is_not_read() {
 }
 
 #[tokio::test]
-async fn an_unknown_rpc_and_a_server_of_something_else_are_errors() {
+async fn unknown_rpc_and_other_servers_are_errors() {
     let (request, response) = calls(Version::V1).swap_remove(1);
-    let peer = Peer::start(Version::V03, Said::Answer(response)).await;
-    let error = ask(&client(&peer, Version::V1), request.clone())
+    let peer = Peer::start(Version::V03, ScriptedReply::Response(response)).await;
+    let error = call(&client(&peer, Version::V1), request.clone())
         .await
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::MethodNotFound);
@@ -265,11 +271,11 @@ async fn an_unknown_rpc_and_a_server_of_something_else_are_errors() {
             .await
             .unwrap();
     };
-    let (error, ()) = tokio::join!(ask(&client, request.clone()), html);
+    let (error, ()) = tokio::join!(call(&client, request.clone()), html);
     assert_eq!(error.unwrap_err().kind(), ErrorKind::Unavailable);
     drop(listener);
     assert_eq!(
-        ask(&client, request).await.unwrap_err().kind(),
+        call(&client, request).await.unwrap_err().kind(),
         ErrorKind::Unavailable
     );
 }

@@ -18,7 +18,7 @@ fn hello() -> SendMessageRequest {
 }
 
 #[tokio::test]
-async fn clients_of_one_server_see_the_same_tasks() {
+async fn clients_of_one_server_share_its_tasks() {
     let server = local(Echo).await;
     let old = server.client(Binding::JsonRpc, Version::V03).unwrap();
     let new = server.client(Binding::HttpJson, Version::V1).unwrap();
@@ -43,7 +43,7 @@ async fn calls_and_turns_end_with_the_server() {
         .unwrap();
     with_deadline(stream.next()).await.unwrap().unwrap();
     drop(server);
-    // Ended or cut, whichever comes first; what was on its way may still arrive.
+    // The stream ends or is cut; events in flight may still arrive.
     while let Some(Ok(_)) = with_deadline(stream.next()).await {}
     let gone = with_deadline(client.send_message(hello()))
         .await

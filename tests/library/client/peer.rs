@@ -1,4 +1,4 @@
-//! A peer that answers as a script says, one connection per answer, and remembers what it was asked.
+//! Scripted HTTP peer: sends one canned response per connection and records the requests.
 
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -7,75 +7,76 @@ use tokio::task::JoinSet;
 
 use crate::harness::with_deadline;
 
-/// A request as it came.
+/// Request as received.
 #[derive(Debug)]
-pub(super) struct Asked {
-    /// In lower case.
+pub(super) struct ReceivedRequest {
+    /// Head in lower case.
     pub(super) head: String,
     pub(super) target: String,
     pub(super) body: Vec<u8>,
 }
 
+/// Scripted HTTP server.
 pub(super) struct Peer {
     pub(super) url: String,
-    asked: JoinSet<Vec<Asked>>,
+    requests: JoinSet<Vec<ReceivedRequest>>,
 }
 
 impl Peer {
-    /// Answers with these bytes, each on its own connection.
-    pub(super) async fn with(answers: Vec<Vec<u8>>) -> Self {
-        Self::telling(|_| answers).await
+    /// Sends these responses, each on its own connection.
+    pub(super) async fn with_responses(responses: Vec<Vec<u8>>) -> Self {
+        Self::with_url(|_| responses).await
     }
 
-    /// The same, with answers that know its url.
-    pub(super) async fn telling(answers: impl FnOnce(&str) -> Vec<Vec<u8>>) -> Self {
+    /// Sends responses that depend on the URL of the peer.
+    pub(super) async fn with_url(responses: impl FnOnce(&str) -> Vec<Vec<u8>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let answers = answers(&url);
-        let mut asked = JoinSet::new();
-        asked.spawn(async move {
+        let responses = responses(&url);
+        let mut requests = JoinSet::new();
+        requests.spawn(async move {
             let mut all = Vec::new();
-            for answer in answers {
+            for response in responses {
                 let (mut stream, _) = listener.accept().await.unwrap();
-                all.push(read(&mut stream).await);
-                // A client that has read enough may be gone by now.
-                let _ = stream.write_all(&answer).await;
+                all.push(read_request(&mut stream).await);
+                // The client may have closed the connection already.
+                let _ = stream.write_all(&response).await;
                 let _ = stream.shutdown().await;
             }
             all
         });
-        Self { url, asked }
+        Self { url, requests }
     }
 
-    /// The same, but what was answered last stays open, and more may be said there until the peer is dropped.
-    pub(super) async fn holding(answers: Vec<Vec<u8>>) -> Self {
+    /// Sends these responses and keeps the last connection open until the peer is dropped.
+    pub(super) async fn with_open_stream(responses: Vec<Vec<u8>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let mut asked = JoinSet::new();
-        asked.spawn(async move {
+        let mut requests = JoinSet::new();
+        requests.spawn(async move {
             let mut open = None;
-            for answer in answers {
+            for response in responses {
                 let (mut stream, _) = listener.accept().await.unwrap();
-                read(&mut stream).await;
-                let _ = stream.write_all(&answer).await;
+                read_request(&mut stream).await;
+                let _ = stream.write_all(&response).await;
                 drop(open.replace(stream));
             }
             std::future::pending().await
         });
-        Self { url, asked }
+        Self { url, requests }
     }
 
-    /// What was asked, when everything was answered.
-    pub(super) async fn asked(mut self) -> Vec<Asked> {
-        with_deadline(self.asked.join_next())
+    /// Waits until all responses are sent and returns the requests.
+    pub(super) async fn requests(mut self) -> Vec<ReceivedRequest> {
+        with_deadline(self.requests.join_next())
             .await
             .unwrap()
             .unwrap()
     }
 }
 
-/// A whole answer.
-pub(super) fn reply(status: u16, head: &str, body: &str) -> Vec<u8> {
+/// Returns a complete HTTP response.
+pub(super) fn http_response(status: u16, head: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     format!(
         "HTTP/1.1 {status} X\r\nConnection: close\r\nContent-Length: {length}\r\n{head}\r\n{body}"
@@ -83,22 +84,22 @@ pub(super) fn reply(status: u16, head: &str, body: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-pub(super) fn json(status: u16, body: &Value) -> Vec<u8> {
-    reply(
+pub(super) fn json_response(status: u16, body: &Value) -> Vec<u8> {
+    http_response(
         status,
         "Content-Type: application/json\r\n",
         &body.to_string(),
     )
 }
 
-/// A stream that ends with its connection.
-pub(super) fn events(body: &[u8]) -> Vec<u8> {
+/// Returns a response with server-sent events, which end with the connection.
+pub(super) fn sse_response(body: &[u8]) -> Vec<u8> {
     let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: text/event-stream; charset=utf-8\r\n\r\n";
     [head.as_bytes(), body].concat()
 }
 
 /// Reads one request.
-pub(super) async fn read(stream: &mut TcpStream) -> Asked {
+pub(super) async fn read_request(stream: &mut TcpStream) -> ReceivedRequest {
     let mut bytes = Vec::new();
     let end = loop {
         if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -106,7 +107,7 @@ pub(super) async fn read(stream: &mut TcpStream) -> Asked {
         }
         assert!(
             stream.read_buf(&mut bytes).await.unwrap() > 0,
-            "a whole head"
+            "complete head"
         );
     };
     let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
@@ -116,14 +117,14 @@ pub(super) async fn read(stream: &mut TcpStream) -> Asked {
         .split("content-length: ")
         .nth(1)
         .and_then(|rest| rest.split("\r\n").next());
-    let whole = end + length.map_or(0, |length| length.parse().unwrap());
-    while bytes.len() < whole {
+    let total = end + length.map_or(0, |length| length.parse().unwrap());
+    while bytes.len() < total {
         assert!(
             stream.read_buf(&mut bytes).await.unwrap() > 0,
-            "a whole body"
+            "complete body"
         );
     }
-    Asked {
+    ReceivedRequest {
         head,
         target,
         body: bytes.split_off(end),

@@ -1,4 +1,4 @@
-//! The receiver of push notifications, fed with recorded ones.
+//! Receiver of push notifications, with recorded requests.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ const STATUS: &str = include_str!("../../golden/v10-push-delivery-status.json");
 const ARTIFACT: &str = include_str!("../../golden/v10-push-delivery-artifact.json");
 const TASK: &str = include_str!("../../golden/v03-push-delivery-task.json");
 
-/// The recorded ones are from some time ago.
-const LONG: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+/// Deduplication window that covers the recorded requests, which are old.
+const LONG_WINDOW: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 fn settings() -> PushReceiverSettings {
     PushReceiverSettings {
@@ -29,21 +29,23 @@ fn settings() -> PushReceiverSettings {
             scheme: "Bearer".to_owned(),
             credentials: Some("s3cr3t".into()),
         }),
-        dedup_window: LONG,
+        dedup_window: LONG_WINDOW,
         ..Default::default()
     }
 }
 
-fn recorded(golden: &str) -> Request<Full<Bytes>> {
+fn golden_request(golden: &str) -> Request<Full<Bytes>> {
     let golden: Value = serde_json::from_str(golden).unwrap();
-    let asked = &golden["request"];
-    // One of them was registered without credentials.
+    let recorded = &golden["request"];
+    // One of the recorded webhooks has no credentials.
     let mut request = Request::post("/hooks/a2a").header("Authorization", "Bearer s3cr3t");
-    let headers = asked["headers"].as_object().unwrap();
+    let headers = recorded["headers"].as_object().unwrap();
     for (name, value) in headers.iter().filter(|(name, _)| *name != "Authorization") {
         request = request.header(name, value.as_str().unwrap());
     }
-    request.body(Full::from(asked["body"].to_string())).unwrap()
+    request
+        .body(Full::from(recorded["body"].to_string()))
+        .unwrap()
 }
 
 async fn post(receiver: &PushReceiver, request: Request<Full<Bytes>>) -> u16 {
@@ -53,20 +55,20 @@ async fn post(receiver: &PushReceiver, request: Request<Full<Bytes>>) -> u16 {
         .as_u16()
 }
 
-fn is_empty(taken: &mut PushNotifications) -> bool {
+fn is_empty(accepted: &mut PushNotifications) -> bool {
     use std::future::Future;
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
-    pin!(taken.next()).poll(&mut Context::from_waker(Waker::noop())) == Poll::Pending
+    pin!(accepted.next()).poll(&mut Context::from_waker(Waker::noop())) == Poll::Pending
 }
 
 #[tokio::test]
-async fn both_generations_of_bodies_are_taken() {
-    let (receiver, mut taken) = PushReceiver::new(settings());
+async fn bodies_of_both_versions_are_accepted() {
+    let (receiver, mut accepted) = PushReceiver::new(settings());
     for golden in [STATUS, ARTIFACT, TASK] {
-        assert_eq!(post(&receiver, recorded(golden)).await, 200);
+        assert_eq!(post(&receiver, golden_request(golden)).await, 200);
     }
-    let mut next = async || with_deadline(taken.next()).await.unwrap();
+    let mut next = async || with_deadline(accepted.next()).await.unwrap();
     let first = next().await;
     assert_eq!(
         first.task_id().unwrap().as_str(),
@@ -83,8 +85,8 @@ async fn both_generations_of_bodies_are_taken() {
 }
 
 #[tokio::test]
-async fn who_does_not_know_the_token_and_the_credentials_is_not_listened_to() {
-    let (receiver, mut taken) = PushReceiver::new(settings());
+async fn requests_without_token_or_credentials_are_refused() {
+    let (receiver, mut accepted) = PushReceiver::new(settings());
     let edits: [fn(&mut http::HeaderMap); 6] = [
         |headers| drop(headers.remove("authorization")),
         |headers| drop(headers.insert("authorization", "Bearer s3cr3t2".parse().unwrap())),
@@ -97,50 +99,50 @@ async fn who_does_not_know_the_token_and_the_credentials_is_not_listened_to() {
         },
     ];
     for (at, edit) in edits.iter().enumerate() {
-        let mut request = recorded(STATUS);
+        let mut request = golden_request(STATUS);
         edit(request.headers_mut());
         assert_eq!(post(&receiver, request).await, 401, "{at}");
     }
-    assert!(is_empty(&mut taken));
-    // Either name of the token will do, and so does any case of the scheme.
-    let mut request = recorded(STATUS);
+    assert!(is_empty(&mut accepted));
+    // Both header names of the token are accepted, and any case of the scheme.
+    let mut request = golden_request(STATUS);
     request.headers_mut().remove("a2a-notification-token");
     request
         .headers_mut()
         .insert("authorization", "bearer s3cr3t".parse().unwrap());
     assert_eq!(post(&receiver, request).await, 200);
-    assert!(!is_empty(&mut taken));
+    assert!(!is_empty(&mut accepted));
 }
 
 #[tokio::test]
-async fn what_comes_again_is_dropped() {
-    let (receiver, mut taken) = PushReceiver::new(settings());
+async fn duplicates_are_dropped() {
+    let (receiver, mut accepted) = PushReceiver::new(settings());
     let named = |golden, id: &str| {
-        let mut request = recorded(golden);
+        let mut request = golden_request(golden);
         request
             .headers_mut()
             .insert("a2a-event-id", id.parse().unwrap());
         request
     };
     for request in [
-        recorded(STATUS),
-        recorded(STATUS),
+        golden_request(STATUS),
+        golden_request(STATUS),
         named(STATUS, "1"),
         named(ARTIFACT, "1"),
     ] {
         assert_eq!(post(&receiver, request).await, 200);
     }
-    assert_eq!(with_deadline(taken.next()).await.unwrap().id, None);
+    assert_eq!(with_deadline(accepted.next()).await.unwrap().id, None);
     assert_eq!(
-        with_deadline(taken.next()).await.unwrap().id.as_deref(),
+        with_deadline(accepted.next()).await.unwrap().id.as_deref(),
         Some("1")
     );
-    assert!(is_empty(&mut taken));
+    assert!(is_empty(&mut accepted));
 }
 
 #[tokio::test]
-async fn two_chunks_that_are_alike_are_two() {
-    let (receiver, mut taken) = PushReceiver::new(PushReceiverSettings::default());
+async fn equal_chunks_are_not_duplicates() {
+    let (receiver, mut accepted) = PushReceiver::new(PushReceiverSettings::default());
     let chunk = json!({"artifactUpdate": {"taskId": "t", "contextId": "c", "append": true,
         "artifact": {"artifactId": "a", "parts": [{"text": "ha"}]}}});
     for _ in 0..2 {
@@ -148,15 +150,15 @@ async fn two_chunks_that_are_alike_are_two() {
             .body(Full::from(chunk.to_string()))
             .unwrap();
         assert_eq!(post(&receiver, request).await, 200);
-        assert!(with_deadline(taken.next()).await.is_some());
+        assert!(with_deadline(accepted.next()).await.is_some());
     }
 }
 
-/// Vouches for every request, under the name that it has.
-struct Vouches;
+/// Verifier that accepts every request and takes its id from a header.
+struct HeaderVerifier;
 
 #[attache::auth::async_trait]
-impl PushVerifier for Vouches {
+impl PushVerifier for HeaderVerifier {
     async fn verify(
         &self,
         headers: &http::HeaderMap,
@@ -173,52 +175,49 @@ impl PushVerifier for Vouches {
     }
 }
 
-/// R13: a server that was away for days tells what it could not; who would copy that needs its signature.
+/// R13: a server that was down for days delivers old notifications, but a replay needs its signature.
 #[tokio::test]
-async fn r13_what_is_older_than_the_window_is_taken_from_whom_vouches_for_it_now() {
+async fn r13_old_notifications_need_a_verified_request_id() {
     let window = Duration::from_secs(60);
     let settings = || PushReceiverSettings {
         dedup_window: window,
         ..settings()
     };
-    let (receiver, mut taken) = PushReceiver::new(settings());
-    let (vouched, mut vouched_taken) = PushReceiver::new(settings());
-    let vouched = vouched.with_verifier(Vouches);
+    let (receiver, mut accepted) = PushReceiver::new(settings());
+    let (verified, mut verified_accepted) = PushReceiver::new(settings());
+    let verified = verified.with_verifier(HeaderVerifier);
     let event = json!({"statusUpdate": {"taskId": "t", "contextId": "c",
         "status": {"state": "TASK_STATE_WORKING", "timestamp": "2020-01-01T00:00:00Z"}}});
-    let mut request = recorded(STATUS);
+    let mut request = golden_request(STATUS);
     *request.body_mut() = Full::from(event.to_string());
-    // Its sender goes on: refused it would tell no more.
+    // Acknowledged although dropped: an error would make the sender give up.
     assert_eq!(post(&receiver, request.clone()).await, 200);
-    assert!(is_empty(&mut taken));
-    assert_eq!(post(&vouched, request.clone()).await, 200);
-    assert!(
-        is_empty(&mut vouched_taken),
-        "nobody vouches for the time of this one"
-    );
+    assert!(is_empty(&mut accepted));
+    assert_eq!(post(&verified, request.clone()).await, 200);
+    assert!(is_empty(&mut verified_accepted), "no verified request id");
     request
         .headers_mut()
         .insert("x-request", "r-1".parse().unwrap());
     for _ in 0..2 {
-        assert_eq!(post(&vouched, request.clone()).await, 200);
+        assert_eq!(post(&verified, request.clone()).await, 200);
     }
-    assert!(with_deadline(vouched_taken.next()).await.is_some());
-    assert!(is_empty(&mut vouched_taken), "a copy is dropped");
+    assert!(with_deadline(verified_accepted.next()).await.is_some());
+    assert!(is_empty(&mut verified_accepted), "a replay is dropped");
 }
 
 #[tokio::test]
-async fn s25_everything_is_bounded() {
+async fn s25_body_size_and_queue_are_bounded() {
     let bounds = PushReceiverSettings {
         max_bytes: 1000,
         queue_capacity: 1,
         ..settings()
     };
-    let (receiver, mut taken) = PushReceiver::new(bounds);
-    let mut large = recorded(STATUS);
+    let (receiver, mut accepted) = PushReceiver::new(bounds);
+    let mut large = golden_request(STATUS);
     *large.body_mut() = Full::from("x".repeat(1001));
     assert_eq!(post(&receiver, large).await, 413);
-    assert_eq!(post(&receiver, recorded(STATUS)).await, 200);
-    let busy = with_deadline(receiver.handle(recorded(ARTIFACT))).await;
+    assert_eq!(post(&receiver, golden_request(STATUS)).await, 200);
+    let busy = with_deadline(receiver.handle(golden_request(ARTIFACT))).await;
     assert_eq!(
         (
             busy.status().as_u16(),
@@ -226,31 +225,31 @@ async fn s25_everything_is_bounded() {
         ),
         (503, &b"5"[..])
     );
-    // It was not taken, so it may come again.
-    with_deadline(taken.next()).await.unwrap();
-    assert_eq!(post(&receiver, recorded(ARTIFACT)).await, 200);
+    // It was not accepted, so a retry is not a duplicate.
+    with_deadline(accepted.next()).await.unwrap();
+    assert_eq!(post(&receiver, golden_request(ARTIFACT)).await, 200);
     assert!(matches!(
-        with_deadline(taken.next()).await.unwrap().event,
+        with_deadline(accepted.next()).await.unwrap().event,
         StreamResponse::ArtifactUpdate(_)
     ));
 }
 
 #[tokio::test]
-async fn what_is_no_notification_is_refused() {
-    let (receiver, mut taken) = PushReceiver::new(PushReceiverSettings::default());
+async fn invalid_notifications_are_refused() {
+    let (receiver, mut accepted) = PushReceiver::new(PushReceiverSettings::default());
     for body in ["", "{}", "[]", "{\"task\":1}", "\u{0}"] {
         let request = Request::post("/").body(Full::from(body)).unwrap();
         assert_eq!(post(&receiver, request).await, 400, "{body}");
     }
     let request = Request::get("/").body(Full::default()).unwrap();
     assert_eq!(post(&receiver, request).await, 405);
-    assert!(is_empty(&mut taken));
+    assert!(is_empty(&mut accepted));
 }
 
 #[tokio::test]
-async fn it_serves_by_itself() {
+async fn receiver_serves_http() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let (receiver, mut taken) = PushReceiver::new(settings());
+    let (receiver, mut accepted) = PushReceiver::new(settings());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let golden: Value = serde_json::from_str(STATUS).unwrap();
@@ -265,7 +264,7 @@ async fn it_serves_by_itself() {
         stream.write_all(head.as_bytes()).await.unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
-        (answer, taken.next().await)
+        (answer, accepted.next().await)
     };
     tokio::select! {
         () = receiver.serve(listener) => panic!("it serves until it is dropped"),
@@ -276,19 +275,23 @@ async fn it_serves_by_itself() {
     }
 }
 
-/// S73: how old a token may be, and what it has to say, whoever signed it.
+/// S73: age and required claims of a token with a valid signature.
 #[cfg(feature = "jws")]
 #[tokio::test]
-async fn s73_a_token_says_when_and_for_whom_and_has_a_name() {
-    use super::peer::{Peer, json as answer};
+async fn s73_token_needs_time_audience_and_id() {
+    use super::peer::{Peer, json_response};
     use attache::jws::{PublishedKeys, Signer};
 
     let pem = rcgen::KeyPair::generate().unwrap().serialize_pem();
     let signer = Signer::from_pem(&pem, "k").unwrap();
-    let peer = Peer::with(vec![answer(200, &json!({"keys": [signer.public_key()]}))]).await;
+    let peer = Peer::with_responses(vec![json_response(
+        200,
+        &json!({"keys": [signer.public_key()]}),
+    )])
+    .await;
     let keys = PublishedKeys::from_url(&format!("{}/keys", peer.url)).unwrap();
-    let (receiver, mut taken) = PushReceiver::new(PushReceiverSettings {
-        dedup_window: LONG,
+    let (receiver, mut accepted) = PushReceiver::new(PushReceiverSettings {
+        dedup_window: LONG_WINDOW,
         ..Default::default()
     });
     let receiver = receiver.with_verifier(
@@ -317,23 +320,26 @@ async fn s73_a_token_says_when_and_for_whom_and_has_a_name() {
         let request = Request::post("/").header("a2a-notification-jwt", token);
         request.body(Full::from(body.clone())).unwrap()
     };
-    for (why, change) in [
+    for (case, change) in [
         ("expired", json!({"iat": now - 500, "exp": now - 120})),
         (
-            "old, however long it is good",
+            "too old despite its expiry",
             json!({"iat": now - 3600, "exp": now + 3600}),
         ),
         (
-            "from tomorrow",
+            "issued in the future",
             json!({"iat": now + 3600, "exp": now + 7200}),
         ),
-        ("for others", json!({"aud": ["https://other.example/"]})),
-        ("for nobody", json!({"aud": null})),
-        ("without a name", json!({"jti": ""})),
-        ("without a digest", json!({"request_body_sha256": null})),
-        ("of another task", json!({"taskId": "another"})),
+        (
+            "another audience",
+            json!({"aud": ["https://other.example/"]}),
+        ),
+        ("no audience", json!({"aud": null})),
+        ("no id", json!({"jti": ""})),
+        ("no digest", json!({"request_body_sha256": null})),
+        ("another task", json!({"taskId": "another"})),
     ] {
-        assert_eq!(post(&receiver, posted(token(change))).await, 401, "{why}");
+        assert_eq!(post(&receiver, posted(token(change))).await, 401, "{case}");
     }
     let forged = token(json!({})).replace("eyJ", "eyK");
     assert_eq!(post(&receiver, posted(forged)).await, 401);
@@ -347,7 +353,7 @@ async fn s73_a_token_says_when_and_for_whom_and_has_a_name() {
         .await,
         401
     );
-    assert!(is_empty(&mut taken));
+    assert!(is_empty(&mut accepted));
     assert_eq!(
         post(
             &receiver,
@@ -356,26 +362,27 @@ async fn s73_a_token_says_when_and_for_whom_and_has_a_name() {
         .await,
         200
     );
-    assert!(with_deadline(taken.next()).await.is_some());
-    assert_eq!(peer.asked().await.len(), 1, "the keys were read once");
+    assert!(with_deadline(accepted.next()).await.is_some());
+    assert_eq!(peer.requests().await.len(), 1, "the keys were read once");
 }
 
-/// A notification is a reason to look, and the agent says what is so.
+/// The content of a notification is not trusted: the task is read from its agent.
 #[tokio::test]
-async fn s74_a_task_is_what_its_agent_says_and_not_what_was_posted() {
-    use super::peer::{Peer, json as answer};
-    let (receiver, mut taken) = PushReceiver::new(PushReceiverSettings {
-        dedup_window: LONG,
+async fn s74_task_is_read_from_its_agent() {
+    use super::peer::{Peer, json_response};
+    let (receiver, mut accepted) = PushReceiver::new(PushReceiverSettings {
+        dedup_window: LONG_WINDOW,
         ..settings()
     });
-    assert_eq!(post(&receiver, recorded(STATUS)).await, 200);
-    let notification = with_deadline(taken.next()).await.unwrap();
+    assert_eq!(post(&receiver, golden_request(STATUS)).await, 200);
+    let notification = with_deadline(accepted.next()).await.unwrap();
     let id = notification.task_id().unwrap().clone();
     let now =
         json!({"id": id.as_str(), "contextId": "c", "status": {"state": "TASK_STATE_REJECTED"}});
     let missing =
         json!({"error": {"code": 404, "status": "NOT_FOUND", "message": "Task not found"}});
-    let peer = Peer::with(vec![answer(200, &now), answer(404, &missing)]).await;
+    let peer =
+        Peer::with_responses(vec![json_response(200, &now), json_response(404, &missing)]).await;
     let client = Client::new(&peer.url, Binding::HttpJson, Version::V1).unwrap();
     let task = with_deadline(notification.task(&client))
         .await
@@ -390,9 +397,9 @@ async fn s74_a_task_is_what_its_agent_says_and_not_what_was_posted() {
         ErrorKind::TaskNotFound
     );
     assert!(
-        peer.asked()
+        peer.requests()
             .await
             .iter()
-            .all(|asked| asked.target == format!("GET /tasks/{id}"))
+            .all(|request| request.target == format!("GET /tasks/{id}"))
     );
 }

@@ -1,77 +1,87 @@
-//! What is sent again and what never is, and how long things may take.
+//! Retries and timeouts of sends.
 
 use std::time::Duration;
 
 use attache::model::{Binding, ErrorKind, GetTaskRequest, Message, Version};
 use attache::{Client, ClientSettings, Timeouts};
 
-use super::following::{client, got, quick, refusal, rpc, task};
-use super::peer::{Asked, Peer, events, json as answer, reply};
+use super::following::{client, fast_settings, rpc_error, rpc_result, task, task_response};
+use super::peer::{Peer, ReceivedRequest, http_response, json_response, sse_response};
 use crate::harness::with_deadline;
 
-fn key(asked: &Asked) -> String {
-    let key = asked.head.split("idempotency-key: ").nth(1).unwrap();
+fn idempotency_key(requests: &ReceivedRequest) -> String {
+    let key = requests.head.split("idempotency-key: ").nth(1).unwrap();
     key.split("\r\n").next().unwrap().to_owned()
 }
 
 #[tokio::test]
-async fn r15_a_message_that_may_have_arrived_is_not_sent_again() {
-    let peer = Peer::with(vec![Vec::new()]).await;
+async fn r15_message_that_may_have_arrived_is_not_resent() {
+    let peer = Peer::with_responses(vec![Vec::new()]).await;
     let error = with_deadline(client(&peer).send(Message::user("hi")))
         .await
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert_eq!(peer.asked().await.len(), 1);
+    assert_eq!(peer.requests().await.len(), 1);
 }
 
 #[tokio::test]
-async fn r15_under_a_key_that_is_honoured_it_is_the_same_message_again() {
-    let peer = Peer::with(vec![Vec::new(), reply(503, "", ""), got("COMPLETED")]).await;
-    let mut settings = quick();
+async fn r15_message_is_resent_with_the_same_idempotency_key() {
+    let peer = Peer::with_responses(vec![
+        Vec::new(),
+        http_response(503, "", ""),
+        task_response("COMPLETED"),
+    ])
+    .await;
+    let mut settings = fast_settings();
     settings.retries.idempotency_keys_supported = true;
     let client = client(&peer).with_settings(settings);
     with_deadline(client.send(Message::user("hi")))
         .await
         .unwrap();
-    let asked = peer.asked().await;
+    let requests = peer.requests().await;
     assert!(
-        asked
+        requests
             .iter()
-            .all(|one| key(one) == key(&asked[0]) && one.body == asked[0].body)
+            .all(|one| idempotency_key(one) == idempotency_key(&requests[0])
+                && one.body == requests[0].body)
     );
-    let other = Peer::with(vec![got("COMPLETED")]).await;
+    let other = Peer::with_responses(vec![task_response("COMPLETED")]).await;
     let there = super::following::client(&other);
     with_deadline(there.send(Message::user("hi")))
         .await
         .unwrap();
     assert_ne!(
-        key(&other.asked().await[0]),
-        key(&asked[0]),
+        idempotency_key(&other.requests().await[0]),
+        idempotency_key(&requests[0]),
         "another message has another key"
     );
 }
 
 #[tokio::test]
-async fn what_was_refused_for_being_too_much_is_sent_again_when_the_peer_says() {
-    let peer = Peer::with(vec![reply(429, "Retry-After: 0\r\n", ""), got("COMPLETED")]).await;
+async fn rate_limited_message_is_resent_after_retry_after() {
+    let peer = Peer::with_responses(vec![
+        http_response(429, "Retry-After: 0\r\n", ""),
+        task_response("COMPLETED"),
+    ])
+    .await;
     with_deadline(client(&peer).send(Message::user("hi")))
         .await
         .unwrap();
-    assert_eq!(peer.asked().await.len(), 2);
-    let peer = Peer::with(vec![reply(429, "Retry-After: 3600\r\n", "")]).await;
+    assert_eq!(peer.requests().await.len(), 2);
+    let peer = Peer::with_responses(vec![http_response(429, "Retry-After: 3600\r\n", "")]).await;
     let error = with_deadline(client(&peer).send(Message::user("hi")))
         .await
         .unwrap_err();
     assert_eq!(
         error.retry_after(),
         Some(Duration::from_secs(3600)),
-        "nobody waits that long"
+        "longer than the maximum delay"
     );
 }
 
 #[tokio::test]
-async fn an_error_of_the_agent_is_an_error_at_once() {
-    let peer = Peer::with(vec![refusal(-32602)]).await;
+async fn agent_errors_are_not_retried() {
+    let peer = Peer::with_responses(vec![rpc_error(-32602)]).await;
     let error = with_deadline(client(&peer).send(Message::user("hi")))
         .await
         .unwrap_err();
@@ -79,7 +89,7 @@ async fn an_error_of_the_agent_is_an_error_at_once() {
 }
 
 #[tokio::test]
-async fn s25_nobody_waits_for_ever() {
+async fn s25_every_wait_has_a_timeout() {
     let timeouts = Timeouts {
         first_byte: Duration::from_millis(50),
         idle: Duration::from_millis(50),
@@ -91,11 +101,11 @@ async fn s25_nobody_waits_for_ever() {
         (Vec::new(), "did not answer within"),
         (head, "sent no data for"),
     ] {
-        let peer = Peer::holding(vec![said]).await;
+        let peer = Peer::with_open_stream(vec![said]).await;
         let client = Client::new(&peer.url, Binding::HttpJson, Version::V1).unwrap();
         let client = client.with_settings(ClientSettings {
             timeouts: timeouts.clone(),
-            ..quick()
+            ..fast_settings()
         });
         let error = with_deadline(client.get_task(GetTaskRequest {
             id: "t".into(),
@@ -109,9 +119,9 @@ async fn s25_nobody_waits_for_ever() {
 }
 
 #[tokio::test]
-async fn s25_a_stream_of_nothing_but_comments_ends_with_the_time_allowed() {
-    let peer = Peer::holding(vec![events(&b": still here\n\n".repeat(1000))]).await;
-    let mut settings = quick();
+async fn s25_stream_of_comments_ends_at_the_timeout() {
+    let peer = Peer::with_open_stream(vec![sse_response(&b": still here\n\n".repeat(1000))]).await;
+    let mut settings = fast_settings();
     settings.timeouts.wait = Some(Duration::from_millis(100));
     let client = client(&peer).with_settings(settings);
     let mut followed = with_deadline(client.stream(Message::user("hi")))
@@ -122,10 +132,10 @@ async fn s25_a_stream_of_nothing_but_comments_ends_with_the_time_allowed() {
 }
 
 #[tokio::test]
-async fn a_wrong_media_type_does_no_harm() {
-    let task = rpc(&task("COMPLETED")).to_string();
+async fn wrong_media_type_is_tolerated() {
+    let task = rpc_result(&task("COMPLETED")).to_string();
     for kind in ["text/html", "text/plain", "application/octet-stream"] {
-        let peer = Peer::with(vec![reply(
+        let peer = Peer::with_responses(vec![http_response(
             200,
             &format!("Content-Type: {kind}\r\n"),
             &task,
@@ -139,7 +149,7 @@ async fn a_wrong_media_type_does_no_harm() {
         );
     }
     let stream = format!("data: {task}\n\n");
-    let peer = Peer::with(vec![reply(
+    let peer = Peer::with_responses(vec![http_response(
         200,
         "Content-Type: application/json\r\n",
         &stream,
@@ -152,10 +162,10 @@ async fn a_wrong_media_type_does_no_harm() {
 }
 
 #[tokio::test]
-async fn a_plain_message_is_an_answer() {
+async fn message_is_a_response() {
     let message = serde_json::json!({"message": {"messageId": "m", "role": "ROLE_AGENT",
         "parts": [{"text": "yes"}]}});
-    let peer = Peer::with(vec![answer(200, &rpc(&message))]).await;
+    let peer = Peer::with_responses(vec![json_response(200, &rpc_result(&message))]).await;
     assert_eq!(
         with_deadline(client(&peer).send(Message::user("hi")))
             .await

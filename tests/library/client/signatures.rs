@@ -1,11 +1,11 @@
-//! Keys of cards from where they are published, if that is somewhere we trust.
+//! Card signatures: published keys from trusted URLs, and the signature policy of a client.
 
 use attache::jws::{CardVerification, CardVerifier, KeySet, SignaturePolicy, Signer};
 use attache::model::{AgentSkill, Binding, ErrorKind, Version};
 use attache::{AgentCard, Client, ClientSettings};
 use serde_json::json;
 
-use super::peer::{Peer, json as answer, reply};
+use super::peer::{Peer, http_response, json_response};
 use crate::harness::with_deadline;
 
 fn signed(keys_at: &str, kid: &str) -> (AgentCard, serde_json::Value) {
@@ -19,16 +19,16 @@ fn signed(keys_at: &str, kid: &str) -> (AgentCard, serde_json::Value) {
 }
 
 #[tokio::test]
-async fn s43_keys_are_read_where_the_caller_said_and_nowhere_else() {
+async fn s43_keys_are_read_from_trusted_urls_only() {
     let made = std::sync::Mutex::new(None);
-    let peer = Peer::telling(|url| {
+    let peer = Peer::with_url(|url| {
         let (card, key) = signed(&format!("{url}/keys"), "k1");
         *made.lock().unwrap() = Some(card);
-        vec![answer(200, &json!({"keys": [key]}))]
+        vec![json_response(200, &json!({"keys": [key]}))]
     })
     .await;
     let card = made.into_inner().unwrap().unwrap();
-    // S28: a card names a place, but that is no reason to go there.
+    // S28: a URL in a card is not requested unless it is trusted.
     let verdict = with_deadline(CardVerifier::default().verify(&card, None)).await;
     assert!(
         matches!(&verdict, CardVerification::Unverifiable { reason } if reason.contains("unknown keys")),
@@ -42,15 +42,15 @@ async fn s43_keys_are_read_where_the_caller_said_and_nowhere_else() {
             kid: "k1".to_owned()
         }
     );
-    assert_eq!(peer.asked().await[0].target, "GET /keys");
+    assert_eq!(peer.requests().await[0].target, "GET /keys");
 }
 
 #[tokio::test]
-async fn s25_a_key_set_is_bounded_and_redirects_lead_nowhere() {
-    let peer = Peer::with(vec![
-        reply(200, "", &" ".repeat(300 << 10)),
-        reply(302, "Location: http://127.0.0.1:1/\r\n", ""),
-        reply(200, "", "{}"),
+async fn s25_key_set_is_bounded_and_redirects_are_not_followed() {
+    let peer = Peer::with_responses(vec![
+        http_response(200, "", &" ".repeat(300 << 10)),
+        http_response(302, "Location: http://127.0.0.1:1/\r\n", ""),
+        http_response(200, "", "{}"),
     ])
     .await;
     for _ in 0..3 {
@@ -69,30 +69,36 @@ async fn s25_a_key_set_is_bounded_and_redirects_lead_nowhere() {
     );
 }
 
-/// A client that was told to look finds no agent where the card is not what was asked for, and asks nothing of it.
+/// Discovery fails for a card that the policy rejects, and no call is sent.
 #[tokio::test]
-async fn s43_a_client_takes_cards_by_their_signatures_if_it_is_told_to() {
+async fn s43_client_enforces_the_signature_policy() {
     let (card, key) = signed("https://a.example/keys", "k1");
     let keys = || KeySet::parse(json!({"keys": [key]}).to_string().as_bytes()).unwrap();
-    let shown = serde_json::to_value(&card).unwrap();
-    let (mut forged, mut plain) = (shown.clone(), shown.clone());
-    forged["description"] = json!("somebody else's");
+    let signed_card = serde_json::to_value(&card).unwrap();
+    let mut forged = signed_card.clone();
+    let mut plain = signed_card.clone();
+    forged["description"] = json!("changed");
     plain.as_object_mut().unwrap().remove("signatures");
     let other = CardVerifier::default();
-    for (shown, verifier, policy, is_taken) in [
+    for (card, verifier, policy, is_accepted) in [
         (
-            &shown,
+            &signed_card,
             CardVerifier::new(keys()),
             SignaturePolicy::Required,
             true,
         ),
         (
-            &shown,
+            &signed_card,
             CardVerifier::new(keys()),
             SignaturePolicy::IfPresent,
             true,
         ),
-        (&shown, other.clone(), SignaturePolicy::IfPresent, false),
+        (
+            &signed_card,
+            other.clone(),
+            SignaturePolicy::IfPresent,
+            false,
+        ),
         (
             &forged,
             CardVerifier::new(keys()),
@@ -113,8 +119,8 @@ async fn s43_a_client_takes_cards_by_their_signatures_if_it_is_told_to() {
         ),
         (&plain, other, SignaturePolicy::IfPresent, true),
     ] {
-        let peer = Peer::with(vec![answer(200, shown)]).await;
-        // Not even as something that only completes chats.
+        let peer = Peer::with_responses(vec![json_response(200, card)]).await;
+        // The chat-completions fallback must not apply either.
         let settings = ClientSettings {
             chat_completions: Some("m".to_owned()),
             ..ClientSettings::default()
@@ -124,13 +130,13 @@ async fn s43_a_client_takes_cards_by_their_signatures_if_it_is_told_to() {
             .signatures(verifier, policy);
         let found = with_deadline(builder.discover(&peer.url)).await;
         match found {
-            Ok(client) => assert!(is_taken && client.card().is_some(), "{policy:?} {shown}"),
+            Ok(client) => assert!(is_accepted && client.card().is_some(), "{policy:?} {card}"),
             Err(error) => {
-                assert!(!is_taken, "{policy:?} {error} {shown}");
+                assert!(!is_accepted, "{policy:?} {error} {card}");
                 assert_eq!(error.kind(), ErrorKind::InvalidAgentResponse);
                 assert!(error.message().contains("sign"), "{error}");
             }
         }
-        assert_eq!(peer.asked().await.len(), 1);
+        assert_eq!(peer.requests().await.len(), 1);
     }
 }

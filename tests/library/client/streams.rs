@@ -1,10 +1,10 @@
-//! Streams over both JSON bindings: positions, resuming, and every way to end.
+//! Event streams over both JSON bindings: positions, resumption and all kinds of end.
 
 use attache::model::{Binding, ErrorKind, Seq, SubscribeToTaskRequest, TaskState, Version};
 use attache::{Client, EventStream};
 use serde_json::{Value, json};
 
-use super::peer::{Peer, events, json as answer};
+use super::peer::{Peer, json_response, sse_response};
 use crate::harness::with_deadline;
 
 const BINDINGS: [Binding; 2] = [Binding::JsonRpc, Binding::HttpJson];
@@ -13,7 +13,7 @@ fn task() -> Value {
     json!({"task": {"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_WORKING"}}})
 }
 
-/// In the envelope of the binding.
+/// Wraps an event in the envelope of the binding.
 fn wrapped(binding: Binding, event: &Value) -> String {
     match binding {
         Binding::JsonRpc => json!({"jsonrpc": "2.0", "id": 1, "result": event}).to_string(),
@@ -48,20 +48,20 @@ async fn positions(stream: &mut EventStream) -> (Vec<Option<u64>>, Option<ErrorK
 }
 
 #[tokio::test]
-async fn positions_come_with_the_events_and_go_back_to_resume() {
+async fn positions_are_received_and_sent_to_resume() {
     for binding in BINDINGS {
         let event = wrapped(binding, &task());
         let body = format!(
             "data: {event}\n\nid: 7\ndata: {event}\n\n: hi\n\nid: 9f-uuid\r\ndata: {event}\r\n\r\n"
         );
-        let peer = Peer::with(vec![events(body.as_bytes())]).await;
+        let peer = Peer::with_responses(vec![sse_response(body.as_bytes())]).await;
         let mut stream = subscribe(binding, &peer, Some(5)).await.unwrap();
         assert_eq!(
             positions(&mut stream).await,
             (vec![None, Some(7), None], None),
             "{binding}"
         );
-        let head = &peer.asked().await[0].head;
+        let head = &peer.requests().await[0].head;
         assert!(
             head.contains("\r\nlast-event-id: 5\r\n")
                 && head.contains("\r\naccept: text/event-stream\r\n")
@@ -70,7 +70,7 @@ async fn positions_come_with_the_events_and_go_back_to_resume() {
 }
 
 #[tokio::test]
-async fn a_cut_stream_is_told_from_one_that_ended() {
+async fn cut_stream_is_distinguished_from_an_ended_one() {
     for binding in BINDINGS {
         let event = format!("data: {}\n\n", wrapped(binding, &task()));
         let chunk = format!("{:x}\r\n{event}\r\n", event.len());
@@ -82,11 +82,11 @@ async fn a_cut_stream_is_told_from_one_that_ended() {
                 Some(ErrorKind::Unavailable),
             ),
             (
-                events(format!("{event}data: {{").as_bytes()),
+                sse_response(format!("{event}data: {{").as_bytes()),
                 Some(ErrorKind::Unavailable),
             ),
         ] {
-            let peer = Peer::with(vec![bytes]).await;
+            let peer = Peer::with_responses(vec![bytes]).await;
             let mut stream = subscribe(binding, &peer, None).await.unwrap();
             assert_eq!(positions(&mut stream).await, (vec![None], end), "{binding}");
             assert!(with_deadline(stream.next()).await.is_none());
@@ -95,9 +95,9 @@ async fn a_cut_stream_is_told_from_one_that_ended() {
 }
 
 #[tokio::test]
-async fn s25_an_event_without_end_is_given_up() {
+async fn s25_event_size_is_limited() {
     for binding in BINDINGS {
-        let peer = Peer::with(vec![events(
+        let peer = Peer::with_responses(vec![sse_response(
             format!("data: {}", "x".repeat(5000)).as_bytes(),
         )])
         .await;
@@ -111,12 +111,13 @@ async fn s25_an_event_without_end_is_given_up() {
 }
 
 #[tokio::test]
-async fn r39_each_event_is_read_on_its_own_merits() {
+async fn r39_each_event_is_decoded_by_its_own_form() {
     let old = json!({"kind": "status-update", "taskId": "t", "contextId": "c", "final": true,
         "status": {"state": "completed"}});
     for binding in BINDINGS {
-        let (new, old) = (wrapped(binding, &task()), wrapped(binding, &old));
-        let peer = Peer::with(vec![events(
+        let new = wrapped(binding, &task());
+        let old = wrapped(binding, &old);
+        let peer = Peer::with_responses(vec![sse_response(
             format!("data: {new}\n\ndata: {old}\n\n").as_bytes(),
         )])
         .await;
@@ -134,7 +135,7 @@ async fn r39_each_event_is_read_on_its_own_merits() {
 }
 
 #[tokio::test]
-async fn a_refusal_comes_in_place_of_the_stream_or_inside_it() {
+async fn refusal_may_replace_the_stream_or_be_its_first_item() {
     let error = json!({"code": -32001, "message": "gone"});
     let jsonrpc = json!({"jsonrpc": "2.0", "id": 1, "error": error});
     let info = json!({"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "TASK_NOT_FOUND",
@@ -146,10 +147,10 @@ async fn a_refusal_comes_in_place_of_the_stream_or_inside_it() {
     ] {
         let named = format!("event: error\ndata: {body}\n\n");
         let plain = format!("data: {body}\n\n");
-        let peer = Peer::with(vec![
-            answer(status, &body),
-            events(named.as_bytes()),
-            events(plain.as_bytes()),
+        let peer = Peer::with_responses(vec![
+            json_response(status, &body),
+            sse_response(named.as_bytes()),
+            sse_response(plain.as_bytes()),
         ])
         .await;
         assert_eq!(
@@ -168,10 +169,10 @@ async fn a_refusal_comes_in_place_of_the_stream_or_inside_it() {
 }
 
 #[tokio::test]
-async fn a_plain_answer_is_a_stream_of_one_event() {
+async fn plain_response_is_a_stream_of_one_event() {
     for binding in BINDINGS {
         let event = serde_json::from_str(&wrapped(binding, &task())).unwrap();
-        let peer = Peer::with(vec![answer(200, &event)]).await;
+        let peer = Peer::with_responses(vec![json_response(200, &event)]).await;
         let mut stream = subscribe(binding, &peer, None).await.unwrap();
         assert_eq!(positions(&mut stream).await, (vec![None], None));
     }

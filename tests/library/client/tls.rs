@@ -1,4 +1,4 @@
-//! The client over TLS: whom it trusts, what it speaks within, and what it shows of itself.
+//! Client over TLS: certificate authorities, bindings and client certificates.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::harness::{Echo, Running, start_with, with_deadline};
 
-/// An authority that vouches for others.
+/// Certificate authority.
 pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
-/// A certificate with its key, in PEM.
+/// Certificate with its private key, in PEM.
 pub(super) struct Issued {
     pub(super) certificate: String,
     pub(super) key: String,
@@ -78,7 +78,7 @@ async fn echo(client: &Client) -> Result<TaskState, attache::Error> {
 }
 
 #[tokio::test]
-async fn every_binding_is_spoken_within_tls() {
+async fn every_binding_works_over_tls() {
     let authority = Authority::new();
     let server = start(&authority.issue("127.0.0.1")).await;
     let bindings = [Binding::JsonRpc, Binding::HttpJson, Binding::Grpc];
@@ -93,7 +93,7 @@ async fn every_binding_is_spoken_within_tls() {
 
 #[cfg(feature = "grpc")]
 #[tokio::test]
-async fn a_card_that_came_by_tls_leads_to_grpc_within_tls() {
+async fn card_over_tls_leads_to_grpc_over_tls() {
     let authority = Authority::new();
     let server = start(&authority.issue("127.0.0.1")).await;
     let builder = Client::builder()
@@ -107,7 +107,7 @@ async fn a_card_that_came_by_tls_leads_to_grpc_within_tls() {
 }
 
 #[tokio::test]
-async fn a_certificate_that_nobody_vouches_for_is_refused_until_that_is_asked_for() {
+async fn untrusted_certificate_is_refused_unless_insecure() {
     let authority = Authority::new();
     let server = start(&authority.issue("127.0.0.1")).await;
     let stranger = client(&server, Binding::JsonRpc).with_tls(&Authority::new().trusted());
@@ -124,7 +124,7 @@ async fn a_certificate_that_nobody_vouches_for_is_refused_until_that_is_asked_fo
 }
 
 #[tokio::test]
-async fn a_certificate_of_another_name_is_refused() {
+async fn certificate_of_another_name_is_refused() {
     let authority = Authority::new();
     let server = start(&authority.issue("other.example")).await;
     let error = echo(&client(&server, Binding::JsonRpc).with_tls(&authority.trusted()))
@@ -139,35 +139,43 @@ async fn a_certificate_of_another_name_is_refused() {
 }
 
 #[tokio::test]
-async fn a_server_that_asks_sees_our_certificate() {
+async fn client_certificate_is_presented_on_request() {
     let authority = Authority::new();
-    let (ours, theirs) = (authority.issue("caller"), authority.issue("127.0.0.1"));
-    let (address, mut seen) = mutual(&authority, &theirs).await;
+    let ours = authority.issue("caller");
+    let theirs = authority.issue("127.0.0.1");
+    let (address, mut certificates) = mutual_tls_server(&authority, &theirs).await;
     let client = Client::new(
         &format!("https://{address}/"),
         Binding::JsonRpc,
         Version::V1,
     )
     .unwrap();
-    let shown = authority
+    let with_certificate = authority
         .trusted()
         .certificate(ours.certificate.as_bytes(), ours.key.as_bytes())
         .unwrap();
-    // The answer is no A2A; only what the server saw counts.
-    let _ = echo(&client.clone().with_tls(&shown)).await;
+    // The response is not A2A; only the certificate that the server received matters.
+    let _ = echo(&client.clone().with_tls(&with_certificate)).await;
     let expected = CertificateDer::from_pem_slice(ours.certificate.as_bytes()).unwrap();
-    assert_eq!(with_deadline(seen.recv()).await.unwrap(), Some(expected));
+    assert_eq!(
+        with_deadline(certificates.recv()).await.unwrap(),
+        Some(expected)
+    );
     let error = echo(&client.with_tls(&authority.trusted()))
         .await
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert_eq!(with_deadline(seen.recv()).await.unwrap(), None);
+    assert_eq!(with_deadline(certificates.recv()).await.unwrap(), None);
 }
 
-type Seen = tokio::sync::mpsc::Receiver<Option<CertificateDer<'static>>>;
+/// Client certificates that a server received; `None` for a refused handshake.
+type ClientCertificates = tokio::sync::mpsc::Receiver<Option<CertificateDer<'static>>>;
 
-/// A server that lets in only whom the authority knows, and tells whom it saw.
-async fn mutual(authority: &Authority, own: &Issued) -> (std::net::SocketAddr, Seen) {
+/// Starts a server that requires a client certificate of the authority.
+async fn mutual_tls_server(
+    authority: &Authority,
+    own: &Issued,
+) -> (std::net::SocketAddr, ClientCertificates) {
     let mut roots = RootCertStore::empty();
     roots
         .add(CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap())
@@ -188,7 +196,7 @@ async fn mutual(authority: &Authority, own: &Issued) -> (std::net::SocketAddr, S
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let (tell, seen) = tokio::sync::mpsc::channel(4);
+    let (sender, received) = tokio::sync::mpsc::channel(4);
     #[expect(
         clippy::disallowed_methods,
         reason = "ends with the runtime of the test"
@@ -196,11 +204,12 @@ async fn mutual(authority: &Authority, own: &Issued) -> (std::net::SocketAddr, S
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let Ok(mut stream) = acceptor.accept(stream).await else {
-                tell.send(None).await.unwrap();
+                sender.send(None).await.unwrap();
                 continue;
             };
             let certificates = stream.get_ref().1.peer_certificates().unwrap();
-            tell.send(Some(certificates[0].clone().into_owned()))
+            sender
+                .send(Some(certificates[0].clone().into_owned()))
                 .await
                 .unwrap();
             let _ = stream.read(&mut [0; 4096]).await;
@@ -210,13 +219,14 @@ async fn mutual(authority: &Authority, own: &Issued) -> (std::net::SocketAddr, S
             let _ = stream.shutdown().await;
         }
     });
-    (address, seen)
+    (address, received)
 }
 
 #[test]
-fn what_is_no_certificate_is_refused_by_name() {
+fn invalid_certificates_are_refused_by_field() {
     let authority = Authority::new();
-    let (one, other) = (authority.issue("one"), authority.issue("other"));
+    let one = authority.issue("one");
+    let other = authority.issue("other");
     let error = ClientTls::new().authority(b"nothing").unwrap_err();
     assert_eq!(error.violations()[0].field(), "authority");
     for (certificate, key, field) in [

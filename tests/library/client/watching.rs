@@ -1,4 +1,4 @@
-//! Somebody who sees what passes between a client and its agent, and a card as it was received.
+//! Traffic observers, and the card as received.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,13 +9,13 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
-use super::peer::{Peer, json, read, reply};
+use super::peer::{Peer, http_response, json_response, read_request};
 use crate::harness::with_deadline;
 
 #[tokio::test]
-async fn a_watcher_sees_both_directions_and_knows_what_is_sensitive() {
+async fn observer_receives_both_directions_and_marks_sensitive_headers() {
     let task = json!({"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"}});
-    let peer = Peer::with(vec![json(200, &task)]).await;
+    let peer = Peer::with_responses(vec![json_response(200, &task)]).await;
     let seen = Arc::new(Mutex::new(Vec::new()));
     let all = seen.clone();
     let client = Client::new(&peer.url, Binding::HttpJson, Version::V1).unwrap();
@@ -64,10 +64,15 @@ async fn a_watcher_sees_both_directions_and_knows_what_is_sensitive() {
 }
 
 #[tokio::test]
-async fn a_card_comes_as_it_was_written_or_not_at_all() {
+async fn card_text_is_returned_unchanged() {
     let text = "{ \"name\": \"x\",\n \"more\": 1.0 }";
-    let peer = Peer::with(vec![reply(200, "", text), reply(404, "", "")]).await;
-    let (builder, url) = (Client::builder(), format!("{}/card?a=b", peer.url));
+    let peer = Peer::with_responses(vec![
+        http_response(200, "", text),
+        http_response(404, "", ""),
+    ])
+    .await;
+    let builder = Client::builder();
+    let url = format!("{}/card?a=b", peer.url);
     assert_eq!(with_deadline(builder.card_text(&url)).await.unwrap(), text);
     assert_eq!(
         with_deadline(builder.card_text(&url))
@@ -76,32 +81,35 @@ async fn a_card_comes_as_it_was_written_or_not_at_all() {
             .kind(),
         ErrorKind::TaskNotFound
     );
-    assert_eq!(peer.asked().await[0].target, "GET /card?a=b");
+    assert_eq!(peer.requests().await[0].target, "GET /card?a=b");
 }
 
 #[tokio::test]
-async fn s38_a_watcher_sees_whole_lines_so_that_it_can_hide_what_is_in_them() {
+async fn s38_observer_receives_complete_lines() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
-    let (seen, line_came) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Notify::new()));
-    let (told, came) = (seen.clone(), line_came.clone());
+    let chunks = Arc::new(Mutex::new(Vec::new()));
+    let line_received = Arc::new(Notify::new());
+    let observed = chunks.clone();
+    let notify = line_received.clone();
     let client = Client::new(&url, Binding::JsonRpc, Version::V1)
         .unwrap()
         .with_traffic_observer(move |traffic| {
             if let Traffic::BodyChunk(bytes) = traffic {
-                told.lock()
+                observed
+                    .lock()
                     .unwrap()
                     .push(String::from_utf8_lossy(bytes).into_owned());
-                came.notify_one();
+                notify.notify_one();
             }
         });
     let lines = [
         "{\"jsonrpc\":\"2.0\",\"id\":1,\n",
         "\"error\":{\"code\":-32603,\"message\":\"hunter2\"}}",
     ];
-    let torn = async {
+    let split_response = async {
         let (mut stream, _) = listener.accept().await.unwrap();
-        read(&mut stream).await;
+        read_request(&mut stream).await;
         let body = lines.concat();
         let (one, other) = body.split_at(body.find("ter2").unwrap());
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
@@ -109,8 +117,8 @@ async fn s38_a_watcher_sees_whole_lines_so_that_it_can_hide_what_is_in_them() {
             .write_all(format!("{head}{one}").as_bytes())
             .await
             .unwrap();
-        // The piece that ends in the middle of the word has come, since the line before it was shown.
-        line_came.notified().await;
+        // The observer has the first line, so the partial second line has arrived too.
+        line_received.notified().await;
         stream.write_all(other.as_bytes()).await.unwrap();
         stream.shutdown().await.unwrap();
     };
@@ -118,7 +126,12 @@ async fn s38_a_watcher_sees_whole_lines_so_that_it_can_hide_what_is_in_them() {
         id: "t".into(),
         ..GetTaskRequest::default()
     };
-    let (answer, ()) = with_deadline(async { tokio::join!(client.get_task(request), torn) }).await;
+    let (answer, ()) =
+        with_deadline(async { tokio::join!(client.get_task(request), split_response) }).await;
     assert_eq!(answer.unwrap_err().kind(), ErrorKind::Internal);
-    assert_eq!(*seen.lock().unwrap(), lines, "no piece ends within a line");
+    assert_eq!(
+        *chunks.lock().unwrap(),
+        lines,
+        "no chunk ends within a line"
+    );
 }
