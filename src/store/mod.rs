@@ -44,13 +44,13 @@ pub(crate) type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>
 /// - **Scope.** A method that takes a [`Scope`] or a [`Head`] reads and changes tasks of that scope only. A head whose
 ///   scope differs from the scope of its task is treated like the head of a removed task. The methods that cover several
 ///   scopes say so; they serve the engine's sweeps, quotas and webhook delivery.
-/// - **Atomicity.** A write applies everything it is given, or nothing.
+/// - **Atomicity.** [`create`](Self::create) and [`append`](Self::append) apply everything they are given, or nothing. That
+///   includes a call that fails, or whose future is dropped.
 /// - **Durability.** A write is committed when its future completes. If [`is_durable`](Self::is_durable) is `true`, a
-///   committed write survives the end of the process.
+///   committed write survives the end of the process. Snapshots are exempt.
 /// - **Freshness.** A read includes every write that was committed before the read began.
-/// - **Cancellation.** A write whose future is dropped is applied entirely or not at all.
 ///
-/// [`conformance()`] checks this contract.
+/// [`conformance()`] checks this contract, except durability and the effect of a crash.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// Returns whether tasks survive the end of the process.
@@ -71,13 +71,13 @@ pub trait Store: Send + Sync + 'static {
     /// Returns `true` if other processes may append.
     ///
     /// If `false`, the engine pipelines appends to one log: it starts [`append`](Self::append) of batch n + 1 before batch
-    /// n is committed. Such a store must apply batches in the order their futures are first polled, and must complete
-    /// batch n without batch n + 1 being polled again.
+    /// n is committed. Such a store must apply batches in the order their futures are first polled. It must complete batch
+    /// n without batch n + 1 being polled again.
     fn has_external_writers(&self) -> bool {
         true
     }
 
-    /// Checks whether writes succeed, as far as the store knows. If the last write failed, the store attempts another.
+    /// Checks whether writes succeed. A store may report the result of its last write; if that failed, it attempts another.
     ///
     /// # Errors
     /// The problem. Its text contains no paths or other internals, so health endpoints may show it to any caller.
@@ -114,7 +114,7 @@ pub trait Store: Send + Sync + 'static {
     /// Finds a task of the scope by its id, or else by the alias its client chose.
     async fn find(&self, scope: &Scope, task: &TaskId) -> Result<Option<Head>>;
 
-    /// Returns the end of the log of the task with this id, if the store knows it without I/O. Aliases are ignored.
+    /// Returns the end of the log of the task with this id, if it is available without I/O. Aliases are ignored.
     ///
     /// `None` carries no information: the task may exist.
     fn position(&self, _scope: &Scope, _task: &TaskId) -> Option<Seq> {

@@ -4,7 +4,7 @@
 //! log-structured merge tree: new entries are buffered in memory, flushed in sorted order into a small level on disk, and
 //! merged from there into a large level. Many entries then share a page.
 //!
-//! A crash loses nothing: the indexed rows are in the file, and a watermark tells how far the levels reach. On start the
+//! A crash loses nothing: the indexed rows are in the file, and a watermark records how far the levels reach. On start the
 //! rows above it are read into the buffer. [`IdFilter`] answers "certainly new" for most new ids without an index lookup.
 //!
 //! An entry is a hint: the caller compares the row it finds with the id it looks for.
@@ -25,8 +25,8 @@ pub(super) type IndexEntry = (i64, i64);
 /// Number of buffered entries that starts a flush.
 const FLUSH_ENTRIES: usize = 1 << 15;
 
-/// Size of the small level in flushes. A flush then has about thirty entries for each page of the small level, and a merge
-/// as many for each page of a large level with two million entries.
+/// Size of the small level in flushes. A flush then has about thirty entries for each page of the small level. With two
+/// million entries in the large level, a merge has as many for each of its pages.
 const SMALL_LEVEL_FLUSHES: usize = 8;
 
 /// Maximum number of steps of a flush. If commits are small, several pass between two steps.

@@ -1,7 +1,7 @@
 //! Store in one SQLite file (feature `sqlite`).
 //!
 //! One thread writes, with group commit: it executes all queued commands in one transaction and replies after the commit
-//! ([`writer`]). Under load, many tasks share one fsync. Reads use a pool of read-only connections; the file is in WAL
+//! (`writer.rs`). Under load, many tasks share one fsync. Reads use a pool of read-only connections; the file is in WAL
 //! mode, so readers and the writer do not block each other.
 
 mod encoded;

@@ -132,7 +132,7 @@ pub(super) fn find_key(
     }
 }
 
-/// Looks an idempotency key up in a scope whose row number is known.
+/// Looks an idempotency key up in the scope with this row number.
 pub(super) fn find_key_in_scope(
     connection: &Connection,
     id_index: &IdIndex,

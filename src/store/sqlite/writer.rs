@@ -2,8 +2,8 @@
 //!
 //! Callers send commands over a bounded queue. The thread takes all queued commands, executes them in one transaction,
 //! commits, and then replies to each caller. Under load one fsync is shared by many commands; a single caller pays one
-//! fsync for each. If a command fails, the group is rolled back and every command is retried in a transaction of its own,
-//! so that the others still commit.
+//! fsync for each. If a command fails, the group is rolled back and every command is retried in a transaction of its
+//! own. The others still commit.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
