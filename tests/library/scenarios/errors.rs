@@ -15,7 +15,7 @@ use attache::model::{
 };
 use attache::{Client, Server, ServerSettings, Settings};
 
-use down::Down;
+use down::UnavailableStore;
 
 use super::{
     SteppedJobAgent, TextCommandAgent, begin, cancel, configured, error_kind, find, message, say,
@@ -295,7 +295,7 @@ async fn a_server_that_has_no_place_left() {
 #[tokio::test]
 async fn r25_a_store_that_is_down() {
     everywhere_on(
-        || Server::new(card(), TextCommandAgent).store(Down),
+        || Server::new(card(), TextCommandAgent).store(UnavailableStore),
         async |client: Client| {
             let id = TaskId::from("t-1");
             let mut errors = vec![

@@ -1,12 +1,12 @@
-//! A server that is killed at any moment, again and again: what it has acknowledged is there.
+//! Crash test: a server is killed with SIGKILL at random moments under load. Acknowledged writes must survive.
 //!
-//! `ATTACHE_CRASHES` says how often; `ATTACHE_SEED` repeats the choices of a run, though not its timing.
+//! `ATTACHE_CRASHES` sets the number of kills. `ATTACHE_SEED` repeats the random choices of a run, but not its timing.
 
-mod again;
 mod child;
 mod follower;
 mod ledger;
 mod load;
+mod rerun_turns;
 mod tasks;
 
 use std::hash::{BuildHasher, RandomState};
@@ -25,11 +25,12 @@ use load::Client;
 use tasks::{FAILED, state};
 
 const CLIENTS: u64 = 6;
-/// How often the server is killed at least where everything is checked, and where it has to be quick.
+/// Number of kills in a full run.
 const CRASHES: u64 = 300;
-const QUICK: u64 = 60;
+/// Number of kills if `ATTACHE_QUICK` is set.
+const QUICK_CRASHES: u64 = 60;
 
-/// SplitMix64: the same seed, the same choices.
+/// SplitMix64 generator: the same seed gives the same choices.
 struct Random(u64);
 
 impl Random {
@@ -50,7 +51,7 @@ impl Random {
     }
 }
 
-/// Says how to do it again when the test fails.
+/// Prints the seed if the test fails.
 struct Seed(u64);
 
 impl Drop for Seed {
@@ -67,41 +68,43 @@ fn number(variable: &str) -> Option<u64> {
         .map(|value| value.parse().unwrap())
 }
 
-/// Waits for a moment to kill: after so many answers, or at any time.
-async fn moment(random: &mut Random, answers: &mut mpsc::Receiver<()>) {
+/// Waits for a random moment to kill: after up to 60 replies, or after up to 80 ms.
+async fn wait_for_kill(random: &mut Random, replies: &mut mpsc::Receiver<()>) {
     if random.below(2) == 0 {
         for _ in 0..=random.below(60) {
-            with_deadline(answers.recv()).await;
+            with_deadline(replies.recv()).await;
         }
     } else {
         let end = tokio::time::Instant::now() + random.micros(80_000);
-        let _ = timeout_at(end, async { while answers.recv().await.is_some() {} }).await;
+        let _ = timeout_at(end, async { while replies.recv().await.is_some() {} }).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_acknowledged_survives_kill_9() {
+async fn acknowledged_writes_survive_sigkill() {
     let seed = Seed(number("ATTACHE_SEED").unwrap_or_else(|| RandomState::new().hash_one(0)));
     let quick = std::env::var_os("ATTACHE_QUICK").is_some();
-    let crashes = number("ATTACHE_CRASHES").unwrap_or(if quick { QUICK } else { CRASHES });
+    let crashes = number("ATTACHE_CRASHES").unwrap_or(if quick { QUICK_CRASHES } else { CRASHES });
     let mut random = Random(seed.0);
     let folder = TempDir::new().unwrap();
-    let (mut ledger, mut touched) = (Ledger::default(), Vec::new());
-    let (began, follower) = (Instant::now(), Follower::start());
+    let mut ledger = Ledger::default();
+    let mut touched = Vec::new();
+    let started = Instant::now();
+    let follower = Follower::start();
     for crash in 0..crashes {
         let mut process = Process::start(folder.path());
         if random.below(6) == 0 {
-            // While it opens the file and recovers.
+            // Kill it while it opens the file and recovers.
             let _ = timeout(random.micros(60_000), process.address.take().unwrap()).await;
             process.kill();
             continue;
         }
         let address = process.address().await;
-        follower.is_at(address);
-        ledger.recovered(address).await;
+        follower.set_address(address);
+        ledger.wait_for_recovery(address).await;
         ledger.check(address, std::mem::take(&mut touched)).await;
-        ledger.send_again(address).await;
-        let (answers, mut answered) = mpsc::channel(64);
+        ledger.resend(address).await;
+        let (replies, mut replied) = mpsc::channel(64);
         let mut clients = JoinSet::new();
         for client in 0..CLIENTS {
             let parked: Vec<_> = ledger.parked.pop().into_iter().collect();
@@ -114,39 +117,39 @@ async fn what_was_acknowledged_survives_kill_9() {
                 address,
                 random: Random(random.next()),
                 sent: 0,
-                answers: answers.clone(),
+                replies: replies.clone(),
                 known,
-                opened: Vec::new(),
+                created: Vec::new(),
                 parked,
                 unanswered: Vec::new(),
             };
             clients.spawn(client.run());
         }
-        drop(answers);
-        moment(&mut random, &mut answered).await;
+        drop(replies);
+        wait_for_kill(&mut random, &mut replied).await;
         process.kill();
         while let Some(client) = with_deadline(clients.join_next()).await {
-            touched.extend(ledger.take_in(client.unwrap()));
+            touched.extend(ledger.merge(client.unwrap()));
         }
     }
     let mut process = Process::start(folder.path());
     let address = process.address().await;
-    ledger.recovered(address).await;
+    ledger.wait_for_recovery(address).await;
     ledger.check(address, std::mem::take(&mut touched)).await;
-    ledger.send_again(address).await;
+    ledger.resend(address).await;
     let all: Vec<_> = ledger.known.keys().cloned().collect();
     ledger.check(address, all).await;
     let followed = follower.finish(address, crashes).await;
     process.kill();
-    let killed = began.elapsed();
+    let elapsed = started.elapsed();
     let logs = check_file(&folder.path().join(FILE), &ledger, &followed).await;
-    let cut = ledger
+    let interrupted = ledger
         .known
         .values()
         .filter(|known| state(&known.task) == FAILED)
         .count();
     println!(
-        "{crashes} kills in {killed:?}; {logs} tasks, {cut} of them cut off; {} followed",
+        "{crashes} kills in {elapsed:?}; {logs} tasks, {interrupted} interrupted; {} followed",
         followed.len()
     );
 }

@@ -1,4 +1,4 @@
-//! Webhooks over sockets: a server that is stopped and started again on its file, and a webhook that is down meanwhile.
+//! Webhooks over sockets: deliveries across restarts, encryption at rest, SSRF refusals, signatures.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -22,28 +22,30 @@ use tokio::task::JoinSet;
 
 use crate::harness::{Echo, Running, local_webhooks, start_with, with_deadline};
 
-/// A webhook that says what it is told to say, and remembers what it was told.
-struct Webhook {
+/// HTTP endpoint with a configurable response that records the requests.
+struct Endpoint {
     url: String,
-    state: Arc<State>,
+    state: Arc<EndpointState>,
     _serving: JoinSet<()>,
 }
 
-struct State {
+/// State shared with the connections.
+struct EndpointState {
     answer: Mutex<&'static str>,
-    got: watch::Sender<Vec<Got>>,
+    got: watch::Sender<Vec<ReceivedRequest>>,
 }
 
+/// Request that the endpoint received.
 #[derive(Clone, Debug)]
-struct Got {
+struct ReceivedRequest {
     head: String,
     body: Value,
-    /// The body as it came.
+    /// Body as text.
     raw: String,
     answer: &'static str,
 }
 
-impl Got {
+impl ReceivedRequest {
     fn header(&self, name: &str) -> &str {
         let mut lines = self.head.lines();
         let line = lines.find_map(|line| {
@@ -54,22 +56,23 @@ impl Got {
     }
 }
 
-const WELL: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}";
-const ILL: &str = "HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n";
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}";
+const FAILING: &str = "HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n";
 
-impl Webhook {
+impl Endpoint {
     async fn start(answer: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/hook", listener.local_addr().unwrap());
-        let state = Arc::new(State {
+        let state = Arc::new(EndpointState {
             answer: Mutex::new(answer),
             got: watch::Sender::new(Vec::new()),
         });
-        let (mut serving, serves) = (JoinSet::new(), state.clone());
+        let mut serving = JoinSet::new();
+        let shared = state.clone();
         serving.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                connections.spawn(answer_all(stream, serves.clone()));
+                connections.spawn(answer_all(stream, shared.clone()));
             }
         });
         Self {
@@ -79,12 +82,12 @@ impl Webhook {
         }
     }
 
-    fn answers(&self, answer: &'static str) {
+    fn set_response(&self, answer: &'static str) {
         *self.state.answer.lock().unwrap() = answer;
     }
 
-    /// Everything it got, once that is what is waited for.
-    async fn until(&self, enough: impl Fn(&[Got]) -> bool) -> Vec<Got> {
+    /// Waits until the received requests are enough and returns them.
+    async fn until(&self, enough: impl Fn(&[ReceivedRequest]) -> bool) -> Vec<ReceivedRequest> {
         let mut got = self.state.got.subscribe();
         with_deadline(got.wait_for(|got| enough(got)))
             .await
@@ -93,7 +96,7 @@ impl Webhook {
     }
 }
 
-async fn answer_all(mut stream: TcpStream, state: Arc<State>) {
+async fn answer_all(mut stream: TcpStream, state: Arc<EndpointState>) {
     let mut bytes = Vec::new();
     loop {
         let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
@@ -104,7 +107,7 @@ async fn answer_all(mut stream: TcpStream, state: Arc<State>) {
         };
         let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
         let answer = *state.answer.lock().unwrap();
-        let mut got = Got {
+        let mut got = ReceivedRequest {
             head,
             body: Value::Null,
             raw: String::new(),
@@ -128,19 +131,19 @@ async fn answer_all(mut stream: TcpStream, state: Arc<State>) {
 
 async fn serve(file: &Path) -> Running {
     let store = Sqlite::open(file, Options::default()).unwrap();
-    start_with(Echo, |server| server.store(store).push(quick())).await
+    start_with(Echo, |server| server.store(store).push(quick_retries())).await
 }
 
-/// Tries again soon, for ever.
-fn quick() -> PushSettings {
+/// Returns settings with short retry delays and no limit.
+fn quick_retries() -> PushSettings {
     let mut settings = local_webhooks();
     settings.first_retries = vec![Duration::from_millis(5); 3];
     settings.retry_every = Duration::from_millis(20);
     settings
 }
 
-/// Sends a text with a webhook, and waits for the task.
-async fn say(server: &Running, url: &str, version: Version) -> String {
+/// Sends a message with a webhook and returns the task id.
+async fn send_with_webhook(server: &Running, url: &str, version: Version) -> String {
     let client = Client::new(
         &format!("http://{}", server.address),
         Binding::JsonRpc,
@@ -170,13 +173,13 @@ async fn say(server: &Running, url: &str, version: Version) -> String {
     }
 }
 
-fn has_ended(got: &[Got]) -> bool {
+fn has_ended(got: &[ReceivedRequest]) -> bool {
     got.iter().any(|one| {
         let state = [
             &one.body["statusUpdate"]["status"]["state"],
             &one.body["status"]["state"],
         ];
-        one.answer == WELL
+        one.answer == OK
             && state
                 .iter()
                 .any(|state| *state == "TASK_STATE_COMPLETED" || *state == "completed")
@@ -184,22 +187,22 @@ fn has_ended(got: &[Got]) -> bool {
 }
 
 #[tokio::test]
-async fn r13_r28_a_server_that_is_started_again_delivers_what_was_left() {
+async fn r13_r28_a_restarted_server_delivers_pending_notifications() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tasks.db");
     for version in Version::ALL {
-        let webhook = Webhook::start(ILL).await;
+        let webhook = Endpoint::start(FAILING).await;
         let mut server = serve(&file).await;
-        let task = say(&server, &webhook.url, version).await;
+        let task = send_with_webhook(&server, &webhook.url, version).await;
         webhook.until(|got| got.len() > 5).await;
         server.stop().await;
         let before = webhook.until(|_| true).await;
-        webhook.answers(WELL);
+        webhook.set_response(OK);
         let mut server = serve(&file).await;
         let got = webhook.until(has_ended).await;
         server.stop().await;
-        let taken: Vec<_> = got.iter().filter(|one| one.answer == WELL).collect();
-        let positions: Vec<u64> = taken
+        let accepted: Vec<_> = got.iter().filter(|one| one.answer == OK).collect();
+        let positions: Vec<u64> = accepted
             .iter()
             .map(|one| one.header("a2a-event-sequence").parse().unwrap())
             .collect();
@@ -208,26 +211,30 @@ async fn r13_r28_a_server_that_is_started_again_delivers_what_was_left() {
             "{positions:?}"
         );
         assert_eq!(
-            taken[0].header("a2a-event-id"),
+            accepted[0].header("a2a-event-id"),
             before[0].header("a2a-event-id"),
-            "nothing was skipped"
+            "no notification was skipped"
         );
-        assert_eq!(taken[0].header("a2a-version"), version.as_str());
+        assert_eq!(accepted[0].header("a2a-version"), version.as_str());
         assert_eq!(
-            taken[0].header("authorization"),
+            accepted[0].header("authorization"),
             "Bearer canary-credentials"
         );
-        assert!(taken.iter().all(|one| one.body.to_string().contains(&task)));
+        assert!(
+            accepted
+                .iter()
+                .all(|one| one.body.to_string().contains(&task))
+        );
     }
 }
 
 #[tokio::test]
-async fn s38_secrets_of_webhooks_are_not_in_the_files() {
+async fn s38_webhook_credentials_are_encrypted_in_the_files() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tasks.db");
-    let webhook = Webhook::start(WELL).await;
+    let webhook = Endpoint::start(OK).await;
     let mut server = serve(&file).await;
-    say(
+    send_with_webhook(
         &server,
         &format!("{}/canary-path", webhook.url),
         Version::V1,
@@ -245,13 +252,13 @@ async fn s38_secrets_of_webhooks_are_not_in_the_files() {
 }
 
 #[tokio::test]
-async fn cards_say_that_webhooks_are_called() {
+async fn agent_cards_declare_push_notifications() {
     let server = start_with(Echo, |server| server).await;
     let card = server.get("/.well-known/agent-card.json").await.json();
     assert_eq!(card["capabilities"]["pushNotifications"], true);
 }
 
-/// S15, S24: refused at once, in the same words whatever is there.
+/// S15, S24: refused at registration, with the same message for every address.
 #[tokio::test]
 async fn s15_s24_a_private_webhook_is_refused_over_the_wire() {
     let server = start_with(Echo, |server| server).await;
@@ -267,43 +274,43 @@ async fn s15_s24_a_private_webhook_is_refused_over_the_wire() {
             .error("CreateTaskPushNotificationConfig", params)
             .await;
         assert_eq!(error["code"], -32602, "{error}");
-        let words = error["message"].as_str().unwrap();
+        let message = error["message"].as_str().unwrap();
         assert!(
-            words.contains("url") && words.contains("must lead to a public address"),
-            "{words}"
+            message.contains("url") && message.contains("must lead to a public address"),
+            "{message}"
         );
     }
 }
 
-const TELLING: &str = "HTTP/1.1 500 hunter2\r\nContent-Length: 7\r\n\r\nhunter2";
+const FAILING_WITH_CONTENT: &str = "HTTP/1.1 500 hunter2\r\nContent-Length: 7\r\n\r\nhunter2";
 
-/// Whoever registers a webhook learns nothing of what is there: not whether it answers, with what, or how soon.
+/// S24: a caller cannot use webhooks to probe addresses. Status, content and timing of the response are not visible.
 #[tokio::test]
-async fn s24_what_a_webhook_answers_is_not_told_to_who_registered_it() {
-    let server = start_with(Echo, |server| server.push(quick())).await;
-    let (well, ill) = (Webhook::start(WELL).await, Webhook::start(TELLING).await);
-    let nobody = TcpListener::bind("127.0.0.1:0")
+async fn s24_webhook_responses_are_not_visible_to_the_caller() {
+    let server = start_with(Echo, |server| server.push(quick_retries())).await;
+    let ok = Endpoint::start(OK).await;
+    let failing = Endpoint::start(FAILING_WITH_CONTENT).await;
+    let closed = TcpListener::bind("127.0.0.1:0")
         .await
         .unwrap()
         .local_addr()
         .unwrap();
     let urls = [
-        well.url.clone(),
-        ill.url.clone(),
-        format!("http://{nobody}/hook"),
+        ok.url.clone(),
+        failing.url.clone(),
+        format!("http://{closed}/hook"),
     ];
     for binding in Binding::ALL {
         for version in Version::ALL {
             let client =
                 Client::new(&format!("http://{}", server.address), binding, version).unwrap();
-            let mut told = Vec::new();
+            let mut visible = Vec::new();
             for url in &urls {
-                let id: TaskId = say(&server, url, Version::V1).await.into();
-                let calls = |hook: &Webhook| hook.state.got.borrow().len();
-                let (before, ill) = (calls(&ill), &ill);
-                if *url == ill.url {
-                    // Its first answers have been read when it is called again.
-                    ill.until(|got| got.len() > before + 2).await;
+                let id: TaskId = send_with_webhook(&server, url, Version::V1).await.into();
+                let before = failing.state.got.borrow().len();
+                if *url == failing.url {
+                    // A repeated call means that its first responses were read.
+                    failing.until(|got| got.len() > before + 2).await;
                 }
                 let list = ListPushConfigsRequest {
                     task_id: id.clone(),
@@ -323,20 +330,20 @@ async fn s24_what_a_webhook_answers_is_not_told_to_who_registered_it() {
                     .replace(url.as_str(), "URL")
                     .replace(id.as_str(), "ID")
                     .replace(own.as_str(), "OWN");
-                told.push(same);
+                visible.push(same);
             }
-            assert!(!told[0].contains("hunter2"), "{}", told[0]);
+            assert!(!visible[0].contains("hunter2"), "{}", visible[0]);
             assert!(
-                told.iter().all(|one| *one == told[0]),
-                "{binding} {version}: {told:#?}"
+                visible.iter().all(|one| *one == visible[0]),
+                "{binding} {version}: {visible:#?}"
             );
         }
     }
 }
 
-/// A request as a webhook got it, with some headers changed.
-fn again(
-    got: &Got,
+/// Rebuilds a received request with another body and changed headers.
+fn replay(
+    got: &ReceivedRequest,
     body: &str,
     change: impl FnOnce(&mut http::HeaderMap),
 ) -> http::Request<Full<Bytes>> {
@@ -352,9 +359,9 @@ fn again(
     request
 }
 
-/// S73, S74: what a server signs is taken once; a copy, another body, another audience and another sender are not.
+/// S73, S74: a signed notification is accepted once. A replay, another body, audience or sender is not.
 #[tokio::test]
-async fn s73_s74_a_signed_notification_is_taken_once_and_only_as_it_was_sent() {
+async fn s73_s74_a_signed_notification_is_accepted_once_and_unchanged() {
     let signer = || {
         Signer::from_pem_with_thumbprint(&rcgen::KeyPair::generate().unwrap().serialize_pem())
             .unwrap()
@@ -365,7 +372,7 @@ async fn s73_s74_a_signed_notification_is_taken_once_and_only_as_it_was_sent() {
     })
     .await;
     let stranger = start_with(Echo, |server| server.sign_notifications(signer())).await;
-    let webhook = Webhook::start(WELL).await;
+    let webhook = Endpoint::start(OK).await;
     let task = server.say("hi", serde_json::json!({})).await["id"].clone();
     let config = serde_json::json!({"url": webhook.url});
     let params = serde_json::json!({"message": crate::harness::message("hi", serde_json::json!({})),
@@ -373,21 +380,22 @@ async fn s73_s74_a_signed_notification_is_taken_once_and_only_as_it_was_sent() {
     let other = server.result("SendMessage", params).await["task"]["id"].clone();
     assert_ne!(task, other);
     let got = webhook.until(has_ended).await;
-    let (first, second) = (&got[0], &got[1]);
+    let first = &got[0];
+    let second = &got[1];
     assert_eq!(
         first.header("authorization"),
         format!("Bearer {}", first.header("a2a-notification-jwt"))
     );
     let issuer = format!("http://{}", server.address);
-    let checks = |from: &Running| {
+    let verifier = |from: &Running| {
         let keys =
             PublishedKeys::from_url(&format!("http://{}/.well-known/jwks.json", from.address))
                 .unwrap();
         PushSignatureVerifier::new(keys)
     };
     let receiver = |check| {
-        let (receiver, taken) = PushReceiver::new(PushReceiverSettings::default());
-        (receiver.with_verifier(check), taken)
+        let (receiver, accepted) = PushReceiver::new(PushReceiverSettings::default());
+        (receiver.with_verifier(check), accepted)
     };
     let post = async |receiver: &PushReceiver, request| {
         with_deadline(receiver.handle(request))
@@ -395,52 +403,52 @@ async fn s73_s74_a_signed_notification_is_taken_once_and_only_as_it_was_sent() {
             .status()
             .as_u16()
     };
-    let same = |got: &Got| again(got, &got.raw, |_| {});
-    let (ours, mut taken) = receiver(checks(&server).issuer(&issuer).audience(&webhook.url));
+    let same = |got: &ReceivedRequest| replay(got, &got.raw, |_| {});
+    let (ours, mut accepted) = receiver(verifier(&server).issuer(&issuer).audience(&webhook.url));
     let altered = first
         .raw
         .replace(other.as_str().unwrap(), task.as_str().unwrap());
     for request in [
-        again(first, &altered, |_| {}),
-        again(first, &second.raw, |_| {}),
-        again(first, &format!("{} ", first.raw), |_| {}),
-        again(first, &first.raw, |headers| headers.clear()),
-        again(first, &first.raw, |headers| {
+        replay(first, &altered, |_| {}),
+        replay(first, &second.raw, |_| {}),
+        replay(first, &format!("{} ", first.raw), |_| {}),
+        replay(first, &first.raw, |headers| headers.clear()),
+        replay(first, &first.raw, |headers| {
             drop(headers.insert("a2a-notification-jwt", "a.b.c".parse().unwrap()))
         }),
     ] {
         assert_eq!(post(&ours, request).await, 401);
     }
     assert_eq!(post(&ours, same(first)).await, 200);
-    // A copy is dropped, also under another name.
+    // A replay is dropped, also under another event id.
     assert_eq!(post(&ours, same(first)).await, 200);
-    let renamed = again(first, &first.raw, |headers| {
+    let renamed = replay(first, &first.raw, |headers| {
         drop(headers.insert("a2a-event-id", "new".parse().unwrap()))
     });
     assert_eq!(post(&ours, renamed).await, 200);
-    // Where the token has no name of its own, as other senders have it.
-    let plain = again(second, &second.raw, |headers| {
+    // Other senders put the token into `Authorization` only.
+    let plain = replay(second, &second.raw, |headers| {
         drop(headers.remove("a2a-notification-jwt"))
     });
     assert_eq!(post(&ours, plain).await, 200);
     let ids: Vec<_> = [
-        with_deadline(taken.next()).await,
-        with_deadline(taken.next()).await,
+        with_deadline(accepted.next()).await,
+        with_deadline(accepted.next()).await,
     ]
     .map(|one| one.unwrap().id.unwrap())
     .to_vec();
     assert_eq!(
         ids,
         [first.header("a2a-event-id"), second.header("a2a-event-id")],
-        "and nothing else"
+        "no other notification is delivered"
     );
     for check in [
-        checks(&server).audience("http://127.0.0.1:9/other"),
-        checks(&server).issuer("http://elsewhere.example"),
-        checks(&stranger),
+        verifier(&server).audience("http://127.0.0.1:9/other"),
+        verifier(&server).issuer("http://elsewhere.example"),
+        verifier(&stranger),
     ] {
         assert_eq!(post(&receiver(check).0, same(first)).await, 401);
     }
     drop(ours);
-    assert!(with_deadline(taken.next()).await.is_none());
+    assert!(with_deadline(accepted.next()).await.is_none());
 }

@@ -1,4 +1,4 @@
-//! A store that does not answer. The server starts on it all the same: there seems to be nothing to recover.
+//! A store whose operations fail. Only `list_unfinished` succeeds, so that the server starts with nothing to recover.
 
 use async_trait::async_trait;
 use attache::model::{Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
@@ -7,63 +7,64 @@ use attache::store::{
     Result, Snapshot, Store, TaskPage, TaskQuery, Webhook, WebhookFilter,
 };
 
-pub(super) struct Down;
+/// Store that is unavailable.
+pub(super) struct UnavailableStore;
 
-fn down<T>() -> Result<T> {
+fn unavailable<T>() -> Result<T> {
     Err(Error::Failed("cannot reach hunter2@db".into()))
 }
 
 #[async_trait]
-impl Store for Down {
+impl Store for UnavailableStore {
     async fn create(&self, _: &NewTask) -> Result<CreateResult> {
-        down()
+        unavailable()
     }
     async fn append(&self, _: &Head, _: Seq, _: &Batch) -> Result<Seq> {
-        down()
+        unavailable()
     }
     async fn read(&self, _: &Head, _: Seq, _: usize) -> Result<Vec<Entry>> {
-        down()
+        unavailable()
     }
     async fn find(&self, _: &Scope, _: &TaskId) -> Result<Option<Head>> {
-        down()
+        unavailable()
     }
     async fn list(&self, _: &Scope, _: &TaskQuery) -> Result<TaskPage> {
-        down()
+        unavailable()
     }
     async fn list_unfinished(&self, _: Option<&TaskId>, _: usize) -> Result<Vec<Head>> {
         Ok(Vec::new())
     }
     async fn list_ended(&self, _: Timestamp, _: usize) -> Result<Vec<Head>> {
-        down()
+        unavailable()
     }
     async fn count_ended(&self) -> Result<u64> {
-        down()
+        unavailable()
     }
     async fn find_by_key(
         &self,
         _: &Scope,
         _: &IdempotencyKey,
     ) -> Result<Option<IdempotencyRecord>> {
-        down()
+        unavailable()
     }
 
     async fn save_snapshot(&self, _: &Head, _: Seq, _: &Snapshot) -> Result<()> {
-        down()
+        unavailable()
     }
     async fn load_snapshot(&self, _: &Head) -> Result<Option<(Seq, Snapshot)>> {
-        down()
+        unavailable()
     }
     async fn remove(&self, _: &[Head]) -> Result<()> {
-        down()
+        unavailable()
     }
     async fn put_config(&self, _: &Head, _: &PushRegistration) -> Result<()> {
-        down()
+        unavailable()
     }
     async fn list_configs(&self, _: &Head) -> Result<Vec<PushRegistration>> {
-        down()
+        unavailable()
     }
     async fn delete_config(&self, _: &Head, _: &PushConfigId) -> Result<()> {
-        down()
+        unavailable()
     }
     async fn list_webhooks(
         &self,
@@ -71,12 +72,12 @@ impl Store for Down {
         _: Option<u64>,
         _: usize,
     ) -> Result<Vec<Webhook>> {
-        down()
+        unavailable()
     }
     async fn find_webhook(&self, _: &Head, _: &PushConfigId) -> Result<Option<Webhook>> {
-        down()
+        unavailable()
     }
     async fn record_delivery(&self, _: &Webhook) -> Result<bool> {
-        down()
+        unavailable()
     }
 }

@@ -1,4 +1,4 @@
-//! The server that is killed: in a process of its own, and how it looks from outside.
+//! The server process that is killed, and its handle in the test.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -17,17 +17,17 @@ use tokio::sync::oneshot;
 use super::number;
 use crate::harness::with_deadline;
 
-/// Where the child keeps its file.
+/// Environment variable with the folder of the database. Its presence makes the test a server.
 pub(super) const CHILD: &str = "ATTACHE_CRASH_CHILD";
-/// How often a turn that was cut off may run in all; once where nothing is said.
+/// Environment variable with the maximum number of attempts of a turn; 1 if unset.
 pub(super) const ATTEMPTS: &str = "ATTACHE_CRASH_ATTEMPTS";
 pub(super) const FILE: &str = "tasks.db";
 const ADDRESS: &str = "listening on ";
-/// The name of the agent whose turns always run again.
+/// Name of the agent whose turns are repeated without limit.
 pub(super) const COUNTER: &str = "counter";
 
-/// Does what the first word of the message says.
-async fn obey(turn: Turn) -> Result<Outcome, Failure> {
+/// Agent that executes the first word of the message.
+async fn run_command(turn: Turn) -> Result<Outcome, Failure> {
     let text = turn.text();
     let mut words = text.split(' ');
     match words.next().unwrap_or_default() {
@@ -49,7 +49,7 @@ async fn obey(turn: Turn) -> Result<Outcome, Failure> {
     Ok(Outcome::Completed)
 }
 
-/// Writes the numbers up to the one in the message, a thousand in a second, and goes on behind those that are there.
+/// Agent that writes the numbers up to the one in the message, 1,000 per second. Continues after the numbers in the log.
 async fn count(turn: Turn) -> Result<Outcome, Failure> {
     let end = turn.text().parse::<usize>()?;
     let parts = turn
@@ -71,13 +71,13 @@ async fn count(turn: Turn) -> Result<Outcome, Failure> {
     Ok(Outcome::Completed)
 }
 
-/// The server, in a process of its own. Run by itself it does nothing.
+/// Main function of the server process. Without the environment variable it does nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn serve() {
     let Some(folder) = std::env::var_os(CHILD) else {
         return;
     };
-    // It never outlives the one who started it.
+    // Exit when the parent ends: its end of the pipe is closed.
     std::thread::spawn(|| {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(0);
@@ -91,14 +91,16 @@ async fn serve() {
         on_restart,
         ..Settings::default()
     };
-    let server = Server::new(AgentCard::new("Obeys", "Does as it is told"), obey);
-    let again = AgentSettings {
+    let server = Server::new(
+        AgentCard::new("Commands", "Executes a command"),
+        run_command,
+    );
+    let run_again = AgentSettings {
         on_restart: Some(RestartPolicy::RunAgain { attempts: u32::MAX }),
         ..AgentSettings::default()
     };
     let server = server.agent(
-        HostedAgent::new(COUNTER, AgentCard::new("Counts", "Goes on counting"), count)
-            .settings(again),
+        HostedAgent::new(COUNTER, AgentCard::new("Counter", "Counts"), count).settings(run_again),
     );
     let bound = server
         .settings(settings)
@@ -110,7 +112,7 @@ async fn serve() {
     bound.serve().await.unwrap();
 }
 
-/// The child, from outside.
+/// Handle of the server process.
 pub(super) struct Process {
     child: Child,
     pub(super) address: Option<oneshot::Receiver<SocketAddr>>,
@@ -126,7 +128,7 @@ impl Process {
         command
             .args([
                 "--exact",
-                "crash::child::serve",
+                "store::crash::child::serve",
                 "--nocapture",
                 "--test-threads",
                 "1",
@@ -139,11 +141,11 @@ impl Process {
             .stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
-        let (found, address) = oneshot::channel();
+        let (sender, address) = oneshot::channel();
         std::thread::spawn(move || {
             let mut lines = stdout.lines().map_while(Result::ok);
             let address = lines.find_map(|line| line.strip_prefix(ADDRESS)?.parse().ok());
-            let _ = address.map(|address| found.send(address));
+            let _ = address.map(|address| sender.send(address));
             lines.for_each(drop);
         });
         Self {
@@ -153,16 +155,20 @@ impl Process {
     }
 
     pub(super) async fn address(&mut self) -> SocketAddr {
-        with_deadline(self.address.take().expect("asked once"))
+        with_deadline(self.address.take().expect("the address is taken once"))
             .await
             .expect("the server starts")
     }
 
-    /// SIGKILL: nothing is finished, nothing is tidied.
+    /// Kills the process with SIGKILL, so that it cannot clean up.
     pub(super) fn kill(&mut self) {
         self.child.kill().unwrap();
         let status = self.child.wait().unwrap();
-        assert_eq!(status.code(), None, "it ran until it was killed");
+        assert_eq!(
+            status.code(),
+            None,
+            "the server exited before it was killed"
+        );
     }
 }
 

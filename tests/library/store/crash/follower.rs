@@ -1,4 +1,4 @@
-//! A client that follows tasks across every kill: it comes back with the last position it saw.
+//! A client that follows tasks across kills: it resubscribes after the last position it received.
 
 use std::net::SocketAddr;
 
@@ -13,35 +13,35 @@ use tokio::task::JoinSet;
 use super::child::COUNTER;
 use crate::harness::with_deadline;
 
-/// How far each task counts: on through several kills.
+/// Numbers that each task writes. It takes longer than several kills.
 const NUMBERS: usize = 1_000;
 
-/// The position of the entry that makes the task: behind it is everything that a reader is told of.
-const BEGINNING: Seq = Seq(1);
+/// Position of the `Created` entry. Subscribers receive the entries after it.
+const CREATED: Seq = Seq(1);
 
-/// A task that was followed to its end.
-pub(super) struct Followed {
+/// Events of a task that was followed to its end.
+pub(super) struct FollowedTask {
     pub(super) id: TaskId,
-    /// Everything that was told, with its position.
-    seen: Vec<(Seq, StreamResponse)>,
-    /// How often the server was dead in the middle of it.
+    /// Received events with their positions.
+    events: Vec<(Seq, StreamResponse)>,
+    /// Number of interrupted streams.
     cuts: usize,
 }
 
-impl Followed {
-    /// No gap, no duplicate, and nothing that the log does not have.
-    pub(super) fn assert_is(&self, log: &[Entry], context_id: &ContextId) {
-        let told = log
+impl FollowedTask {
+    /// Asserts that the received events equal the log: no gap, no duplicate, no other event.
+    pub(super) fn assert_equals_log(&self, log: &[Entry], context_id: &ContextId) {
+        let expected = log
             .iter()
             .filter_map(|entry| Some((entry.seq, entry.update(&self.id, context_id)?)));
-        assert_eq!(self.seen, told.collect::<Vec<_>>());
+        assert_eq!(self.events, expected.collect::<Vec<_>>());
         let numbers: String = self
-            .seen
+            .events
             .iter()
             .flat_map(|(_, event)| text(event))
             .collect();
         let expected: String = (0..NUMBERS).map(|number| format!("{number} ")).collect();
-        assert_eq!(numbers, expected, "the agent goes on where the log ends");
+        assert_eq!(numbers, expected, "the agent continues where the log ends");
     }
 }
 
@@ -52,20 +52,20 @@ fn text(event: &StreamResponse) -> Option<&str> {
     }
 }
 
-/// One that is at work.
+/// Handle of the following client.
 pub(super) struct Follower {
-    /// Where the server is, and whether it stays: then nothing new is begun.
+    /// Address of the server, and whether the test ends: no further task is created then.
     addresses: watch::Sender<(Option<SocketAddr>, bool)>,
-    work: JoinSet<Vec<Followed>>,
+    work: JoinSet<Vec<FollowedTask>>,
 }
 
 impl Follower {
     pub(super) fn start() -> Self {
-        let (addresses, seen) = watch::channel((None, false));
+        let (addresses, receiver) = watch::channel((None, false));
         let mut work = JoinSet::new();
         work.spawn(
-            Work {
-                addresses: seen,
+            FollowLoop {
+                addresses: receiver,
                 address: None,
             }
             .run(),
@@ -73,46 +73,47 @@ impl Follower {
         Self { addresses, work }
     }
 
-    /// The server runs again.
-    pub(super) fn is_at(&self, address: SocketAddr) {
+    /// Announces a restarted server.
+    pub(super) fn set_address(&self, address: SocketAddr) {
         self.addresses.send_replace((Some(address), false));
     }
 
-    /// The server stays: what was begun comes to its end, and nothing new begins.
-    pub(super) async fn finish(mut self, address: SocketAddr, kills: u64) -> Vec<Followed> {
+    /// Announces the last server and waits until the current task has ended.
+    pub(super) async fn finish(mut self, address: SocketAddr, kills: u64) -> Vec<FollowedTask> {
         self.addresses.send_replace((Some(address), true));
         let followed = with_deadline(self.work.join_next())
             .await
-            .expect("it works")
+            .expect("the client runs")
             .unwrap();
         let cuts: usize = followed.iter().map(|followed| followed.cuts).sum();
-        assert!(cuts as u64 >= kills / 3, "it came back {cuts} times");
+        assert!(cuts as u64 >= kills / 3, "only {cuts} interrupted streams");
         assert!(
             followed.iter().any(|followed| followed.cuts > 1),
-            "one task has lived through several kills"
+            "no task was followed across several kills"
         );
         followed
     }
 }
 
-struct Work {
+/// State of the following client.
+struct FollowLoop {
     addresses: watch::Receiver<(Option<SocketAddr>, bool)>,
-    /// The server that was known last.
+    /// Address of the last server that was contacted.
     address: Option<SocketAddr>,
 }
 
-impl Work {
-    async fn run(mut self) -> Vec<Followed> {
+impl FollowLoop {
+    async fn run(mut self) -> Vec<FollowedTask> {
         let mut followed = Vec::new();
         self.next_server().await;
         while !self.addresses.borrow().1 {
-            let id = self.open(followed.len()).await;
+            let id = self.create(followed.len()).await;
             followed.push(self.follow(id).await);
         }
         followed
     }
 
-    /// Waits for the server that comes after the one that was known.
+    /// Waits for a server with another address.
     async fn next_server(&mut self) {
         let known = self.address;
         let next = with_deadline(self.addresses.wait_for(|(address, _)| *address != known))
@@ -124,13 +125,13 @@ impl Work {
     fn client(&self) -> Client {
         let url = format!(
             "http://{}/agents/{COUNTER}",
-            self.address.expect("a server was there")
+            self.address.expect("a server was announced")
         );
         Client::new(&url, Binding::JsonRpc, Version::V1).unwrap()
     }
 
-    /// Opens a task; the same one however often it takes.
-    async fn open(&mut self, number: usize) -> TaskId {
+    /// Creates a task, with retries under one idempotency key.
+    async fn create(&mut self, number: usize) -> TaskId {
         let key = format!("followed-{number}");
         let message = Message {
             message_id: key.as_str().into(),
@@ -148,46 +149,46 @@ impl Work {
             let client = self.client().with_header("Idempotency-Key", &key).unwrap();
             match with_deadline(client.send_message(request.clone())).await {
                 Ok(SendMessageResponse::Task(task)) => return task.id,
-                Ok(other) => panic!("no task: {other:?}"),
+                Ok(other) => panic!("expected a task: {other:?}"),
                 Err(_) => self.next_server().await,
             }
         }
     }
 
-    async fn follow(&mut self, id: TaskId) -> Followed {
-        let mut followed = Followed {
+    async fn follow(&mut self, id: TaskId) -> FollowedTask {
+        let mut followed = FollowedTask {
             id,
-            seen: Vec::new(),
+            events: Vec::new(),
             cuts: 0,
         };
         while !self.read(&mut followed).await {
-            followed.cuts += usize::from(!followed.seen.is_empty());
+            followed.cuts += usize::from(!followed.events.is_empty());
             self.next_server().await;
         }
         followed
     }
 
-    /// Reads on behind the last position; whether that came to the end of the task.
-    async fn read(&self, followed: &mut Followed) -> bool {
+    /// Reads the stream after the last position; returns whether the task has ended.
+    async fn read(&self, followed: &mut FollowedTask) -> bool {
         let request = SubscribeToTaskRequest {
             id: followed.id.clone(),
             ..Default::default()
         };
-        let at = followed.seen.last().map_or(BEGINNING, |(at, _)| *at);
+        let at = followed.events.last().map_or(CREATED, |(at, _)| *at);
         let Ok(mut stream) =
             with_deadline(self.client().subscribe_to_task(request, Some(at))).await
         else {
             return false;
         };
-        let mut over = false;
+        let mut has_ended = false;
         while let Some(event) = with_deadline(stream.next()).await {
             let Ok((at, event)) = event else { return false };
-            over = matches!(&event, StreamResponse::StatusUpdate(update) if update.status.state.is_terminal());
-            followed.seen.push((at.expect("a position"), event));
+            has_ended = matches!(&event, StreamResponse::StatusUpdate(update) if update.status.state.is_terminal());
+            followed.events.push((at.expect("a position"), event));
         }
         assert!(
-            over,
-            "the server has ended the stream in good order, before the task: {:?}",
+            has_ended,
+            "the server has closed the stream before the task ended: {:?}",
             followed.id
         );
         true

@@ -1,4 +1,4 @@
-//! All that was ever acknowledged, held against what the server says after a restart, and against its file.
+//! Ledger of all acknowledged writes. Compared with the server after each restart, and with the file at the end.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -9,87 +9,94 @@ use attache::store::sqlite::Options;
 use attache::store::{Head, Sqlite, Store};
 use serde_json::{Value, json};
 
-use super::follower::Followed;
-use super::load::{Client, Known, Unanswered, call};
-use super::tasks::{ASKS, assert_follows, assert_whole, ids_said, is_settled, is_terminal, state};
+use super::follower::FollowedTask;
+use super::load::{Client, KnownTask, UnansweredMessage, call};
+use super::tasks::{
+    INPUT_REQUIRED, assert_consistent, assert_follows, is_settled, is_terminal, message_ids, state,
+};
 use crate::harness::with_deadline;
 
-/// More tasks than a run makes.
+/// Limit for lists: more tasks than a run creates.
 pub(super) const ALL: usize = 1_000_000;
 
-/// All that was ever acknowledged.
+/// Acknowledged tasks, and messages without a reply.
 #[derive(Default)]
 pub(super) struct Ledger {
-    pub(super) known: HashMap<String, Known>,
-    pub(super) opened: HashSet<String>,
+    pub(super) known: HashMap<String, KnownTask>,
+    pub(super) created: HashSet<String>,
     pub(super) parked: Vec<String>,
-    pub(super) unanswered: Vec<Unanswered>,
+    pub(super) unanswered: Vec<UnansweredMessage>,
 }
 
 impl Ledger {
-    pub(super) fn take_in(&mut self, client: Client) -> Vec<String> {
+    /// Adds the observations of a client and returns the ids of its tasks.
+    pub(super) fn merge(&mut self, client: Client) -> Vec<String> {
         let touched = client.known.keys().cloned().collect();
-        for id in client.opened {
-            assert!(self.opened.insert(id.clone()), "{id} was given twice");
+        for id in client.created {
+            assert!(
+                self.created.insert(id.clone()),
+                "the id {id} was returned twice"
+            );
         }
         self.known.extend(client.known);
         self.unanswered.extend(client.unanswered);
         touched
     }
 
-    /// Waits until the server is done with what was cut off.
-    pub(super) async fn recovered(&self, address: SocketAddr) {
+    /// Waits until the server has ended every interrupted turn.
+    pub(super) async fn wait_for_recovery(&self, address: SocketAddr) {
         for state in ["TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"] {
-            let rests = async {
+            let recovered = async {
                 let params = json!({"status": state, "pageSize": 1});
                 while call(address, "ListTasks", &params, None).await.unwrap()["totalSize"] != 0 {}
             };
-            with_deadline(rests).await;
+            with_deadline(recovered).await;
         }
         let all = call(address, "ListTasks", &json!({"pageSize": 1}), None)
             .await
             .unwrap();
         assert!(
-            all["totalSize"].as_u64().unwrap() >= self.opened.len() as u64,
+            all["totalSize"].as_u64().unwrap() >= self.created.len() as u64,
             "{all}"
         );
     }
 
-    /// Sends again what was not answered: what comes of it is there once.
-    pub(super) async fn send_again(&mut self, address: SocketAddr) {
-        for Unanswered { key, params } in std::mem::take(&mut self.unanswered) {
+    /// Resends the messages without a reply under their keys. Each must be applied once.
+    pub(super) async fn resend(&mut self, address: SocketAddr) {
+        for UnansweredMessage { key, params } in std::mem::take(&mut self.unanswered) {
             let task = call(address, "SendMessage", &params, Some(&key))
                 .await
                 .unwrap()["task"]
                 .clone();
             assert!(
-                ids_said(&task).contains(&&params["message"]["messageId"]),
+                message_ids(&task).contains(&&params["message"]["messageId"]),
                 "{task}"
             );
             let id = task["id"].as_str().unwrap().to_owned();
             if let Some(known) = self.known.get(&id) {
                 assert_follows(&known.task, &task);
             }
-            self.opened.insert(id.clone());
+            self.created.insert(id.clone());
             self.learn(id, task);
         }
     }
 
+    /// Records the latest state of a task.
     fn learn(&mut self, id: String, task: Value) {
         self.parked.retain(|parked| *parked != id);
-        if state(&task) == ASKS {
+        if state(&task) == INPUT_REQUIRED {
             self.parked.push(id.clone());
         }
         self.known.insert(
             id,
-            Known {
+            KnownTask {
                 task,
-                unsure: false,
+                is_uncertain: false,
             },
         );
     }
 
-    /// Reads tasks again after a restart.
+    /// Reads tasks after a restart and compares them with the ledger.
     pub(super) async fn check(
         &mut self,
         address: SocketAddr,
@@ -103,25 +110,26 @@ impl Ledger {
                         .await
                         .unwrap();
                     assert_follows(&before.task, &task);
-                    // A question that was answered as the server died is worked on, or was never answered.
-                    let rests = is_terminal(&task) || task == before.task || !before.unsure;
-                    if is_settled(&task) && rests {
+                    // The answer to a question may have been lost with the server, or its turn may still run.
+                    let is_stable =
+                        is_terminal(&task) || task == before.task || !before.is_uncertain;
+                    if is_settled(&task) && is_stable {
                         return task;
                     }
                 }
             };
             let task = with_deadline(read).await;
-            if is_settled(&before.task) && !before.unsure {
+            if is_settled(&before.task) && !before.is_uncertain {
                 assert_eq!(task, before.task);
             }
-            assert_whole(&task);
+            assert_consistent(&task);
             self.learn(id, task);
         }
     }
 }
 
-/// Reads the file itself: every log is whole, and says what the server said.
-pub(super) async fn check_file(path: &Path, ledger: &Ledger, followed: &[Followed]) -> usize {
+/// Reads the file: every log is complete and equals what the server returned.
+pub(super) async fn check_file(path: &Path, ledger: &Ledger, followed: &[FollowedTask]) -> usize {
     let store = Sqlite::open(path, Options::default()).unwrap();
     let mut heads = store.list_ended(Timestamp::MAX, ALL).await.unwrap();
     heads.extend(store.list_unfinished(None, ALL).await.unwrap());
@@ -135,10 +143,10 @@ pub(super) async fn check_file(path: &Path, ledger: &Ledger, followed: &[Followe
     );
     let mut messages = HashSet::new();
     for head in &heads {
-        let entries = resumed(&store, head).await;
+        let entries = read_in_pages(&store, head).await;
         let task = Task::fold(&entries)
             .unwrap()
-            .expect("a log begins with the task");
+            .expect("a log begins with `Created`");
         assert_eq!((&task.id, task.status.state), (&head.id, head.state));
         assert!(
             head.state.is_terminal() || head.state.is_interrupted(),
@@ -155,11 +163,11 @@ pub(super) async fn check_file(path: &Path, ledger: &Ledger, followed: &[Followe
         for message in entries.iter().filter_map(message_of) {
             assert!(
                 messages.insert(message.message_id.clone()),
-                "{message:?} is there twice"
+                "{message:?} was applied twice"
             );
         }
         if let Some(followed) = followed.iter().find(|followed| followed.id == head.id) {
-            followed.assert_is(&entries, &head.context_id);
+            followed.assert_equals_log(&entries, &head.context_id);
         }
         if let Some(known) = ledger.known.get(head.id.as_str()) {
             assert_eq!(serde_json::to_value(&task).unwrap(), known.task);
@@ -168,8 +176,8 @@ pub(super) async fn check_file(path: &Path, ledger: &Ledger, followed: &[Followe
     heads.len()
 }
 
-/// A log as a reader sees it who comes back where it stopped, a few entries at a time.
-pub(super) async fn resumed(store: &Sqlite, head: &Head) -> Vec<Entry> {
+/// Reads a log in pages of 50 entries and checks its positions.
+pub(super) async fn read_in_pages(store: &Sqlite, head: &Head) -> Vec<Entry> {
     let mut entries = Vec::<Entry>::new();
     loop {
         let at = entries.last().map_or(Seq(0), |entry| entry.seq);
@@ -180,7 +188,7 @@ pub(super) async fn resumed(store: &Sqlite, head: &Head) -> Vec<Entry> {
                 entries
                     .iter()
                     .zip(1..)
-                    .all(|(entry, place)| entry.seq == Seq(place)),
+                    .all(|(entry, position)| entry.seq == Seq(position)),
                 "{entries:?}"
             );
             return entries;

@@ -1,4 +1,4 @@
-//! Clients that keep a server busy until it is dead, and remember what it has told them.
+//! Clients that load the server until it is killed, and record what it acknowledged.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -9,10 +9,10 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 use super::Random;
-use super::tasks::{CANCELED, COMPLETED, assert_follows, ids_said, is_settled};
+use super::tasks::{CANCELED, COMPLETED, assert_follows, is_settled, message_ids};
 use crate::harness::{message, request, with_deadline};
 
-/// Calls a method. `None` when the answer did not come whole: the server is dead.
+/// Calls a method; `None` if the reply is incomplete because the server was killed.
 pub(super) async fn call(
     address: SocketAddr,
     method: &str,
@@ -35,37 +35,37 @@ pub(super) async fn call(
     };
     with_deadline(exchange).await.ok()?;
     let (_, body) = std::str::from_utf8(&bytes).ok()?.split_once("\r\n\r\n")?;
-    let answer: Value = serde_json::from_str(body).ok()?;
-    assert_eq!(answer["error"], Value::Null, "{method} {params}: {answer}");
-    Some(answer["result"].clone())
+    let reply: Value = serde_json::from_str(body).ok()?;
+    assert_eq!(reply["error"], Value::Null, "{method} {params}: {reply}");
+    Some(reply["result"].clone())
 }
 
-/// What a client knows of a task.
+/// Last acknowledged state of a task.
 #[derive(Clone)]
-pub(super) struct Known {
-    /// As the server told it last.
+pub(super) struct KnownTask {
+    /// Task as the server last returned it.
     pub(super) task: Value,
-    /// Whether something was asked since, and no answer came.
-    pub(super) unsure: bool,
+    /// Whether a later request got no reply, so that the state may have changed.
+    pub(super) is_uncertain: bool,
 }
 
-/// A message under a key, sent and not answered: it is sent again.
-pub(super) struct Unanswered {
+/// Message with an idempotency key that got no reply. It is resent.
+pub(super) struct UnansweredMessage {
     pub(super) key: String,
     pub(super) params: Value,
 }
 
-/// Sends one message after the other until the server is dead.
+/// Client that sends requests until the server is killed.
 pub(super) struct Client {
     pub(super) name: String,
     pub(super) address: SocketAddr,
     pub(super) random: Random,
     pub(super) sent: u64,
-    pub(super) answers: mpsc::Sender<()>,
-    pub(super) known: HashMap<String, Known>,
-    pub(super) opened: Vec<String>,
+    pub(super) replies: mpsc::Sender<()>,
+    pub(super) known: HashMap<String, KnownTask>,
+    pub(super) created: Vec<String>,
     pub(super) parked: Vec<String>,
-    pub(super) unanswered: Vec<Unanswered>,
+    pub(super) unanswered: Vec<UnansweredMessage>,
 }
 
 impl Client {
@@ -76,22 +76,27 @@ impl Client {
 
     async fn step(&mut self) -> Option<()> {
         match self.random.below(8) {
-            0 | 1 => self.open("echo", false).await.map(drop),
+            0 | 1 => self.create("echo", false).await.map(drop),
             2 => {
                 let count = self.random.below(200);
-                self.open(&format!("stream {count}"), false).await.map(drop)
+                self.create(&format!("stream {count}"), false)
+                    .await
+                    .map(drop)
             }
-            3 | 4 => self.watch().await,
-            5 => self.open("ask", false).await.map(|id| self.parked.push(id)),
+            3 | 4 => self.poll().await,
+            5 => self
+                .create("ask", false)
+                .await
+                .map(|id| self.parked.push(id)),
             6 => self.answer().await,
             _ => self.interfere().await,
         }
     }
 
-    /// Reads a result while it is written: what is there grows.
-    async fn watch(&mut self) -> Option<()> {
+    /// Polls a task while its result is written: it only grows.
+    async fn poll(&mut self) -> Option<()> {
         let count = self.random.below(200);
-        let id = self.open(&format!("stream {count}"), true).await?;
+        let id = self.create(&format!("stream {count}"), true).await?;
         while !is_settled(&self.known[&id].task) {
             let task = self.call("GetTask", json!({"id": id}), false).await?;
             assert_follows(&self.known[&id].task, &task);
@@ -100,24 +105,24 @@ impl Client {
         Some(())
     }
 
-    /// Goes on with a task that asks.
+    /// Answers a task that requires input.
     async fn answer(&mut self) -> Option<()> {
         if self.parked.is_empty() {
             return Some(());
         }
-        let place = usize::try_from(self.random.next()).unwrap() % self.parked.len();
-        let id = self.parked.swap_remove(place);
+        let index = usize::try_from(self.random.next()).unwrap() % self.parked.len();
+        let id = self.parked.swap_remove(index);
         let task = self.say(&id, "echo", false).await?;
         assert_eq!(task["status"]["state"], COMPLETED, "{task}");
         Some(())
     }
 
-    /// Adds to a task that runs; cancels it, or leaves it.
+    /// Sends a message to a running task, and cancels the task in half of the cases.
     async fn interfere(&mut self) -> Option<()> {
-        let id = self.open("wait", true).await?;
+        let id = self.create("wait", true).await?;
         self.say(&id, "echo", true).await?;
         if self.random.below(2) == 0 {
-            self.known.get_mut(&id).unwrap().unsure = true;
+            self.known.get_mut(&id).unwrap().is_uncertain = true;
             let task = self.call("CancelTask", json!({"id": id}), false).await?;
             assert_eq!(task["status"]["state"], CANCELED, "{task}");
             self.learn(task);
@@ -125,56 +130,59 @@ impl Client {
         Some(())
     }
 
-    /// Opens a task.
-    async fn open(&mut self, text: &str, at_once: bool) -> Option<String> {
-        let params = self.message(text, at_once, json!({}));
-        let keyed = !at_once && self.random.below(2) == 0;
-        let task = self.call("SendMessage", params, keyed).await?["task"].clone();
+    /// Creates a task.
+    async fn create(&mut self, text: &str, return_immediately: bool) -> Option<String> {
+        let params = self.message(text, return_immediately, json!({}));
+        let with_key = !return_immediately && self.random.below(2) == 0;
+        let task = self.call("SendMessage", params, with_key).await?["task"].clone();
         let id = task["id"].as_str().unwrap().to_owned();
-        self.opened.push(id.clone());
+        self.created.push(id.clone());
         self.learn(task);
         Some(id)
     }
 
     /// Sends a message to a task.
-    async fn say(&mut self, id: &str, text: &str, at_once: bool) -> Option<Value> {
-        let params = self.message(text, at_once, json!({"taskId": id}));
-        self.known.get_mut(id).unwrap().unsure = true;
-        let said = params["message"]["messageId"].clone();
-        let keyed = !at_once && self.random.below(2) == 0;
-        let task = self.call("SendMessage", params, keyed).await?["task"].clone();
-        assert!(ids_said(&task).contains(&&said), "{said} {task}");
+    async fn say(&mut self, id: &str, text: &str, return_immediately: bool) -> Option<Value> {
+        let params = self.message(text, return_immediately, json!({"taskId": id}));
+        self.known.get_mut(id).unwrap().is_uncertain = true;
+        let message_id = params["message"]["messageId"].clone();
+        let with_key = !return_immediately && self.random.below(2) == 0;
+        let task = self.call("SendMessage", params, with_key).await?["task"].clone();
+        assert!(
+            message_ids(&task).contains(&&message_id),
+            "{message_id} {task}"
+        );
         self.learn(task.clone());
         Some(task)
     }
 
-    fn message(&mut self, text: &str, at_once: bool, more: Value) -> Value {
+    fn message(&mut self, text: &str, return_immediately: bool, more: Value) -> Value {
         self.sent += 1;
         let id = format!("{}-{}", self.name, self.sent);
         let mut message = message(&format!("{text} {id}"), more);
         message["messageId"] = json!(id);
-        json!({"message": message, "configuration": {"returnImmediately": at_once}})
+        json!({"message": message, "configuration": {"returnImmediately": return_immediately}})
     }
 
-    async fn call(&mut self, method: &str, params: Value, keyed: bool) -> Option<Value> {
-        let key = keyed.then(|| format!("key-{}-{}", self.name, self.sent));
-        let answer = call(self.address, method, &params, key.as_deref()).await;
-        match (&answer, key) {
-            // Whoever counts has enough when there is no room.
-            (Some(_), _) => self.answers.try_send(()).unwrap_or(()),
-            (None, Some(key)) => self.unanswered.push(Unanswered { key, params }),
+    async fn call(&mut self, method: &str, params: Value, with_key: bool) -> Option<Value> {
+        let key = with_key.then(|| format!("key-{}-{}", self.name, self.sent));
+        let reply = call(self.address, method, &params, key.as_deref()).await;
+        match (&reply, key) {
+            // A full channel has enough replies for the kill.
+            (Some(_), _) => self.replies.try_send(()).unwrap_or(()),
+            (None, Some(key)) => self.unanswered.push(UnansweredMessage { key, params }),
             (None, None) => {}
         }
-        answer
+        reply
     }
 
     fn learn(&mut self, task: Value) {
         let id = task["id"].as_str().unwrap().to_owned();
         self.known.insert(
             id,
-            Known {
+            KnownTask {
                 task,
-                unsure: false,
+                is_uncertain: false,
             },
         );
     }

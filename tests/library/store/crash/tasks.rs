@@ -1,4 +1,4 @@
-//! Tasks as a client sees them: which of them are right.
+//! Tasks in JSON: accessors, and the invariants that hold across crashes.
 
 use std::collections::HashSet;
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 pub(super) const COMPLETED: &str = "TASK_STATE_COMPLETED";
 pub(super) const FAILED: &str = "TASK_STATE_FAILED";
 pub(super) const CANCELED: &str = "TASK_STATE_CANCELED";
-pub(super) const ASKS: &str = "TASK_STATE_INPUT_REQUIRED";
+pub(super) const INPUT_REQUIRED: &str = "TASK_STATE_INPUT_REQUIRED";
 
-/// What a task that was opened with this text has written when it is done.
-pub(super) fn result_of(text: &str) -> String {
+/// Returns the text of the artifact that a completed message has written.
+pub(super) fn expected_result(text: &str) -> String {
     let mut words = text.split(' ');
     match words.next() {
         Some("stream") => (0..words.next().unwrap().parse::<u32>().unwrap())
@@ -29,24 +29,24 @@ pub(super) fn is_terminal(task: &Value) -> bool {
 }
 
 pub(super) fn is_settled(task: &Value) -> bool {
-    is_terminal(task) || state(task) == ASKS
+    is_terminal(task) || state(task) == INPUT_REQUIRED
 }
 
-/// Everything that was said, in order.
-pub(super) fn said(task: &Value) -> Vec<&Value> {
+/// Returns all messages in order.
+pub(super) fn messages(task: &Value) -> Vec<&Value> {
     let history = task["history"].as_array().into_iter().flatten();
     history.chain(task["status"].get("message")).collect()
 }
 
-pub(super) fn ids_said(task: &Value) -> Vec<&Value> {
-    said(task)
+pub(super) fn message_ids(task: &Value) -> Vec<&Value> {
+    messages(task)
         .into_iter()
         .map(|message| &message["messageId"])
         .collect()
 }
 
-/// The artifacts, each with its id and its text.
-pub(super) fn written(task: &Value) -> Vec<(&Value, String)> {
+/// Returns the artifacts with their ids and texts.
+pub(super) fn artifact_texts(task: &Value) -> Vec<(&Value, String)> {
     let artifacts = task["artifacts"].as_array().into_iter().flatten();
     let text = |artifact: &Value| {
         let parts = artifact["parts"].as_array().into_iter().flatten();
@@ -57,7 +57,7 @@ pub(super) fn written(task: &Value) -> Vec<(&Value, String)> {
         .collect()
 }
 
-/// A later reading has everything of an earlier one, in its place.
+/// Asserts that a later read extends an earlier one.
 pub(super) fn assert_follows(before: &Value, after: &Value) {
     if is_terminal(before) {
         return assert_eq!(before, after);
@@ -66,17 +66,21 @@ pub(super) fn assert_follows(before: &Value, after: &Value) {
         (&before["id"], &before["contextId"]),
         (&after["id"], &after["contextId"])
     );
-    assert!(said(after).starts_with(&said(before)), "{before} {after}");
-    let (old, new) = (written(before), written(after));
+    assert!(
+        messages(after).starts_with(&messages(before)),
+        "{before} {after}"
+    );
+    let old = artifact_texts(before);
+    let new = artifact_texts(after);
     assert!(old.len() <= new.len(), "{before} {after}");
     for ((old_id, old), (new_id, new)) in old.iter().zip(&new) {
         assert!(old_id == new_id && new.starts_with(old), "{before} {after}");
     }
 }
 
-/// A task is right in itself: nothing twice, nothing left out, and a failure says why.
-pub(super) fn assert_whole(task: &Value) {
-    let ids = ids_said(task);
+/// Asserts that a task is consistent: no duplicate message, no missing artifact, a reason for a failure.
+pub(super) fn assert_consistent(task: &Value) {
+    let ids = message_ids(task);
     assert_eq!(
         ids.iter().collect::<HashSet<_>>().len(),
         ids.len(),
@@ -85,26 +89,26 @@ pub(super) fn assert_whole(task: &Value) {
     if state(task) == FAILED {
         assert_eq!(task["metadata"]["attache.reason"], "interrupted", "{task}");
     }
-    let texts = said(task)
+    let texts = messages(task)
         .into_iter()
         .filter(|message| message["role"] == "ROLE_USER");
     let texts = texts.map(|message| message["parts"][0]["text"].as_str().unwrap());
-    // A question is answered by an echo; a task that waits writes nothing.
+    // `ask` and `wait` write no artifact.
     let results: Vec<_> = texts
         .filter(|text| !text.starts_with("ask") && !text.starts_with("wait"))
-        .map(result_of)
+        .map(expected_result)
         .collect();
-    let written = written(task);
+    let artifacts = artifact_texts(task);
     match state(task) {
         COMPLETED => {
-            let written: Vec<_> = written.iter().map(|(_, text)| text.clone()).collect();
-            assert_eq!(written, results, "{task}");
+            let texts: Vec<_> = artifacts.iter().map(|(_, text)| text.clone()).collect();
+            assert_eq!(texts, results, "{task}");
         }
         _ => {
-            assert!(written.len() <= results.len(), "{task}");
-            let mut pairs = written.iter().zip(&results);
+            assert!(artifacts.len() <= results.len(), "{task}");
+            let mut pairs = artifacts.iter().zip(&results);
             assert!(
-                pairs.all(|((_, written), result)| result.starts_with(written)),
+                pairs.all(|((_, text), result)| result.starts_with(text)),
                 "{task}"
             );
         }

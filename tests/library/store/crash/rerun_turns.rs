@@ -1,4 +1,4 @@
-//! The same with turns that run again: as often as allowed, to one end.
+//! Crash test of `RestartPolicy::RunAgain`: an interrupted turn is repeated up to its limit and ends once.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -13,30 +13,33 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::child::{FILE, Process};
-use super::ledger::{ALL, resumed};
+use super::ledger::{ALL, read_in_pages};
 use super::load::call;
-use super::tasks::{COMPLETED, FAILED, is_terminal, result_of, said, state, written};
-use super::{Random, Seed, moment, number};
+use super::tasks::{
+    COMPLETED, FAILED, artifact_texts, expected_result, is_terminal, messages, state,
+};
+use super::{Random, Seed, number, wait_for_kill};
 use crate::harness::{message, with_deadline};
 
-const TRIES: u32 = 3;
-/// How often the server is killed under load.
+/// Maximum number of attempts of a turn.
+const ATTEMPTS: u32 = 3;
+/// Number of kills under load.
 const KILLS: u64 = 12;
 
-/// Stands for a task that needs no looking after.
+/// Marks a task that has ended.
 const ENDED: usize = usize::MAX;
 
-/// What was opened, by the id of the task, with its text.
-type Opened = HashMap<String, String>;
+/// Texts of the created tasks, by task id.
+type CreatedTasks = HashMap<String, String>;
 
-/// Opens one task after the other until the server is dead.
-async fn open_tasks(
+/// Creates tasks until the server is killed.
+async fn create_tasks(
     address: SocketAddr,
     name: String,
     mut random: Random,
-    answers: mpsc::Sender<()>,
-) -> Opened {
-    let mut opened = Opened::new();
+    replies: mpsc::Sender<()>,
+) -> CreatedTasks {
+    let mut created = CreatedTasks::new();
     for number in 0.. {
         let text = match random.below(3) {
             0 => "wait".to_owned(),
@@ -46,31 +49,31 @@ async fn open_tasks(
         let mut message = message(&text, json!({}));
         message["messageId"] = json!(id);
         let params = json!({"message": message, "configuration": {"returnImmediately": true}});
-        let Some(answer) = call(address, "SendMessage", &params, Some(&id)).await else {
+        let Some(reply) = call(address, "SendMessage", &params, Some(&id)).await else {
             break;
         };
-        opened.insert(answer["task"]["id"].as_str().unwrap().to_owned(), text);
-        answers.try_send(()).unwrap_or(());
+        created.insert(reply["task"]["id"].as_str().unwrap().to_owned(), text);
+        replies.try_send(()).unwrap_or(());
     }
-    opened
+    created
 }
 
-/// How often the agent has begun to wait, as far as the task tells.
-fn waits(task: &Value) -> usize {
-    said(task)
+/// Counts the attempts that have reached `wait`, by the messages in the task.
+fn count_waits(task: &Value) -> usize {
+    messages(task)
         .iter()
         .filter(|message| message["parts"][0]["text"] == "waiting")
         .count()
 }
 
-/// Ready when every turn that was cut off has begun again, or its task has ended; says whether all have.
-async fn begun_again(
+/// Waits until every interrupted turn has started again or its task has ended. Returns whether all tasks have ended.
+async fn wait_for_reruns(
     address: SocketAddr,
-    opened: &Opened,
+    created: &CreatedTasks,
     known: &mut HashMap<String, usize>,
 ) -> bool {
-    let mut all = true;
-    for (id, text) in opened {
+    let mut all_ended = true;
+    for (id, text) in created {
         let before = known.get(id).copied().unwrap_or_default();
         if before == ENDED {
             continue;
@@ -80,76 +83,78 @@ async fn begun_again(
                 let task = call(address, "GetTask", &json!({"id": id}), None)
                     .await
                     .unwrap();
-                if is_terminal(&task) || (text == "wait" && waits(&task) > before) {
+                if is_terminal(&task) || (text == "wait" && count_waits(&task) > before) {
                     return task;
                 }
             }
         })
         .await;
-        all &= is_terminal(&task);
+        all_ended &= is_terminal(&task);
         known.insert(
             id.clone(),
             if is_terminal(&task) {
                 ENDED
             } else {
-                waits(&task)
+                count_waits(&task)
             },
         );
     }
-    all
+    all_ended
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_turn_that_is_killed_runs_again_as_often_as_allowed_and_ends_once() {
+async fn an_interrupted_turn_is_repeated_up_to_its_limit_and_ends_once() {
     let seed = Seed(number("ATTACHE_SEED").unwrap_or_else(|| RandomState::new().hash_one(0)));
     let mut random = Random(seed.0);
     let folder = TempDir::new().unwrap();
-    let mut opened = Opened::new();
+    let mut created = CreatedTasks::new();
     for kill in 0..KILLS {
-        let mut process = Process::start_with(folder.path(), Some(TRIES));
+        let mut process = Process::start_with(folder.path(), Some(ATTEMPTS));
         let address = process.address().await;
-        let (answers, mut answered) = mpsc::channel(64);
+        let (replies, mut replied) = mpsc::channel(64);
         let mut clients = JoinSet::new();
         for client in 0..2 {
-            let (random, name) = (Random(random.next()), format!("{kill}-{client}"));
-            clients.spawn(open_tasks(address, name, random, answers.clone()));
+            let random = Random(random.next());
+            let name = format!("{kill}-{client}");
+            clients.spawn(create_tasks(address, name, random, replies.clone()));
         }
-        drop(answers);
-        moment(&mut random, &mut answered).await;
+        drop(replies);
+        wait_for_kill(&mut random, &mut replied).await;
         process.kill();
         while let Some(client) = with_deadline(clients.join_next()).await {
-            opened.extend(client.unwrap());
+            created.extend(client.unwrap());
         }
     }
-    // Nothing new from here on: after as many restarts as there are tries, nothing is left to do.
+    // No new tasks from here on: after as many restarts as there are attempts, every task has ended.
     let mut known = HashMap::new();
-    let mut all = false;
-    for _ in 0..=TRIES {
-        let mut process = Process::start_with(folder.path(), Some(TRIES));
-        all = begun_again(process.address().await, &opened, &mut known).await;
+    let mut all_ended = false;
+    for _ in 0..=ATTEMPTS {
+        let mut process = Process::start_with(folder.path(), Some(ATTEMPTS));
+        all_ended = wait_for_reruns(process.address().await, &created, &mut known).await;
         process.kill();
     }
-    assert!(all, "every task has its end");
+    assert!(all_ended, "a task has not ended");
     let store = Sqlite::open(folder.path().join(FILE), Options::default()).unwrap();
-    let mut most = 0;
+    let mut max_attempts = 0;
     let heads = store.list_ended(Timestamp::MAX, ALL).await.unwrap();
-    for (id, text) in &opened {
+    for (id, text) in &created {
         let head = heads
             .iter()
             .find(|head| head.id.as_str() == id)
-            .expect("what was acknowledged is there");
-        most = most.max(check_log(&resumed(&store, head).await, text));
+            .expect("an acknowledged task exists");
+        max_attempts = max_attempts.max(check_log(&read_in_pages(&store, head).await, text));
     }
-    assert_eq!(most, TRIES, "no turn has used all its tries");
-    println!("{KILLS} kills; {} tasks", opened.len());
+    assert_eq!(max_attempts, ATTEMPTS, "no turn has used all attempts");
+    println!("{KILLS} kills; {} tasks", created.len());
 }
 
-/// The log of one task: tries within bounds, one end, and a whole result of the last try. Gives the tries.
+/// Checks the log of one task: attempts within the limit, one end, a complete result of the last attempt. Returns the
+/// number of attempts.
 fn check_log(entries: &[Entry], text: &str) -> u32 {
     let count =
         |event: fn(&Event) -> bool| entries.iter().filter(|entry| event(&entry.event)).count();
-    let tries = u32::try_from(count(|event| *event == Event::TurnStarted)).unwrap();
-    assert!((1..=TRIES).contains(&tries), "{entries:?}");
+    let attempts = u32::try_from(count(|event| *event == Event::TurnStarted)).unwrap();
+    assert!((1..=ATTEMPTS).contains(&attempts), "{entries:?}");
     assert_eq!(count(|event| *event == Event::TurnEnded), 1, "{entries:?}");
     let ends =
         count(|event| matches!(event, Event::Status { status, .. } if status.state.is_terminal()));
@@ -162,17 +167,17 @@ fn check_log(entries: &[Entry], text: &str) -> u32 {
     let task = serde_json::to_value(Task::fold(entries).unwrap().unwrap()).unwrap();
     match state(&task) {
         COMPLETED => {
-            let (_, last) = written(&task).pop().unwrap();
-            assert_eq!(last, result_of(text), "{task}");
+            let (_, last) = artifact_texts(&task).pop().unwrap();
+            assert_eq!(last, expected_result(text), "{task}");
         }
         FAILED => {
             assert_eq!(
-                (tries, &task["metadata"]["attache.reason"]),
-                (TRIES, &json!("interrupted")),
+                (attempts, &task["metadata"]["attache.reason"]),
+                (ATTEMPTS, &json!("interrupted")),
                 "{task}"
             );
         }
         other => panic!("{other}: {task}"),
     }
-    tries
+    attempts
 }
