@@ -1,4 +1,4 @@
-//! R18 to R20: a cancel at every moment of a task's life.
+//! Cancellation in every state of a task (R18 to R20).
 
 use tokio::sync::{Notify, oneshot};
 
@@ -14,53 +14,54 @@ fn scripted_engine(settings: Settings) -> (Engine, ScriptedAgent) {
     )
 }
 
-/// Hangs, and tells when it is dropped.
+/// Agent that never returns, and signals when it is dropped.
 struct HangingAgent {
-    begun: Arc<Notify>,
+    started: Arc<Notify>,
     dropped: Mutex<Option<oneshot::Sender<()>>>,
 }
 
 impl Agent for HangingAgent {
     async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
-        struct Tell(Option<oneshot::Sender<()>>);
-        impl Drop for Tell {
+        struct DropSignal(Option<oneshot::Sender<()>>);
+        impl Drop for DropSignal {
             fn drop(&mut self) {
                 self.0.take().unwrap().send(()).unwrap();
             }
         }
-        let _tell = Tell(self.dropped.lock().unwrap().take());
-        turn.say("begun").await;
-        self.begun.notify_one();
+        let _signal = DropSignal(self.dropped.lock().unwrap().take());
+        turn.say("started").await;
+        self.started.notify_one();
         std::future::pending().await
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn r20_an_agent_that_ignores_cancellation_is_dropped_immediately() {
-    let (dropped, mut told) = oneshot::channel();
-    let begun = Arc::new(Notify::new());
+    let (dropped, mut drop_signal) = oneshot::channel();
+    let started = Arc::new(Notify::new());
     let agent = HangingAgent {
-        begun: begun.clone(),
+        started: started.clone(),
         dropped: Mutex::new(Some(dropped)),
     };
     let engine = engine_on(Arc::new(Memory::new()), agent, Settings::default());
     let accepted = start(&engine, "go").await;
-    within_deadline(begun.notified()).await;
+    within_deadline(started.notified()).await;
     let before = tokio::time::Instant::now();
-    let why: Object = [("why", crate::model::Json::from("too slow"))]
+    let metadata: Object = [("why", crate::model::Json::from("too slow"))]
         .into_iter()
         .collect();
-    let task = within_deadline(engine.cancel(&accepted.head, Some(why.clone())))
+    let task = within_deadline(engine.cancel(&accepted.head, Some(metadata.clone())))
         .await
         .unwrap();
-    told.try_recv()
-        .expect("let go before the caller hears of it");
+    drop_signal
+        .try_recv()
+        .expect("the agent is dropped before the cancel returns");
     assert_eq!(before.elapsed(), Duration::ZERO);
     assert_eq!(task.status.state, TaskState::Canceled);
     let log = entries(&engine, &accepted.head).await;
     assert!(log.iter().any(|entry| entry.event
         == Event::CancelRequested {
-            metadata: Some(why.clone())
+            metadata: Some(metadata.clone())
         }));
     assert_eq!(
         within_deadline(engine.await_turn_result(accepted))
@@ -178,17 +179,19 @@ async fn r19_an_ended_task_is_not_canceled_again() {
         assert!(matches!(refused, Err(Error::Ended(TaskState::Completed))));
     }
     assert_eq!(check_invariants(&engine, &done).await, task);
-    let (asked, _) = send(&engine, "ask").await;
-    within_deadline(engine.cancel(&asked, None)).await.unwrap();
+    let (waiting, _) = send(&engine, "ask").await;
+    within_deadline(engine.cancel(&waiting, None))
+        .await
+        .unwrap();
     assert!(matches!(
-        within_deadline(engine.cancel(&asked, None)).await,
+        within_deadline(engine.cancel(&waiting, None)).await,
         Err(Error::Ended(TaskState::Canceled))
     ));
     check_idle(&engine).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn s77_an_ended_task_takes_no_message() {
+async fn s77_an_ended_task_accepts_no_message() {
     let (engine, agent) = scripted_engine(Settings::default());
     for text in ["done", "fail", "reject", "error", "panic"] {
         let (head, task) = send(&engine, text).await;
@@ -200,10 +203,10 @@ async fn s77_an_ended_task_takes_no_message() {
     assert_eq!(agent.received().len(), 5);
 }
 
-/// Never stops speaking.
+/// Agent that sends events without end.
 async fn write_forever(turn: Turn) -> Result<Outcome, Failure> {
     loop {
-        turn.say("and another thing").await;
+        turn.say("more").await;
     }
 }
 

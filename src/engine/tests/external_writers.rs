@@ -1,11 +1,11 @@
-//! R18, R21, R22: another process writes to the same log.
+//! Another process appends to the log of a running task (R18, R21, R22).
 
 use super::harness::*;
 use super::*;
 use crate::model::TaskStatus;
 use crate::store::Batch;
 
-/// Two hands on one store: the engine, and whoever writes beside it.
+/// An engine whose store has external writers. The test plays the other process.
 struct SharedLog {
     engine: Engine,
     agent: ScriptedAgent,
@@ -24,7 +24,7 @@ fn shared_log(settings: Settings) -> SharedLog {
 }
 
 impl SharedLog {
-    /// Adds to a log as another process does; the engine hears of it if it is told.
+    /// Appends like another process. With `announce`, the engine is notified.
     async fn write(&self, head: &Head, mut events: Vec<Event>, announce: bool) {
         let mut log = self
             .engine
@@ -33,13 +33,15 @@ impl SharedLog {
             .load_for_runner(head)
             .await
             .unwrap();
-        let (at, time) = (log.position, Timestamp::from_millis(1_000).unwrap());
+        let at = log.position;
+        let time = Timestamp::from_millis(1_000).unwrap();
         events
             .iter_mut()
             .for_each(|event| log.apply_next(time, event));
         let status = &log.task.status;
         let status_time = status.timestamp.unwrap();
-        let (state, parked) = (status.state, log.is_parked());
+        let state = status.state;
+        let parked = log.is_parked();
         let batch = Batch {
             time,
             events,
@@ -94,7 +96,7 @@ async fn r18_a_task_canceled_by_another_process_stays_canceled_and_its_turn_stop
             .write(&head, vec![cancel(), status(TaskState::Canceled)], announce)
             .await;
         if !announce {
-            // The next thing the agent says meets it in the log.
+            // The next append of the agent conflicts with it.
             shared_log.agent.gate.add_permits(1);
         }
         yield_until_idle().await;
@@ -130,7 +132,7 @@ async fn r18_an_end_that_meets_another_end_in_the_log_is_ignored() {
         .unwrap();
     assert_eq!(task.status.state, TaskState::Failed);
     shared_log.check_idle().await;
-    // Its turn was ended there, and is not ended once more.
+    // The other process has ended the turn. It is not ended again.
     assert_eq!(
         log_summary(&shared_log.engine, &head).await[4..],
         ["failed", "end", "ignored"]
@@ -151,7 +153,7 @@ async fn r21_a_foreign_cancel_request_reaches_the_turn() {
         log_summary(&shared_log.engine, &hangs).await[4..],
         ["cancel", "canceled", "end"]
     );
-    // One that listens has its grace.
+    // An agent that awaits the cancellation has its grace period.
     assert_eq!(
         log_summary(&shared_log.engine, &awaits_cancel).await[4..],
         ["cancel", "artifact false true"]
@@ -174,10 +176,8 @@ async fn r21_a_foreign_cancel_reaches_a_task_that_waits_for_its_turn() {
         ..Settings::default()
     });
     let busy = start(&shared_log.engine, "hang").await.head;
-    let (first, second) = (
-        start(&shared_log.engine, "done").await,
-        start(&shared_log.engine, "done").await,
-    );
+    let first = start(&shared_log.engine, "done").await;
+    let second = start(&shared_log.engine, "done").await;
     yield_until_idle().await;
     shared_log
         .write(
@@ -252,7 +252,7 @@ async fn r22_a_turn_restarted_by_another_process_supersedes_ours() {
             shared_log.agent.gate.add_permits(1);
         }
         yield_until_idle().await;
-        assert_eq!(shared_log.agent.running(&head.id), 0, "ours stops");
+        assert_eq!(shared_log.agent.running(&head.id), 0, "our turn stops");
         assert!(
             shared_log
                 .engine
@@ -265,7 +265,7 @@ async fn r22_a_turn_restarted_by_another_process_supersedes_ours() {
         assert_eq!(
             log_summary(&shared_log.engine, &head).await[2..],
             ["turn", "working", "turn"],
-            "and adds nothing more"
+            "and appends nothing more"
         );
         shared_log
             .write(

@@ -1,21 +1,21 @@
-//! R25: a store that fails at any call. Nothing that was acknowledged is lost, every task gets its end, nobody hangs.
+//! Store failures at any call (R25): no acknowledged message is lost, every task ends, no caller hangs.
 
 use super::harness::*;
 use super::*;
 
-/// Long enough for every pause between attempts; time is paused, so it costs nothing.
+/// Longer than any retry delay. Time is paused, so waiting costs nothing.
 const LONG_DEADLINE: Duration = Duration::from_secs(600);
 
 async fn within_long_deadline<T>(future: impl Future<Output = T>) -> T {
     timeout(LONG_DEADLINE, future)
         .await
-        .expect("nobody waits for ever")
+        .expect("within the long deadline")
 }
 
-/// Calls until there is an answer; each refusal must be a clear one.
-async fn retry_until_ok<T>(mut ask: impl AsyncFnMut() -> Result<T>) -> Result<T> {
+/// Retries a call until it succeeds. Each error in between must be `Unavailable` with a retry delay.
+async fn retry_until_ok<T>(mut operation: impl AsyncFnMut() -> Result<T>) -> Result<T> {
     for _ in 0..4000 {
-        match within_long_deadline(ask()).await {
+        match within_long_deadline(operation()).await {
             Err(Error::Ended(state)) => return Err(Error::Ended(state)),
             Err(Error::Deleted) => return Err(Error::Deleted),
             Err(error) => {
@@ -27,7 +27,7 @@ async fn retry_until_ok<T>(mut ask: impl AsyncFnMut() -> Result<T>) -> Result<T>
             done => return done,
         }
     }
-    panic!("the store works again, the engine does not");
+    panic!("the engine does not recover although the store works");
 }
 
 async fn turn_result(engine: &Engine, accepted: Box<AcceptedMessage>) -> Task {
@@ -36,8 +36,8 @@ async fn turn_result(engine: &Engine, accepted: Box<AcceptedMessage>) -> Task {
         Ok(task) => task,
         Err(_) => retry_until_ok(async || {
             let (task, _) = engine.task(&head).await?;
-            let rests = task.is_ended() || task.status.state.is_interrupted();
-            if rests {
+            let has_result = task.is_ended() || task.status.state.is_interrupted();
+            if has_result {
                 Ok(Arc::unwrap_or_clone(task))
             } else {
                 Err(Error::StoreUnavailable)
@@ -48,10 +48,10 @@ async fn turn_result(engine: &Engine, accepted: Box<AcceptedMessage>) -> Task {
     }
 }
 
-/// A conversation of two turns under keys, a canceled task, a quick one and a dialogue that nobody waits for. Gives
-/// the messages that were acknowledged, by their task.
+/// Runs a task of two turns with idempotency keys, a canceled task, a quick one, and one without a waiting caller.
+/// Returns the acknowledged messages by task.
 async fn scenario(engine: &Engine) -> Vec<(TaskId, MessageId)> {
-    let mut taken = Vec::new();
+    let mut acknowledged = Vec::new();
     let first = message("say yield ask");
     let initial_message = || InitialMessage {
         key: key("first", 1),
@@ -61,7 +61,7 @@ async fn scenario(engine: &Engine) -> Vec<(TaskId, MessageId)> {
         .await
         .unwrap();
     let head = accepted.head.clone();
-    taken.push((head.id.clone(), first.message_id.clone()));
+    acknowledged.push((head.id.clone(), first.message_id.clone()));
     let mut readers = tokio::task::JoinSet::new();
     readers.spawn(follow_to_end(engine.follow(&head, Seq(0))));
     turn_result(engine, accepted).await;
@@ -73,10 +73,10 @@ async fn scenario(engine: &Engine) -> Vec<(TaskId, MessageId)> {
     })
     .await;
     if let Ok(accepted) = resumed {
-        taken.push((head.id.clone(), second.message_id.clone()));
+        acknowledged.push((head.id.clone(), second.message_id.clone()));
         let task = turn_result(engine, accepted).await;
         assert!(task.is_ended(), "{task:?}");
-        // Sent again under its key, a message that ended the task gets that task.
+        // A message that ended the task, sent again with its key, is answered with that task.
         let again = retry_until_ok(async || {
             engine
                 .resume(call(), &head, second.clone(), key("second", 2))
@@ -88,7 +88,7 @@ async fn scenario(engine: &Engine) -> Vec<(TaskId, MessageId)> {
     if let Ok(accepted) =
         within_long_deadline(engine.start(call(), super::harness::initial_message("write"))).await
     {
-        taken.push((
+        acknowledged.push((
             accepted.head.id.clone(),
             accepted.log.task.history[0].message_id.clone(),
         ));
@@ -98,7 +98,7 @@ async fn scenario(engine: &Engine) -> Vec<(TaskId, MessageId)> {
             .await
     {
         let head = accepted.head.clone();
-        taken.push((
+        acknowledged.push((
             head.id.clone(),
             accepted.log.task.history[0].message_id.clone(),
         ));
@@ -106,7 +106,7 @@ async fn scenario(engine: &Engine) -> Vec<(TaskId, MessageId)> {
         if let Ok(accepted) =
             within_long_deadline(engine.resume(call(), &head, waiting.clone(), None)).await
         {
-            taken.push((accepted.head.id, waiting.message_id));
+            acknowledged.push((accepted.head.id, waiting.message_id));
         }
         let canceled = retry_until_ok(async || engine.cancel(&head, None).await).await;
         assert!(
@@ -122,7 +122,7 @@ async fn scenario(engine: &Engine) -> Vec<(TaskId, MessageId)> {
             "{seen:?}"
         );
     }
-    taken
+    acknowledged
 }
 
 #[tokio::test(start_paused = true)]
@@ -139,18 +139,18 @@ async fn r25_a_store_failure_at_any_call_loses_nothing_and_blocks_no_caller() {
                 let store = Arc::new(FaultyStore::failing(first..first + length, fault));
                 let engine =
                     engine_on(store.clone(), ScriptedAgent::default(), Settings::default());
-                let taken = scenario(&engine).await;
+                let acknowledged = scenario(&engine).await;
                 store.stop_failing();
                 tokio::time::sleep(LONG_DEADLINE).await;
                 yield_until_idle().await;
                 let context = format!("{fault:?} {first}+{length}");
                 let tasks = check_idle(&engine).await;
-                for (task, message) in taken {
+                for (task, message) in acknowledged {
                     let task = tasks.iter().find(|known| known.id == task).expect(&context);
                     let times = task
                         .history
                         .iter()
-                        .filter(|said| said.message_id == message)
+                        .filter(|sent| sent.message_id == message)
                         .count();
                     assert_eq!(times, 1, "{context}: {task:?}");
                     assert!(task.is_ended(), "{context}: {task:?}");
@@ -173,10 +173,10 @@ async fn r25_a_store_panic_at_any_write_loses_nothing_and_blocks_no_caller() {
             ScriptedAgent::default(),
             Settings::default(),
         );
-        let taken = scenario(&engine).await;
+        let acknowledged = scenario(&engine).await;
         tokio::time::sleep(LONG_DEADLINE).await;
         let tasks = check_idle(&engine).await;
-        for (task, message) in taken {
+        for (task, message) in acknowledged {
             let task = tasks
                 .iter()
                 .find(|known| known.id == task)
@@ -184,7 +184,7 @@ async fn r25_a_store_panic_at_any_write_loses_nothing_and_blocks_no_caller() {
             assert_eq!(
                 task.history
                     .iter()
-                    .filter(|said| said.message_id == message)
+                    .filter(|sent| sent.message_id == message)
                     .count(),
                 1
             );
@@ -197,10 +197,10 @@ async fn r25_a_store_panic_at_any_write_loses_nothing_and_blocks_no_caller() {
 async fn a_task_whose_runner_panicked_can_be_canceled_or_has_failed_without_a_restart() {
     let store = Arc::new(FaultyStore::default());
     let engine = engine_on(store.clone(), ScriptedAgent::default(), Settings::default());
-    let (asked, _) = send(&engine, "ask").await;
+    let (waiting, _) = send(&engine, "ask").await;
     let accepted = start(&engine, "hang").await;
     let mut follow = engine.follow(&accepted.head, accepted.log.position);
-    for head in [&accepted.head, &asked] {
+    for head in [&accepted.head, &waiting] {
         store.panic_next();
         let error = within_deadline(engine.resume(call(), head, message("more"), None))
             .await
@@ -218,8 +218,8 @@ async fn a_task_whose_runner_panicked_can_be_canceled_or_has_failed_without_a_re
         matches!(failed, Error::Ended(TaskState::Failed)),
         "{failed:?}"
     );
-    // Nothing ran there, and nothing was added: it goes on waiting.
-    let canceled = retry_until_ok(async || engine.cancel(&asked, None).await)
+    // No turn ran and nothing was appended: the task still waits.
+    let canceled = retry_until_ok(async || engine.cancel(&waiting, None).await)
         .await
         .unwrap();
     assert_eq!(
@@ -284,7 +284,7 @@ async fn r25_while_the_store_is_down_calls_are_refused_immediately() {
 
 #[tokio::test(start_paused = true)]
 async fn r25_a_question_recorded_despite_an_error_can_be_answered() {
-    // The second call is the commit that parks the task.
+    // The second store call is the commit that parks the task.
     let store = Arc::new(FaultyStore::failing(2..3, FaultTiming::After));
     let engine = engine_on(store.clone(), ScriptedAgent::default(), Settings::default());
     let accepted = start(&engine, "say yield ask").await;
@@ -324,7 +324,7 @@ async fn r16_a_reused_key_is_not_a_store_failure() {
         .unwrap();
     let refused = engine.start(call(), keyed(2)).await.unwrap_err();
     assert!(matches!(refused, Error::Store(store::Error::KeyReused)));
-    // At once, and without a pause for a store that is well.
+    // Immediately: a working store needs no retry delay.
     assert_eq!(check_idle(&engine).await.len(), 1);
     assert!(engine.inner.tracker.is_empty());
 }
@@ -340,10 +340,11 @@ async fn r25_a_hanging_store_blocks_callers_for_at_most_store_timeout() {
     };
     let agent = ScriptedAgent::default();
     let engine = engine_on(store.clone(), agent.clone(), settings);
-    // The store hangs where the first one speaks, and where the other one takes a message.
+    // The store hangs at a progress event of the first task, and at a message to the second.
     let accepted = start(&engine, "gate say hang").await;
-    let (speaks, takes) = (accepted.head.clone(), start(&engine, "hang").await.head);
-    let mut follow = engine.follow(&speaks, accepted.log.position);
+    let writing = accepted.head.clone();
+    let receiving = start(&engine, "hang").await.head;
+    let mut follow = engine.follow(&writing, accepted.log.position);
     store.hold_writes(true);
     agent.gate.add_permits(1);
     yield_until_idle().await;
@@ -363,9 +364,9 @@ async fn r25_a_hanging_store_blocks_callers_for_at_most_store_timeout() {
                 30,
             )
         },
-        async { waited(more(&speaks).await.map(drop), 30) },
-        async { waited(more(&takes).await.map(drop), 30) },
-        async { waited(engine.cancel(&speaks, None).await.map(drop), 35) },
+        async { waited(more(&writing).await.map(drop), 30) },
+        async { waited(more(&receiving).await.map(drop), 30) },
+        async { waited(engine.cancel(&writing, None).await.map(drop), 35) },
         async { waited(follow.next().await.map(drop), 30) },
         async {
             waited(
@@ -376,18 +377,18 @@ async fn r25_a_hanging_store_blocks_callers_for_at_most_store_timeout() {
             )
         },
     );
-    // The turns keep their limit, although nobody can write that down yet.
+    // The turns end at their limit, although the end cannot be recorded yet.
     assert_eq!(
-        (agent.running(&speaks.id), agent.running(&takes.id)),
+        (agent.running(&writing.id), agent.running(&receiving.id)),
         (1, 1)
     );
     tokio::time::sleep(Duration::from_secs(86)).await;
     assert_eq!(
-        (agent.running(&speaks.id), agent.running(&takes.id)),
+        (agent.running(&writing.id), agent.running(&receiving.id)),
         (0, 0)
     );
     assert_eq!(
-        log_summary(&engine, &speaks).await,
+        log_summary(&engine, &writing).await,
         ["created", "message gate say hang", "turn", "working"]
     );
     store.hold_writes(false);
@@ -395,14 +396,14 @@ async fn r25_a_hanging_store_blocks_callers_for_at_most_store_timeout() {
     let seen = within_long_deadline(follow_to_end(follow)).await;
     assert!(!seen.is_empty());
     wait_until_idle(&engine).await;
-    // What nobody had begun to record is not recorded later, behind the back of those who were told.
+    // A command that timed out before it was handled is not recorded later.
     assert_eq!(
-        log_summary(&engine, &speaks).await[3..],
+        log_summary(&engine, &writing).await[3..],
         ["working", "working", "failed", "end"]
     );
-    // What was begun is there whole.
+    // A write that had started is recorded completely.
     assert_eq!(
-        log_summary(&engine, &takes).await[4..],
+        log_summary(&engine, &receiving).await[4..],
         ["message more", "failed", "end"]
     );
     assert_eq!(check_idle(&engine).await.len(), 3);

@@ -1,4 +1,4 @@
-//! What the tests are made of: a store that can fail, an agent that does what the message says, a clock with hands.
+//! Test harness: a store with injected faults, an agent that executes scripts, a manual clock.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -19,44 +19,42 @@ use crate::store::{
 
 pub(crate) use super::{call, scope, within_deadline};
 
-/// A clock that is set by hand, and wanders if told to.
+/// Clock that is set by the test. A drifting one changes with each reading.
 pub(crate) struct ManualClock {
     now: AtomicI64,
-    /// What has really passed, in milliseconds.
-    passed: AtomicI64,
+    /// Monotonic time in milliseconds.
+    elapsed: AtomicI64,
     drifts: bool,
     ids: AtomicU64,
 }
 
 impl ManualClock {
     pub(crate) fn starting_at(now: i64) -> Arc<Self> {
-        let (now, passed) = (AtomicI64::new(now), AtomicI64::new(now));
         Arc::new(Self {
-            now,
-            passed,
+            now: AtomicI64::new(now),
+            elapsed: AtomicI64::new(now),
             drifts: false,
             ids: AtomicU64::new(0),
         })
     }
 
-    /// Goes forth and back by as much as five minutes at every look.
+    /// Creates a clock that jumps by up to five minutes, in both directions, with each reading.
     pub(super) fn drifting() -> Arc<Self> {
-        let (now, passed) = (AtomicI64::new(1_000_000), AtomicI64::new(0));
         Arc::new(Self {
-            now,
-            passed,
+            now: AtomicI64::new(1_000_000),
+            elapsed: AtomicI64::new(0),
             drifts: true,
             ids: AtomicU64::new(0),
         })
     }
 
-    /// So late it is now: that much has passed.
+    /// Advances the wall clock and the monotonic time to this time.
     pub(crate) fn advance_to(&self, now: i64) {
         self.set_wall_clock(now);
-        self.passed.store(now, Ordering::Relaxed);
+        self.elapsed.store(now, Ordering::Relaxed);
     }
 
-    /// Somebody has set the clock: nothing has passed.
+    /// Sets the wall clock. The monotonic time does not change.
     pub(super) fn set_wall_clock(&self, now: i64) {
         self.now.store(now, Ordering::Relaxed);
     }
@@ -72,7 +70,7 @@ impl Clock for ManualClock {
     }
 
     fn elapsed(&self) -> Duration {
-        Duration::from_millis(self.passed.load(Ordering::Relaxed).unsigned_abs())
+        Duration::from_millis(self.elapsed.load(Ordering::Relaxed).unsigned_abs())
     }
 
     fn new_id(&self) -> Arc<str> {
@@ -80,25 +78,25 @@ impl Clock for ManualClock {
     }
 }
 
-/// Whether a call that fails has done its work.
+/// Whether a failing call fails before or after it is applied.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum FaultTiming {
     Before,
     After,
 }
 
-/// What a store makes of the folds that it is to keep.
+/// Treatment of snapshots by a store.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) enum SnapshotMode {
     #[default]
     Save,
-    /// None: it is a cache that is always empty.
+    /// Snapshots are dropped.
     Discard,
-    /// It never comes to an end with one.
+    /// Saving a snapshot never completes.
     Hang,
 }
 
-/// A memory store that counts its calls, fails some of them, and can be held up.
+/// Memory store that counts its calls, and can fail or block them.
 #[derive(Default)]
 pub(crate) struct FaultyStore {
     memory: Memory,
@@ -112,18 +110,18 @@ pub(crate) struct FaultyStore {
     panics: AtomicU64,
     deletes_listed: AtomicBool,
     acknowledges_late: AtomicBool,
-    /// The most events that came in one batch.
+    /// Largest number of events in one batch.
     pub(super) largest: AtomicU64,
-    /// How many entries were read.
+    /// Number of entries read.
     pub(super) entries_read: AtomicU64,
-    /// How often a fold was to be kept.
+    /// Number of snapshots passed to `save_snapshot`.
     pub(super) snapshots_saved: AtomicU64,
     snapshot_mode: SnapshotMode,
     has_external_writers: bool,
 }
 
 impl FaultyStore {
-    /// One that other processes write to.
+    /// Creates a store that reports external writers.
     pub(super) fn with_external_writers() -> Self {
         Self {
             has_external_writers: true,
@@ -131,7 +129,7 @@ impl FaultyStore {
         }
     }
 
-    /// Fails the calls of these numbers, the first is 1.
+    /// Creates a store that fails the calls with these numbers, starting at 1.
     pub(crate) fn failing(calls: std::ops::Range<u64>, fault: FaultTiming) -> Self {
         Self {
             faults: Mutex::new(Some((calls, fault))),
@@ -146,7 +144,7 @@ impl FaultyStore {
         }
     }
 
-    /// Panics at the write of this number, the first is 1.
+    /// Creates a store that panics at the write with this number, starting at 1.
     pub(super) fn panicking(write: u64) -> Self {
         Self {
             panics: AtomicU64::new(write),
@@ -159,28 +157,28 @@ impl FaultyStore {
         self.panics.store(self.writes() + 1, Ordering::SeqCst);
     }
 
-    /// Forgets the last task of every page it gives out, as a sweep may in that moment.
+    /// Deletes the last task of every page it returns, like a concurrent sweep.
     pub(crate) fn delete_listed(&self) {
         self.deletes_listed.store(true, Ordering::SeqCst);
     }
 
-    /// From now on whoever writes hears of it a second after it is there for others to find.
+    /// Delays the return of each write by one second after it is applied.
     pub(crate) fn delay_acknowledgements(&self) {
         self.acknowledges_late.store(true, Ordering::SeqCst);
     }
 
-    /// How many writes there were.
+    /// Number of writes.
     pub(super) fn writes(&self) -> u64 {
         self.writes.load(Ordering::SeqCst)
     }
 
-    /// Adds to a log past everything, as somebody else would.
+    /// Appends directly to the memory store, like another process.
     pub(super) async fn append_externally(&self, head: &Head, at: Seq, event: Event) {
-        let (state, time) = (TaskState::Working, Timestamp::from_millis(1_000).unwrap());
+        let time = Timestamp::from_millis(1_000).unwrap();
         let batch = Batch {
             time,
             events: vec![event],
-            state,
+            state: TaskState::Working,
             status_time: time,
             parked: false,
             key: None,
@@ -189,12 +187,12 @@ impl FaultyStore {
         self.memory.append(head, at, &batch).await.unwrap();
     }
 
-    /// How many writes have come since they are held.
+    /// Number of writes since they are held.
     pub(super) fn held_writes(&self) -> u64 {
         self.held_writes.load(Ordering::SeqCst)
     }
 
-    /// Writes wait for a permit once it is held.
+    /// Creates a store whose calls, while held, need a permit each.
     pub(super) fn gated() -> Self {
         Self {
             gate: Some(Semaphore::new(0)),
@@ -214,7 +212,7 @@ impl FaultyStore {
         self.gate.iter().for_each(|gate| gate.add_permits(writes));
     }
 
-    /// Fails every call from now on, until it is healed.
+    /// Fails every call until [`stop_failing`](Self::stop_failing).
     pub(super) fn fail_all(&self, fault: FaultTiming) {
         self.fail(0..u64::MAX, fault);
     }
@@ -237,11 +235,7 @@ impl FaultyStore {
         }
         self.wait(&self.writes_held).await;
         let number = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
-        assert_ne!(
-            number,
-            self.panics.load(Ordering::SeqCst),
-            "a store that panics"
-        );
+        assert_ne!(number, self.panics.load(Ordering::SeqCst), "injected panic");
         let written = self.count(work).await;
         if self.acknowledges_late.load(Ordering::SeqCst) {
             tokio::time::sleep(Duration::from_secs(1)).await;
@@ -280,7 +274,7 @@ impl FaultyStore {
 }
 
 fn failed() -> store::Error {
-    store::Error::Failed("out of order".into())
+    store::Error::Failed("injected fault".into())
 }
 
 #[async_trait]
@@ -421,10 +415,10 @@ impl Store for FaultyStore {
     }
 }
 
-/// Does what the message says, word by word; completes when there are no more words.
+/// Agent that executes the words of the message one by one, then completes.
 #[derive(Clone)]
 pub(crate) struct ScriptedAgent {
-    /// What a turn that is told `gate` waits for.
+    /// Permits for the word `gate`.
     pub(crate) gate: Arc<Semaphore>,
     received: Arc<Mutex<Vec<String>>>,
     running: Arc<Mutex<BTreeMap<TaskId, u32>>>,
@@ -441,12 +435,12 @@ impl Default for ScriptedAgent {
 }
 
 impl ScriptedAgent {
-    /// The messages that turns were run for, in order.
+    /// Texts of the messages whose turns were run, in order.
     pub(super) fn received(&self) -> Vec<String> {
         self.received.lock().unwrap().clone()
     }
 
-    /// How many turns of a task run.
+    /// Number of running turns of a task.
     pub(super) fn running(&self, task: &TaskId) -> u32 {
         self.running
             .lock()
@@ -490,8 +484,8 @@ impl ScriptedAgent {
                 "auth" => return Ok(Outcome::auth_required("who?")),
                 "reject" => return Ok(Outcome::rejected("no")),
                 "fail" => return Ok(Outcome::failed("broken")),
-                "error" => return Err("a fault".into()),
-                "panic" => panic!("as told"),
+                "error" => return Err("scripted error".into()),
+                "panic" => panic!("scripted panic"),
                 _ => {}
             }
         }
@@ -507,7 +501,7 @@ impl Agent for ScriptedAgent {
     }
 }
 
-/// Panics when two turns of one task run at once.
+/// Guard that panics if two turns of one task run at the same time.
 struct RunningTurn<'a>(&'a ScriptedAgent, TaskId);
 
 impl<'a> RunningTurn<'a> {
@@ -526,16 +520,18 @@ impl Drop for RunningTurn<'_> {
     }
 }
 
-/// An engine on a store, with a clock that stands still.
+/// Creates an engine with a constant clock.
 pub(super) fn engine_on(store: Arc<dyn Store>, agent: impl Agent, settings: Settings) -> Engine {
     engine_with(store, agent, settings, ManualClock::starting_at(1_000))
 }
 
-/// An engine that nobody shares yet, which keeps the folds of logs of so many entries.
+/// Changes the minimum number of entries for a snapshot. The engine must not be cloned yet.
 pub(super) fn with_snapshot_min_entries(mut engine: Engine, snapshot_min_entries: u64) -> Engine {
     let journal =
-        Arc::get_mut(&mut engine.inner).and_then(|parts| Arc::get_mut(&mut parts.journal));
-    journal.expect("nobody shares it").snapshot_min_entries = snapshot_min_entries;
+        Arc::get_mut(&mut engine.inner).and_then(|inner| Arc::get_mut(&mut inner.journal));
+    journal
+        .expect("the engine is not cloned")
+        .snapshot_min_entries = snapshot_min_entries;
     engine
 }
 
@@ -599,14 +595,14 @@ pub(super) fn key(text: &str, body: u8) -> Option<IdempotencyKey> {
     })
 }
 
-/// Sends a text to a new task.
+/// Creates a task with this text.
 pub(super) async fn start(engine: &Engine, text: &str) -> Box<AcceptedMessage> {
     within_deadline(engine.start(call(), initial_message(text)))
         .await
         .unwrap()
 }
 
-/// Sends a text to a new task and waits for the answer.
+/// Creates a task with this text, and waits for the turn result.
 pub(crate) async fn send(engine: &Engine, text: &str) -> (Head, Task) {
     let accepted = start(engine, text).await;
     let head = accepted.head.clone();
@@ -618,26 +614,26 @@ pub(crate) async fn send(engine: &Engine, text: &str) -> (Head, Task) {
     )
 }
 
-/// Sends a text to a task and waits for the answer.
+/// Sends a text to a task, and waits for the turn result.
 pub(super) async fn send_to(engine: &Engine, head: &Head, text: &str) -> Result<Task> {
     let accepted = within_deadline(engine.resume(call(), head, message(text), None)).await?;
     within_deadline(engine.await_turn_result(accepted)).await
 }
 
-/// Stops an engine as if its process had ended.
+/// Stops an engine like the end of its process.
 pub(super) async fn shut_down(engine: &Engine) {
     engine.inner.stop.cancel();
     engine.inner.tracker.close();
     within_deadline(engine.inner.tracker.wait()).await;
 }
 
-/// Ready when nobody works on anything.
+/// Waits until no detached task runs.
 pub(super) async fn wait_until_idle(engine: &Engine) {
     engine.inner.tracker.close();
     within_deadline(engine.inner.tracker.wait()).await;
 }
 
-/// The whole log, as the store has it.
+/// Returns the whole log from the store.
 pub(super) async fn entries(engine: &Engine, head: &Head) -> Vec<Entry> {
     engine
         .inner
@@ -648,7 +644,7 @@ pub(super) async fn entries(engine: &Engine, head: &Head) -> Vec<Entry> {
         .unwrap()
 }
 
-/// What the log says happened, in a word each.
+/// Returns the entries of the log as one or two words each.
 pub(super) async fn log_summary(engine: &Engine, head: &Head) -> Vec<String> {
     let word = |entry: &Entry| match &entry.event {
         Event::Created { .. } => "created".to_owned(),
@@ -670,15 +666,15 @@ pub(super) async fn log_summary(engine: &Engine, head: &Head) -> Vec<String> {
     entries(engine, head).await.iter().map(word).collect()
 }
 
-/// A log, folded from its very beginning.
+/// Folds a log from its first entry.
 fn fold_all(entries: &[Entry]) -> FoldedLog {
     let mut log = FoldedLog::empty();
     entries.iter().for_each(|entry| log.apply(entry).unwrap());
     log
 }
 
-/// Holds at every moment: what the engine shows, and what was kept, is the fold of what the store has, numbered
-/// without a gap, with at most one end and no change behind it.
+/// Checks the invariants that hold at any time: the visible task and the snapshot are folds of the stored log, which
+/// is numbered without gaps, with at most one terminal status and no change after it.
 pub(super) async fn check_invariants(engine: &Engine, head: &Head) -> Task {
     let (task, at) = engine.task(head).await.unwrap();
     let task = Arc::unwrap_or_clone(task);
@@ -690,8 +686,8 @@ pub(super) async fn check_invariants(engine: &Engine, head: &Head) -> Task {
             .eq(1..=entries.len() as u64),
         "{entries:?}"
     );
-    let shown = &entries[..usize::try_from(at.0).unwrap()];
-    assert_eq!(Task::fold(shown).unwrap().unwrap(), task);
+    let visible = &entries[..usize::try_from(at.0).unwrap()];
+    assert_eq!(Task::fold(visible).unwrap().unwrap(), task);
     if let Some((at, folded)) = engine
         .inner
         .journal
@@ -726,8 +722,8 @@ pub(super) async fn check_invariants(engine: &Engine, head: &Head) -> Task {
     task
 }
 
-/// Holds when nobody works on anything: nothing is held, every task has ended or waits for somebody outside, and
-/// the store's short form of each says the same as its log.
+/// Checks the invariants of an idle engine: no task is active, all permits are released, every task has ended or is
+/// interrupted, and each head agrees with its log.
 pub(super) async fn check_idle(engine: &Engine) -> Vec<Task> {
     let store = &engine.inner.journal.store;
     let mut heads = store.list_unfinished(None, usize::MAX).await.unwrap();
@@ -736,7 +732,7 @@ pub(super) async fn check_idle(engine: &Engine) -> Vec<Task> {
     for head in &heads {
         assert!(
             engine.inner.journal.active_tasks.get(&head.id).is_none(),
-            "somebody still works on {head:?}"
+            "still active: {head:?}"
         );
         let task = check_invariants(engine, head).await;
         let state = task.status.state;
@@ -760,24 +756,24 @@ pub(super) async fn check_idle(engine: &Engine) -> Vec<Task> {
     assert_eq!(
         engine.inner.turn_permits.available_permits(),
         most,
-        "leave to run was lost"
+        "a turn permit was lost"
     );
     assert_eq!(
         engine.inner.waiting_turns.load(Ordering::SeqCst),
         0,
-        "a place in the queue was lost"
+        "a waiting slot was lost"
     );
     tasks
 }
 
-/// Lets everybody else run until nobody can.
+/// Yields until all other tasks are pending.
 pub(super) async fn yield_until_idle() {
     for _ in 0..200 {
         tokio::task::yield_now().await;
     }
 }
 
-/// Follows a log to its end, through every error.
+/// Follows a log to its end, and retries after errors.
 pub(super) async fn follow_to_end(mut follow: Follow) -> Vec<SharedEntry> {
     let mut seen: Vec<SharedEntry> = Vec::new();
     loop {

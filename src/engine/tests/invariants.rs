@@ -1,4 +1,4 @@
-//! What holds of every log, whatever agents, callers and clocks do.
+//! Invariants of every log, under random actions of agents, callers and clocks.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ use super::*;
 enum Step {
     Message(String),
     Cancel,
-    Look,
+    Check,
     Wait,
 }
 
@@ -24,7 +24,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Message("say listen say".to_owned())),
         1 => Just(Step::Message("write hang".to_owned())),
         2 => Just(Step::Cancel),
-        2 => Just(Step::Look),
+        2 => Just(Step::Check),
         2 => Just(Step::Wait),
     ]
 }
@@ -49,7 +49,8 @@ async fn run_steps(steps: Vec<Step>, settings: Settings, gated: bool, snapshot_m
     let reader = callers.spawn(async move { drop(following.await) });
     store.hold_writes(gated);
     for step in steps {
-        let (engine, head) = (engine.clone(), head.clone());
+        let engine = engine.clone();
+        let head = head.clone();
         match step {
             Step::Message(text) => {
                 callers.spawn(async move { drop(send_to(&engine, &head, &text).await) });
@@ -57,7 +58,7 @@ async fn run_steps(steps: Vec<Step>, settings: Settings, gated: bool, snapshot_m
             Step::Cancel => {
                 callers.spawn(async move { drop(engine.cancel(&head, None).await) });
             }
-            Step::Look => drop(check_invariants(&engine, &head).await),
+            Step::Check => drop(check_invariants(&engine, &head).await),
             Step::Wait => yield_until_idle().await,
         }
         if gated {
@@ -100,7 +101,7 @@ proptest! {
 
     #[test]
     fn r32_results_do_not_depend_on_snapshots(steps in prop::collection::vec(step(), 0..10)) {
-        let run_steps = |keeps| runtime().block_on(run_steps_with_restarts(&steps, keeps));
+        let run_steps = |snapshots| runtime().block_on(run_steps_with_restarts(&steps, snapshots));
         prop_assert_eq!(run_steps(SnapshotMode::Save), run_steps(SnapshotMode::Discard));
     }
 }
@@ -113,15 +114,13 @@ fn runtime() -> tokio::runtime::Runtime {
         .unwrap()
 }
 
-/// Each wait is the end of a process, and another one goes on. Gives the log in the end, and what was shown by the way.
+/// Runs the steps; each `Wait` restarts the process. Returns the final log, and the tasks seen on the way.
 async fn run_steps_with_restarts(
     steps: &[Step],
-    keeps: SnapshotMode,
+    snapshots: SnapshotMode,
 ) -> (Vec<String>, Vec<TaskSummary>) {
-    let (store, clock) = (
-        Arc::new(FaultyStore::with_snapshots(keeps)),
-        ManualClock::starting_at(1_000),
-    );
+    let store = Arc::new(FaultyStore::with_snapshots(snapshots));
+    let clock = ManualClock::starting_at(1_000);
     let settings = || Settings {
         on_restart: RestartPolicy::RunAgain { attempts: 3 },
         ..Settings::default()
@@ -137,7 +136,8 @@ async fn run_steps_with_restarts(
             1,
         )
     };
-    let (mut engine, mut shown) = (process(), Vec::new());
+    let mut engine = process();
+    let mut seen = Vec::new();
     let head = start(&engine, "say yield ask").await.head;
     for step in steps {
         match step {
@@ -145,7 +145,7 @@ async fn run_steps_with_restarts(
                 drop(within_deadline(engine.resume(call(), &head, message(text), None)).await)
             }
             Step::Cancel => drop(within_deadline(engine.cancel(&head, None)).await),
-            Step::Look => shown.push(summarize(&check_invariants(&engine, &head).await)),
+            Step::Check => seen.push(summarize(&check_invariants(&engine, &head).await)),
             Step::Wait => {
                 shut_down(&engine).await;
                 engine = process();
@@ -154,19 +154,19 @@ async fn run_steps_with_restarts(
         }
         yield_until_idle().await;
     }
-    shown.push(summarize(&check_invariants(&engine, &head).await));
-    (log_summary(&engine, &head).await, shown)
+    seen.push(summarize(&check_invariants(&engine, &head).await));
+    (log_summary(&engine, &head).await, seen)
 }
 
-/// A task without its ids, of which some are random.
+/// State, messages and artifacts of a task, without ids, some of which are random.
 type TaskSummary = (TaskState, Vec<String>, Vec<String>);
 
 fn summarize(task: &Task) -> TaskSummary {
-    let said = task
+    let messages = task
         .history
         .iter()
         .chain(&task.status.message)
         .map(|message| message.text());
-    let made = task.artifacts.iter().map(|artifact| artifact.as_text());
-    (task.status.state, said.collect(), made.collect())
+    let artifacts = task.artifacts.iter().map(|artifact| artifact.as_text());
+    (task.status.state, messages.collect(), artifacts.collect())
 }

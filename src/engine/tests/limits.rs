@@ -1,4 +1,4 @@
-//! Every bound: how many, how much, how long.
+//! Limits of counts, sizes and durations.
 
 use super::harness::*;
 use super::*;
@@ -98,7 +98,7 @@ async fn concurrent_sends_to_a_slow_store_are_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn messages_that_wait_for_one_task_are_bounded() {
+async fn waiting_messages_of_one_task_are_bounded() {
     let engine = scripted_engine(Settings {
         max_waiting_messages: 3,
         ..Settings::default()
@@ -129,7 +129,8 @@ async fn commands_that_wait_for_a_slow_store_are_bounded() {
     store.hold_writes(true);
     let mut callers = tokio::task::JoinSet::new();
     for _ in 0..20 {
-        let (engine, head) = (engine.clone(), head.clone());
+        let engine = engine.clone();
+        let head = head.clone();
         callers.spawn(async move {
             engine
                 .resume(call(), &head, message("ask"), None)
@@ -141,7 +142,7 @@ async fn commands_that_wait_for_a_slow_store_are_bounded() {
     store.hold_writes(false);
     store.release_writes(1_000);
     let answers = within_deadline(callers.join_all()).await;
-    // One is being recorded, four wait.
+    // One is being recorded, four are in the inbox.
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 5);
     assert!(
         answers
@@ -156,14 +157,14 @@ async fn commands_that_wait_for_a_slow_store_are_bounded() {
 #[tokio::test(start_paused = true)]
 async fn r44_an_agent_faster_than_its_log_is_slowed_down() {
     let store = Arc::new(FaultyStore::gated());
-    let said = Arc::new(AtomicU64::new(0));
-    let count = said.clone();
+    let sent = Arc::new(AtomicU64::new(0));
+    let count = sent.clone();
     let agent = move |turn: Turn| {
-        let said = count.clone();
+        let sent = count.clone();
         async move {
             for _ in 0..10_000 {
                 turn.say("more").await;
-                said.fetch_add(1, Ordering::Relaxed);
+                sent.fetch_add(1, Ordering::Relaxed);
             }
             Ok(Outcome::Completed)
         }
@@ -178,10 +179,10 @@ async fn r44_an_agent_faster_than_its_log_is_slowed_down() {
     let accepted = start(&engine, "go").await;
     for writes in 1..=3 {
         yield_until_idle().await;
-        // Written, being written, on its way behind that, and gathered meanwhile.
+        // One batch is durable, one in flight, one pipelined, and one is in the queue.
         assert!(
-            said.load(Ordering::Relaxed) <= 64 * (writes + 3),
-            "{said:?}"
+            sent.load(Ordering::Relaxed) <= 64 * (writes + 3),
+            "{sent:?}"
         );
         store.release_writes(1);
     }
@@ -195,7 +196,7 @@ async fn r44_an_agent_faster_than_its_log_is_slowed_down() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r44_metadata_that_waits_for_the_next_status_counts_too() {
+async fn r44_held_metadata_counts_towards_the_task_size() {
     let agent = |turn: Turn| async move {
         turn.require_auth("credentials, please").await;
         for number in 0..100 {
@@ -238,7 +239,7 @@ async fn r44_a_task_that_grows_too_large_fails_and_stays_within_its_bound() {
     let engine = engine_on(Arc::new(Memory::new()), agent, settings);
     let (_, task) = send(&engine, "100").await;
     assert_eq!(task.status.state, TaskState::Completed);
-    // Little by little, and all at once.
+    // In small steps, and in one step.
     for size in ["10000", "2000000"] {
         let (head, task) = send(&engine, size).await;
         assert_eq!(
@@ -317,7 +318,7 @@ async fn r44_the_tail_of_a_task_is_bounded_in_bytes_and_readers_miss_nothing() {
     );
     assert!(
         active.entries_after(Seq(at.0 - 6), 9).is_none(),
-        "it is not in memory any more"
+        "the entry has left the tail"
     );
     let mut seen = Vec::new();
     while seen.last() != Some(&at) {
@@ -343,12 +344,12 @@ async fn unfollowed_entries_leave_memory_and_later_readers_miss_nothing() {
     agent.gate.add_permits(1);
     yield_until_idle().await;
     let active = engine.inner.journal.active_tasks.get(&head.id).unwrap();
-    assert!(active.log().is_none(), "nobody has asked");
+    assert!(active.log().is_none(), "no reader has requested the fold");
     let (task, at) = engine.task(&head).await.unwrap();
     assert_eq!(task.artifacts[0].as_text(), "piecepiecepiece");
     assert!(
         active.entries_after(Seq(at.0 - 1), 9).is_none(),
-        "it is not in memory"
+        "unfollowed entries are not buffered"
     );
     let mut follow = engine.follow(&head, Seq(0));
     agent.gate.add_permits(1);
@@ -357,7 +358,7 @@ async fn unfollowed_entries_leave_memory_and_later_readers_miss_nothing() {
         active
             .entries_after(at, 9)
             .is_some_and(|tail| tail.len() == 1),
-        "what comes while somebody follows is"
+        "entries are buffered while a subscriber exists"
     );
     let mut seen = Vec::new();
     while seen.last() != Some(&(at.0 + 1)) {
@@ -459,7 +460,7 @@ async fn durations_beyond_the_clock_mean_no_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r44_a_fault_of_the_agent_fails_its_task_and_nothing_else() {
+async fn r44_an_agent_failure_fails_only_its_task() {
     let engine = scripted_engine(Settings::default());
     let other = start(&engine, "hang").await.head;
     for (text, kind) in [
@@ -524,7 +525,7 @@ async fn s77_events_after_the_turn_are_ignored_and_do_not_block() {
     }
     yield_until_idle().await;
     assert_eq!(check_invariants(&engine, &head).await, task);
-    // That it was said is recorded, once for a turn however often it was.
+    // Late events are recorded as ignored, once per turn.
     let log = log_summary(&engine, &head).await;
     assert_eq!(log[log.len() - 3..], ["completed", "end", "ignored"]);
 }
@@ -581,7 +582,7 @@ async fn a_task_is_shown_as_working_unless_its_turn_completes_immediately() {
             "write yield done",
             &["turn", "working", "artifact false true", "completed", "end"],
         ),
-        // It says so itself.
+        // The agent sets the status itself.
         ("say yield done", &["turn", "working", "completed", "end"]),
     ] {
         let (head, _) = send(&engine, text).await;
@@ -591,34 +592,32 @@ async fn a_task_is_shown_as_working_unless_its_turn_completes_immediately() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s72_whether_a_message_is_too_large_depends_on_nothing_else() {
+async fn s72_the_size_check_does_not_depend_on_load() {
     let settings = |max_turns| Settings {
         max_task_bytes: 10_000,
         max_turns,
         ..Settings::default()
     };
-    let (free, busy) = (
-        scripted_engine(settings(1_000)),
-        scripted_engine(settings(1)),
-    );
+    let free = scripted_engine(settings(1_000));
+    let busy = scripted_engine(settings(1));
     start(&busy, "hang").await;
     let mut refused = 0;
     for size in (8_000..10_000).step_by(20) {
         let text = format!("hang {}", "x".repeat(size));
-        let there = within_deadline(free.start(call(), initial_message(&text)))
+        let is_refused = within_deadline(free.start(call(), initial_message(&text)))
             .await
             .is_err();
         assert_eq!(
             within_deadline(busy.start(call(), initial_message(&text)))
                 .await
                 .is_err(),
-            there,
+            is_refused,
             "{size}"
         );
-        refused += usize::from(there);
+        refused += usize::from(is_refused);
     }
     assert!(
         (1..100).contains(&refused),
-        "some are, and some are not: {refused}"
+        "some are refused, some are not: {refused}"
     );
 }

@@ -1,4 +1,4 @@
-//! The engine alone: a clock that stands still, a memory store, an agent that does as it is told.
+//! Tests of the engine without a server: memory store, manual clock, scripted agents.
 
 mod cancel;
 mod external_writers;
@@ -43,7 +43,7 @@ impl Clock for FixedClock {
     }
 }
 
-/// Works a turn per permit; asks until it is told `stop`. Remembers what it heard.
+/// Agent that runs one turn per permit, asks until it receives `stop`, and records the messages it received.
 #[derive(Clone)]
 struct AskingAgent {
     permits: Arc<Semaphore>,
@@ -152,7 +152,7 @@ async fn messages_take_their_turns_in_order_and_each_caller_gets_its_own_end() {
         .await
         .unwrap();
     agent.permits.add_permits(4);
-    let asked = |task: Task| {
+    let result = |task: Task| {
         (
             task.status.state,
             task.status.message.map(|message| message.text()),
@@ -160,7 +160,7 @@ async fn messages_take_their_turns_in_order_and_each_caller_gets_its_own_end() {
     };
     let expected = |text: &str| (TaskState::InputRequired, Some(text.to_owned()));
     assert_eq!(
-        asked(
+        result(
             within_deadline(engine.await_turn_result(second))
                 .await
                 .unwrap()
@@ -168,7 +168,7 @@ async fn messages_take_their_turns_in_order_and_each_caller_gets_its_own_end() {
         expected("after two?")
     );
     assert_eq!(
-        asked(
+        result(
             within_deadline(engine.await_turn_result(first))
                 .await
                 .unwrap()
@@ -176,7 +176,7 @@ async fn messages_take_their_turns_in_order_and_each_caller_gets_its_own_end() {
         expected("after one?")
     );
     assert_eq!(
-        asked(
+        result(
             within_deadline(engine.await_turn_result(third))
                 .await
                 .unwrap()
@@ -185,7 +185,7 @@ async fn messages_take_their_turns_in_order_and_each_caller_gets_its_own_end() {
         TaskState::Completed
     );
     assert_eq!(
-        asked(
+        result(
             within_deadline(engine.await_turn_result(late))
                 .await
                 .unwrap()
@@ -220,8 +220,8 @@ async fn an_answered_question_runs_a_turn_before_the_next_result() {
         .await
         .unwrap();
     assert_eq!(task.status.state, TaskState::Completed);
-    let said: Vec<_> = task.history.iter().map(|message| message.text()).collect();
-    assert_eq!(said, ["one", "thinking", "after one?", "stop", "thinking"]);
+    let texts: Vec<_> = task.history.iter().map(|message| message.text()).collect();
+    assert_eq!(texts, ["one", "thinking", "after one?", "stop", "thinking"]);
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! What must hold when much comes at once, when a store comes back, and for each agent of several.
+//! Overload, recovery of the store, limits per agent, and ephemeral tasks.
 
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -10,7 +10,8 @@ use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn r25_a_turn_interrupted_by_a_failing_store_follows_on_restart() {
-    let (store, agent) = (Arc::new(FaultyStore::default()), ScriptedAgent::default());
+    let store = Arc::new(FaultyStore::default());
+    let agent = ScriptedAgent::default();
     let settings = Settings {
         on_restart: RestartPolicy::RunAgain { attempts: 3 },
         ..Settings::default()
@@ -68,7 +69,8 @@ async fn r25_a_failed_read_is_not_reported_as_a_deleted_task() {
     let next = store.calls() + 1;
     let mut answers = JoinSet::new();
     for _ in 0..2 {
-        let (engine, head) = (engine.clone(), head.clone());
+        let engine = engine.clone();
+        let head = head.clone();
         answers.spawn(async move {
             engine
                 .resume(call(), &head, message("done"), None)
@@ -118,10 +120,10 @@ async fn r25_a_reader_of_a_hanging_store_times_out() {
     wait_until_idle(&engine).await;
     let mut follow = engine.follow(&head, Seq(0));
     store.hold_reads(true);
-    let told = timeout(Settings::default().store_timeout * 2, follow.next())
+    let result = timeout(Settings::default().store_timeout * 2, follow.next())
         .await
-        .expect("in time");
-    assert!(matches!(told, Err(Error::StoreUnavailable)), "{told:?}");
+        .expect("within the deadline");
+    assert!(matches!(result, Err(Error::StoreUnavailable)), "{result:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -132,9 +134,9 @@ async fn ended_tasks_beyond_the_limit_trigger_a_sweep() {
         ..Settings::default()
     };
     let engine = engine_on(store.clone(), ScriptedAgent::default(), settings);
-    let house = engine.clone();
+    let maintenance = engine.clone();
     let mut keeping = JoinSet::new();
-    keeping.spawn(async move { house.run_maintenance().await });
+    keeping.spawn(async move { maintenance.run_maintenance().await });
     for _ in 0..2_000 {
         send(&engine, "done").await;
         yield_until_idle().await;
@@ -143,8 +145,9 @@ async fn ended_tasks_beyond_the_limit_trigger_a_sweep() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_has_all_its_turns_holds_up_no_other() {
-    let (one, two) = (ScriptedAgent::default(), ScriptedAgent::default());
+async fn an_agent_at_its_turn_limit_blocks_no_other() {
+    let one = ScriptedAgent::default();
+    let two = ScriptedAgent::default();
     let few = AgentSettings {
         max_turns: Some(1),
         ..AgentSettings::default()
@@ -180,7 +183,7 @@ async fn an_agent_that_has_all_its_turns_holds_up_no_other() {
             .state,
         TaskState::Completed
     );
-    // The place comes back with the end of the turn, however it ends.
+    // The permit is released at the end of the turn, however it ends.
     within_deadline(engine.cancel(&first, None)).await.unwrap();
     yield_until_idle().await;
     assert_eq!(one.running(&second.id), 1);
@@ -207,12 +210,12 @@ async fn an_agent_that_has_all_its_turns_holds_up_no_other() {
             .state,
         TaskState::Completed
     );
-    // One that is served no longer fails its tasks.
-    let gone = within_deadline(engine.start(to("three"), initial_message("done")))
+    // Tasks of an agent that is not registered fail.
+    let removed = within_deadline(engine.start(to("three"), initial_message("done")))
         .await
         .unwrap();
     assert_eq!(
-        within_deadline(engine.await_turn_result(gone))
+        within_deadline(engine.await_turn_result(removed))
             .await
             .unwrap()
             .status
@@ -223,7 +226,8 @@ async fn an_agent_that_has_all_its_turns_holds_up_no_other() {
 
 #[tokio::test(start_paused = true)]
 async fn an_ephemeral_task_is_deleted_after_its_turn_though_its_caller_disconnected() {
-    let (store, agent) = (Arc::new(Memory::ephemeral()), ScriptedAgent::default());
+    let store = Arc::new(Memory::ephemeral());
+    let agent = ScriptedAgent::default();
     let engine = engine_on(store.clone(), agent.clone(), Settings::default());
     for (text, state) in [
         ("gate done", TaskState::Completed),
@@ -233,7 +237,7 @@ async fn an_ephemeral_task_is_deleted_after_its_turn_though_its_caller_disconnec
         let mut caller = Box::pin(engine.await_turn_end_and_delete(accepted));
         assert!(
             timeout(Duration::from_secs(1), &mut caller).await.is_err(),
-            "it waits for the turn"
+            "the call waits for the turn"
         );
         assert_eq!(store.list_unfinished(None, 9).await.unwrap().len(), 1);
         drop(caller);
@@ -265,13 +269,14 @@ async fn an_ephemeral_task_is_deleted_after_its_turn_though_its_caller_disconnec
 
 #[tokio::test(start_paused = true)]
 async fn an_ephemeral_task_is_not_deleted_while_its_agent_waits_for_credentials() {
-    let (store, agent) = (Arc::new(Memory::ephemeral()), ScriptedAgent::default());
+    let store = Arc::new(Memory::ephemeral());
+    let agent = ScriptedAgent::default();
     let engine = engine_on(store, agent.clone(), Settings::default());
     let accepted = start(&engine, "login gate done").await;
     let mut caller = Box::pin(engine.await_turn_end_and_delete(accepted));
     assert!(
         timeout(Duration::from_secs(1), &mut caller).await.is_err(),
-        "it waits for the turn"
+        "the call waits for the turn"
     );
     agent.gate.add_permits(1);
     assert_eq!(

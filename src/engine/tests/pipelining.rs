@@ -1,10 +1,12 @@
-//! Batches that follow one another to the store before the first of them is durable.
+//! Pipelined writes: a batch is sent before the previous one is durable.
 
 use super::harness::*;
 use super::*;
 
-/// So many numbered pieces, and a queue that holds few of them.
-const PIECES: usize = 40;
+/// Number of chunks that the agent writes.
+const CHUNKS: usize = 40;
+
+/// Size of the queue: much smaller than the number of chunks.
 const SMALL_QUEUE: usize = 4;
 
 fn small_queue() -> Settings {
@@ -14,14 +16,14 @@ fn small_queue() -> Settings {
     }
 }
 
-/// Once it is let go, writes numbered pieces without a pause of its own.
+/// Agent that waits for the gate, then writes numbered chunks without a pause.
 fn counting_agent(gate: Arc<Semaphore>) -> impl Agent {
     move |turn: Turn| {
         let gate = gate.clone();
         async move {
             gate.acquire().await?.forget();
             let mut writer = turn.writer("numbers");
-            for number in 0..PIECES {
+            for number in 0..CHUNKS {
                 writer.write(format!("{number} ")).await;
             }
             Ok::<_, Failure>(Outcome::Completed)
@@ -29,9 +31,10 @@ fn counting_agent(gate: Arc<Semaphore>) -> impl Agent {
     }
 }
 
-/// An agent that has begun to write, and a store that takes nothing down yet: two batches are on their way.
+/// Starts an agent on a store that holds all writes: two batches are in flight.
 async fn blocked_engine() -> (Arc<FaultyStore>, Engine, Box<AcceptedMessage>) {
-    let (store, gate) = (Arc::new(FaultyStore::gated()), Arc::new(Semaphore::new(0)));
+    let store = Arc::new(FaultyStore::gated());
+    let gate = Arc::new(Semaphore::new(0));
     let engine = engine_on(store.clone(), counting_agent(gate.clone()), small_queue());
     let accepted = start(&engine, "go").await;
     yield_until_idle().await;
@@ -41,7 +44,7 @@ async fn blocked_engine() -> (Arc<FaultyStore>, Engine, Box<AcceptedMessage>) {
     assert_eq!(
         store.held_writes(),
         2,
-        "the first batch, and the one that was full behind it"
+        "the first batch, and the full one after it"
     );
     (store, engine, accepted)
 }
@@ -69,7 +72,7 @@ async fn a_full_batch_is_sent_before_the_first_is_durable_and_is_visible_only_af
     assert_eq!(
         seen.last().unwrap().seq,
         Seq(opened.0 + SMALL_QUEUE as u64),
-        "only what is durable is seen"
+        "only durable entries are visible"
     );
     store.release_writes(100);
     let task = within_deadline(engine.await_turn_result(accepted))
@@ -77,7 +80,7 @@ async fn a_full_batch_is_sent_before_the_first_is_durable_and_is_visible_only_af
         .unwrap();
     assert_eq!(
         (task.status.state, text(&task)),
-        (TaskState::Completed, numbers(PIECES))
+        (TaskState::Completed, numbers(CHUNKS))
     );
 }
 
@@ -92,9 +95,9 @@ async fn a_cancel_takes_effect_between_two_batches_of_an_agent_that_never_pauses
     let (canceled, ()) = tokio::join!(cancel, canceled);
     let task = canceled.unwrap();
     assert_eq!(task.status.state, TaskState::Canceled);
-    let said = text(&task).split_whitespace().count();
-    assert!(said < PIECES, "{said} of {PIECES}");
-    assert_eq!(text(&task), numbers(said));
+    let count = text(&task).split_whitespace().count();
+    assert!(count < CHUNKS, "{count} of {CHUNKS}");
+    assert_eq!(text(&task), numbers(count));
 }
 
 #[tokio::test(start_paused = true)]
@@ -102,7 +105,7 @@ async fn r18_in_flight_batches_are_rewritten_in_order_after_a_foreign_append() {
     let (store, engine, accepted) = blocked_engine().await;
     let at = accepted.log.position;
     let note = Event::Ignored {
-        reason: "from elsewhere".to_owned(),
+        reason: "by another process".to_owned(),
     };
     store
         .append_externally(&accepted.head, at, note.clone())
@@ -115,7 +118,7 @@ async fn r18_in_flight_batches_are_rewritten_in_order_after_a_foreign_append() {
         .unwrap();
     assert_eq!(
         (task.status.state, text(&task)),
-        (TaskState::Completed, numbers(PIECES))
+        (TaskState::Completed, numbers(CHUNKS))
     );
     let entries = engine.follow(&head, at).next().await.unwrap();
     assert_eq!(entries[0].event, note);
@@ -124,8 +127,9 @@ async fn r18_in_flight_batches_are_rewritten_in_order_after_a_foreign_append() {
 
 #[tokio::test(start_paused = true)]
 async fn a_long_log_gets_snapshots_although_its_agent_never_pauses() {
-    let (store, said) = (Arc::new(FaultyStore::gated()), Arc::new(Semaphore::new(0)));
-    let all = said.clone();
+    let store = Arc::new(FaultyStore::gated());
+    let written = Arc::new(Semaphore::new(0));
+    let all = written.clone();
     let agent = move |turn: Turn| {
         let all = all.clone();
         async move {
@@ -140,18 +144,18 @@ async fn a_long_log_gets_snapshots_although_its_agent_never_pauses() {
     let engine = engine_on(store.clone(), agent, Settings::default());
     start(&engine, "go").await;
     store.hold_writes(true);
-    // One after the other, as a disk does: while one is written, the next waits behind it.
+    // Writes complete one by one: while one is in flight, the next is queued after it.
     for _ in 0..200 {
         store.release_writes(1);
         yield_until_idle().await;
-        if said.available_permits() > 0 {
+        if written.available_permits() > 0 {
             break;
         }
     }
-    assert_eq!(said.available_permits(), 1, "all of it was said");
+    assert_eq!(written.available_permits(), 1, "all chunks were written");
     assert!(
         store.snapshots_saved.load(Ordering::SeqCst) >= 2,
-        "after 2,048, and after twice that"
+        "after 2,048 entries, and after twice as many"
     );
 }
 
@@ -166,7 +170,8 @@ async fn events_written_while_the_store_hangs_count_as_activity() {
         Ok::<_, Failure>(Outcome::Completed)
     };
     let store = Arc::new(FaultyStore::gated());
-    let (silence, store_timeout) = (Duration::from_secs(60), Duration::from_secs(600));
+    let silence = Duration::from_secs(60);
+    let store_timeout = Duration::from_secs(600);
     let settings = Settings {
         max_silence: Some(silence),
         store_timeout,
@@ -178,23 +183,21 @@ async fn events_written_while_the_store_hangs_count_as_activity() {
     tokio::time::sleep(Duration::from_secs(65)).await;
     store.hold_writes(false);
     store.release_writes(1);
-    let settled = timeout(Duration::from_secs(600), engine.await_turn_result(accepted))
+    let result = timeout(Duration::from_secs(600), engine.await_turn_result(accepted))
         .await
         .unwrap();
-    let task = settled.unwrap();
+    let task = result.unwrap();
     assert_eq!(task.status.state, TaskState::Completed, "{:?}", task.status);
 }
 
 #[tokio::test(start_paused = true)]
-async fn r25_where_one_of_two_batches_fails_the_log_has_no_gap_and_its_task_has_one_end() {
+async fn r25_if_one_of_two_batches_fails_the_log_has_no_gap_and_one_end() {
     for fault in [FaultTiming::Before, FaultTiming::After] {
         for number in 1..12 {
-            let (store, gate) = (
-                Arc::new(FaultyStore::default()),
-                Arc::new(Semaphore::new(1)),
-            );
+            let store = Arc::new(FaultyStore::default());
+            let gate = Arc::new(Semaphore::new(1));
             let engine = engine_on(store.clone(), counting_agent(gate), small_queue());
-            // Whoever writes hears of it later, so that the next batch is there before that.
+            // A write returns late, so that the next batch is sent before that.
             store.delay_acknowledgements();
             let next = store.calls() + number;
             store.fail(next..next + 1, fault);
@@ -206,8 +209,8 @@ async fn r25_where_one_of_two_batches_fails_the_log_has_no_gap_and_its_task_has_
             store.stop_failing();
             check_idle(&engine).await;
             let (task, _) = engine.task(&head).await.unwrap();
-            let said = text(&task).split_whitespace().count();
-            assert_eq!(text(&task), numbers(said), "{fault:?} of {number}");
+            let count = text(&task).split_whitespace().count();
+            assert_eq!(text(&task), numbers(count), "{fault:?} of {number}");
             let ends = |entry: &&SharedEntry| matches!(&entry.event, Event::Status { status, .. } if status.state.is_terminal());
             let entries = engine.follow(&head, Seq(0)).next().await.unwrap();
             assert_eq!(

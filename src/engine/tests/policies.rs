@@ -1,10 +1,10 @@
-//! What one agent may do where that is not what all may: every policy, with a neighbour that has none of its own.
+//! Settings of one agent override those of the engine, and do not affect other agents.
 
 use super::super::settings::AgentSettings;
 use super::harness::*;
 use super::*;
 
-/// An engine with two agents: `own` has policies of its own, `other` those of all.
+/// Creates an engine with two agents: `own` has settings of its own, `other` those of the engine.
 fn two_agents(
     store: &Arc<Memory>,
     own: AgentSettings,
@@ -26,7 +26,7 @@ async fn start_for(engine: &Engine, agent: &str, text: &str) -> Box<AcceptedMess
         .unwrap()
 }
 
-/// Begins the same with both.
+/// Creates the same task for both agents.
 async fn start_for_both(engine: &Engine, text: &str) -> [Box<AcceptedMessage>; 2] {
     [
         start_for(engine, "own", text).await,
@@ -42,8 +42,9 @@ async fn state(engine: &Engine, head: &Head) -> TaskState {
 const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_of_one_agent_may_take_less_long_than_all_may() {
-    let (store, clock) = (Arc::default(), ManualClock::starting_at(1_000));
+async fn max_turn_time_of_an_agent_overrides_that_of_the_engine() {
+    let store = Arc::default();
+    let clock = ManualClock::starting_at(1_000);
     for own in [
         AgentSettings {
             max_turn_time: Some(SECOND),
@@ -83,8 +84,9 @@ async fn a_turn_of_one_agent_may_take_less_long_than_all_may() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn turns_of_one_agent_run_again_after_a_restart_and_those_of_others_fail() {
-    let (store, clock) = (Arc::default(), ManualClock::starting_at(1_000));
+async fn on_restart_of_an_agent_overrides_that_of_the_engine() {
+    let store = Arc::default();
+    let clock = ManualClock::starting_at(1_000);
     let own = AgentSettings {
         on_restart: Some(RestartPolicy::RunAgain { attempts: 2 }),
         ..AgentSettings::default()
@@ -106,7 +108,7 @@ async fn turns_of_one_agent_run_again_after_a_restart_and_those_of_others_fail()
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_agent_waits_less_long_for_an_answer_than_all_do() {
+async fn on_waiting_of_an_agent_overrides_that_of_the_engine() {
     for (policy, expected) in [
         (UnansweredPolicy::FailAfter(SECOND), TaskState::Failed),
         (
@@ -114,7 +116,8 @@ async fn one_agent_waits_less_long_for_an_answer_than_all_do() {
             TaskState::Completed,
         ),
     ] {
-        let (store, clock) = (Arc::default(), ManualClock::starting_at(1_000));
+        let store = Arc::default();
+        let clock = ManualClock::starting_at(1_000);
         let own = AgentSettings {
             on_waiting: Some(policy),
             ..AgentSettings::default()
@@ -135,8 +138,9 @@ async fn one_agent_waits_less_long_for_an_answer_than_all_do() {
         assert_eq!(state(&engine, &heads[0]).await, expected);
         assert_eq!(state(&engine, &heads[1]).await, TaskState::InputRequired);
     }
-    // And one may wait for ever where all wait only so long.
-    let (store, clock) = (Arc::default(), ManualClock::starting_at(1_000));
+    // An agent may wait without limit although the engine has one.
+    let store = Arc::default();
+    let clock = ManualClock::starting_at(1_000);
     let own = AgentSettings {
         on_waiting: Some(UnansweredPolicy::Stay),
         ..AgentSettings::default()

@@ -1,4 +1,4 @@
-//! Races, over and over on several threads: whatever wins, everybody sees the same.
+//! Races on several threads, repeated: all observers agree on the winner.
 
 use tokio::task::JoinSet;
 
@@ -18,7 +18,7 @@ fn racing(store: Arc<dyn Store>, agent: impl Agent, settings: Settings) -> Engin
     )
 }
 
-/// The same races on any store: `$store` makes one, and keeps what it needs for as long as the test runs.
+/// Runs the races on a store. `$store` returns it with a guard for its files.
 macro_rules! races {
     ($($name:ident),* $(,)?) => {
         macro_rules! on {
@@ -38,12 +38,12 @@ macro_rules! races {
 races!(
     r18_cancel_and_completion_agree,
     r14_duplicates_race_to_one_task_and_one_turn,
-    r17_an_answer_that_comes_twice_is_applied_once,
+    r17_a_repeated_answer_is_applied_once,
     r03_a_reader_that_joins_between_two_events_misses_and_repeats_nothing,
     r05_r07_a_hundred_readers_see_two_thousand_events_in_one_order,
     messages_at_once_take_one_turn_each_in_the_order_of_the_log,
-    a_message_in_the_moment_a_task_parks_is_worked_on,
-    many_tasks_share_few_turns_and_none_is_forgotten,
+    a_message_that_races_with_parking_has_its_turn,
+    many_tasks_share_few_turn_permits_and_all_complete,
 );
 
 mod memory {
@@ -59,7 +59,7 @@ mod sqlite {
 
     use super::*;
 
-    /// Nobody cuts the power, so that a thousand rounds need no thousand flushes.
+    /// Without fsync: the test does not simulate power loss, and 1,000 rounds would need 1,000 flushes.
     fn store() -> (Arc<dyn Store>, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
         let options = Options {
@@ -91,7 +91,8 @@ async fn r18_cancel_and_completion_agree(store: Arc<dyn Store>) {
         let mut race = JoinSet::new();
         agent.gate.add_permits(1);
         for _ in 0..2 {
-            let (engine, head) = (engine.clone(), head.clone());
+            let engine = engine.clone();
+            let head = head.clone();
             race.spawn(async move { engine.cancel(&head, None).await });
         }
         let settled = within_deadline(engine.await_turn_result(accepted))
@@ -124,7 +125,8 @@ async fn r14_duplicates_race_to_one_task_and_one_turn(store: Arc<dyn Store>) {
         let text = ["say done", "yield say ask"][round % 2];
         let mut race = JoinSet::new();
         for _ in 0..4 {
-            let (engine, name) = (engine.clone(), name.clone());
+            let engine = engine.clone();
+            let name = name.clone();
             race.spawn(async move {
                 let accepted = engine
                     .start(
@@ -159,7 +161,7 @@ async fn r14_duplicates_race_to_one_task_and_one_turn(store: Arc<dyn Store>) {
     assert_eq!(agent.received().len(), ROUNDS / 2);
 }
 
-async fn r17_an_answer_that_comes_twice_is_applied_once(store: Arc<dyn Store>) {
+async fn r17_a_repeated_answer_is_applied_once(store: Arc<dyn Store>) {
     let agent = ScriptedAgent::default();
     let engine = racing(store, agent.clone(), Settings::default());
     for round in 0..ROUNDS / 2 {
@@ -168,7 +170,9 @@ async fn r17_an_answer_that_comes_twice_is_applied_once(store: Arc<dyn Store>) {
         let answer = message(text);
         let mut race = JoinSet::new();
         for _ in 0..4 {
-            let (engine, head, answer) = (engine.clone(), head.clone(), answer.clone());
+            let engine = engine.clone();
+            let head = head.clone();
+            let answer = answer.clone();
             race.spawn(async move {
                 let name = format!("key-{}", head.id);
                 let accepted = engine.resume(call(), &head, answer, key(&name, 1)).await?;
@@ -182,7 +186,7 @@ async fn r17_an_answer_that_comes_twice_is_applied_once(store: Arc<dyn Store>) {
             assert_eq!(
                 task.history
                     .iter()
-                    .filter(|said| said.message_id == answer.message_id)
+                    .filter(|sent| sent.message_id == answer.message_id)
                     .count(),
                 1
             );
@@ -217,7 +221,8 @@ async fn r03_a_reader_that_joins_between_two_events_misses_and_repeats_nothing(
         let head = accepted.head.clone();
         heads.push(head.clone());
         for _ in 0..10 {
-            let (engine, head) = (engine.clone(), head.clone());
+            let engine = engine.clone();
+            let head = head.clone();
             readers.spawn(async move {
                 tokio::task::yield_now().await;
                 let (task, at) = engine.task(&head).await.unwrap();
@@ -237,7 +242,7 @@ async fn r03_a_reader_that_joins_between_two_events_misses_and_repeats_nothing(
     }
     while let Some(read) = within_deadline(readers.join_next()).await {
         let (head, task) = read.unwrap();
-        // Found anew: the head of before may stand for the task as it was then.
+        // Found again: an old head may return an old task.
         let head = engine.find(&head.scope, &head.id).await.unwrap().unwrap();
         assert_eq!(task, *engine.task(&head).await.unwrap().0);
     }
@@ -260,7 +265,7 @@ async fn r05_r07_a_hundred_readers_see_two_thousand_events_in_one_order(store: A
         readers.spawn(async move {
             let mut seen = Vec::new();
             loop {
-                // R6: the slow ones fall behind the tail, and nobody waits for them.
+                // R6: slow readers fall behind the tail and block no other.
                 for _ in 0..number % 10 * 5 {
                     tokio::task::yield_now().await;
                 }
@@ -292,7 +297,8 @@ async fn messages_at_once_take_one_turn_each_in_the_order_of_the_log(store: Arc<
         let before = agent.received().len();
         let mut race = JoinSet::new();
         for number in 0..8 {
-            let (engine, head) = (engine.clone(), head.clone());
+            let engine = engine.clone();
+            let head = head.clone();
             race.spawn(
                 async move { send_to(&engine, &head, &format!("{number} yield ask")).await },
             );
@@ -301,11 +307,14 @@ async fn messages_at_once_take_one_turn_each_in_the_order_of_the_log(store: Arc<
             assert_eq!(task.unwrap().status.state, TaskState::InputRequired);
         }
         let log = entries(&engine, &head).await;
-        let said = log.iter().filter_map(|entry| match &entry.event {
+        let texts = log.iter().filter_map(|entry| match &entry.event {
             Event::Message(message) => Some(message.text()),
             _ => None,
         });
-        assert_eq!(said.skip(1).collect::<Vec<_>>(), agent.received()[before..]);
+        assert_eq!(
+            texts.skip(1).collect::<Vec<_>>(),
+            agent.received()[before..]
+        );
         let turns = |event: &Event| log.iter().filter(|entry| entry.event == *event).count();
         assert_eq!(
             (turns(&Event::TurnStarted), turns(&Event::TurnEnded)),
@@ -316,7 +325,7 @@ async fn messages_at_once_take_one_turn_each_in_the_order_of_the_log(store: Arc<
     check_idle(&engine).await;
 }
 
-async fn a_message_in_the_moment_a_task_parks_is_worked_on(store: Arc<dyn Store>) {
+async fn a_message_that_races_with_parking_has_its_turn(store: Arc<dyn Store>) {
     let engine = racing(store, ScriptedAgent::default(), Settings::default());
     for round in 0..ROUNDS {
         let head = start(&engine, ["ask", "yield ask", "yield yield ask"][round % 3])
@@ -344,7 +353,7 @@ async fn a_message_in_the_moment_a_task_parks_is_worked_on(store: Arc<dyn Store>
     check_idle(&engine).await;
 }
 
-async fn many_tasks_share_few_turns_and_none_is_forgotten(store: Arc<dyn Store>) {
+async fn many_tasks_share_few_turn_permits_and_all_complete(store: Arc<dyn Store>) {
     let engine = racing(
         store,
         ScriptedAgent::default(),

@@ -1,9 +1,9 @@
-//! R10, R12, R43: what becomes of tasks when a process ends and another one finds their logs.
+//! Recovery of tasks after the end of a process (R10, R12, R43).
 
 use super::harness::*;
 use super::*;
 
-/// Two processes, one after the other, on one store.
+/// Runs two processes, one after the other, on one store.
 async fn restart(
     store: &Arc<FaultyStore>,
     agent: &ScriptedAgent,
@@ -32,7 +32,8 @@ fn reason(task: &Task) -> Option<String> {
 
 #[tokio::test(start_paused = true)]
 async fn r10_an_interrupted_turn_fails_with_its_reason() {
-    let (store, agent) = (Arc::new(FaultyStore::default()), ScriptedAgent::default());
+    let store = Arc::new(FaultyStore::default());
+    let agent = ScriptedAgent::default();
     let settings = Settings::default;
     let (engine, heads) = restart(
         &store,
@@ -58,8 +59,9 @@ async fn r10_an_interrupted_turn_fails_with_its_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r10_a_turn_runs_again_as_often_as_allowed() {
-    let (store, agent) = (Arc::new(FaultyStore::default()), ScriptedAgent::default());
+async fn r10_a_turn_is_repeated_up_to_the_attempt_limit() {
+    let store = Arc::new(FaultyStore::default());
+    let agent = ScriptedAgent::default();
     let settings = || Settings {
         on_restart: RestartPolicy::RunAgain { attempts: 3 },
         ..Settings::default()
@@ -91,7 +93,8 @@ async fn r10_a_turn_runs_again_as_often_as_allowed() {
 
 #[tokio::test(start_paused = true)]
 async fn r10_an_attempt_is_recorded_before_it_runs() {
-    let (store, agent) = (Arc::new(FaultyStore::gated()), ScriptedAgent::default());
+    let store = Arc::new(FaultyStore::gated());
+    let agent = ScriptedAgent::default();
     let settings = || Settings {
         on_restart: RestartPolicy::RunAgain { attempts: 9 },
         ..Settings::default()
@@ -111,7 +114,8 @@ async fn r10_an_attempt_is_recorded_before_it_runs() {
 
 #[tokio::test(start_paused = true)]
 async fn r43_a_parked_task_stays_parked_and_can_be_answered() {
-    let (store, agent) = (Arc::new(FaultyStore::default()), ScriptedAgent::default());
+    let store = Arc::new(FaultyStore::default());
+    let agent = ScriptedAgent::default();
     let settings = Settings::default;
     let (engine, heads) = restart(
         &store,
@@ -142,7 +146,8 @@ async fn r43_a_parked_task_stays_parked_and_can_be_answered() {
 
 #[tokio::test(start_paused = true)]
 async fn r10_waiting_messages_take_their_turns_in_order() {
-    let (store, agent) = (Arc::new(FaultyStore::default()), ScriptedAgent::default());
+    let store = Arc::new(FaultyStore::default());
+    let agent = ScriptedAgent::default();
     let settings = || Settings {
         on_restart: RestartPolicy::RunAgain { attempts: 2 },
         ..Settings::default()
@@ -157,7 +162,7 @@ async fn r10_waiting_messages_take_their_turns_in_order() {
     );
     let (parked, _) = send(&engine, "ask").await;
     let busy = start(&engine, "login hang").await.head;
-    // Nobody has begun on these when the process ends.
+    // The turns of these have not started when the process ends.
     let submitted = start(&engine, "1 ask").await.head;
     within_deadline(engine.resume(call(), &submitted, message("2 done"), None))
         .await
@@ -190,7 +195,8 @@ async fn r10_waiting_messages_take_their_turns_in_order() {
 
 #[tokio::test(start_paused = true)]
 async fn r12_an_unprocessed_message_is_not_an_unanswered_question() {
-    let (store, agent) = (Arc::new(FaultyStore::default()), ScriptedAgent::default());
+    let store = Arc::new(FaultyStore::default());
+    let agent = ScriptedAgent::default();
     let engine = engine_on(
         store.clone(),
         agent.clone(),
@@ -220,8 +226,9 @@ async fn r12_an_unprocessed_message_is_not_an_unanswered_question() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r25_a_log_that_cannot_be_read_at_the_start_is_recovered_later() {
-    let (store, agent) = (Arc::new(FaultyStore::default()), ScriptedAgent::default());
+async fn r25_a_log_unreadable_at_startup_is_recovered_later() {
+    let store = Arc::new(FaultyStore::default());
+    let agent = ScriptedAgent::default();
     let engine = engine_on(store.clone(), agent.clone(), Settings::default());
     let head = start(&engine, "say hang").await.head;
     shut_down(&engine).await;
@@ -232,7 +239,7 @@ async fn r25_a_log_that_cannot_be_read_at_the_start_is_recovered_later() {
         store.stop_failing();
     }
     let engine = engine_on(store.clone(), agent.clone(), Settings::default());
-    // The time and the sweep itself pass, every read after them fails for a while.
+    // The reads of the newest time and of the task list succeed, later ones fail for a while.
     let next = store.calls() + 3;
     store.fail(next..next + 5, FaultTiming::Before);
     within_deadline(engine.recover()).await.unwrap();
@@ -277,7 +284,7 @@ async fn waiting_callers_get_an_error_when_the_engine_stops() {
     ));
 }
 
-/// Talks to an engine whose store goes down at some call and stays down; gives what was acknowledged.
+/// Sends messages to an engine whose store fails from some call on. Returns the acknowledged messages.
 async fn send_messages(engine: &Engine) -> Vec<(TaskId, MessageId)> {
     let mut taken = Vec::new();
     for (first, second) in [
@@ -331,7 +338,7 @@ async fn r10_r12_a_process_that_ends_at_any_call_leaves_nothing_without_an_end()
             let engine = engine_on(store.clone(), ScriptedAgent::default(), settings());
             let taken = send_messages(&engine).await;
             shut_down(&engine).await;
-            // The new process meets a store that fails once more, at one call or another.
+            // In the new process the store fails once more, at a varying call.
             let again = store.calls() + first % 7;
             store.fail(again..again + 2, fault);
             let engine = engine_on(store.clone(), ScriptedAgent::default(), settings());
@@ -349,7 +356,10 @@ async fn r10_r12_a_process_that_ends_at_any_call_leaves_nothing_without_an_end()
                 .unwrap()
             {
                 let runs = engine.inner.journal.active_tasks.get(&head.id).is_some();
-                assert!(head.state.is_interrupted() || runs, "a silent {head:?}");
+                assert!(
+                    head.state.is_interrupted() || runs,
+                    "not recovered: {head:?}"
+                );
                 let _ = within_deadline(engine.cancel(&head, None)).await;
             }
             wait_until_idle(&engine).await;
@@ -361,7 +371,7 @@ async fn r10_r12_a_process_that_ends_at_any_call_leaves_nothing_without_an_end()
                 let times = task
                     .history
                     .iter()
-                    .filter(|said| said.message_id == message)
+                    .filter(|sent| sent.message_id == message)
                     .count();
                 assert_eq!(times, 1, "{context}: {task:?}");
             }
@@ -371,7 +381,8 @@ async fn r10_r12_a_process_that_ends_at_any_call_leaves_nothing_without_an_end()
 
 #[tokio::test(start_paused = true)]
 async fn r10_concurrent_recoveries_are_bounded() {
-    let (store, agent) = (Arc::new(FaultyStore::gated()), ScriptedAgent::default());
+    let store = Arc::new(FaultyStore::gated());
+    let agent = ScriptedAgent::default();
     let engine = engine_on(store.clone(), agent.clone(), Settings::default());
     let mut heads = Vec::new();
     for _ in 0..600 {
@@ -383,7 +394,7 @@ async fn r10_concurrent_recoveries_are_bounded() {
     let recovering = engine.clone();
     let mut recovered = tokio::task::JoinSet::new();
     recovered.spawn(async move { recovering.recover().await });
-    // The time and the first page of them, and then nothing is read.
+    // The reads of the newest time and of the first page succeed, then reads are held.
     store.release_writes(2);
     yield_until_idle().await;
     let seen_to = heads

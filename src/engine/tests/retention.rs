@@ -1,4 +1,4 @@
-//! What is kept, for how long, and what those see who come too late.
+//! Retention of ended tasks, and expiry of unanswered and orphaned ones.
 
 use super::harness::*;
 use super::*;
@@ -10,10 +10,8 @@ struct RetentionFixture {
 }
 
 fn fixture(settings: Settings) -> RetentionFixture {
-    let (clock, store) = (
-        ManualClock::starting_at(0),
-        Arc::new(FaultyStore::default()),
-    );
+    let clock = ManualClock::starting_at(0);
+    let store = Arc::new(FaultyStore::default());
     let engine = engine_with(
         store.clone(),
         ScriptedAgent::default(),
@@ -45,7 +43,7 @@ impl RetentionFixture {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_oldest_ended_tasks_go_first_and_live_ones_never() {
+async fn the_oldest_ended_tasks_are_deleted_and_unfinished_ones_never() {
     let fixture = fixture(Settings {
         max_tasks: Some(2),
         ..Settings::default()
@@ -57,11 +55,11 @@ async fn the_oldest_ended_tasks_go_first_and_live_ones_never() {
         ended.push(fixture.send_at(millis, text).await);
     }
     within_deadline(fixture.engine.sweep()).await.unwrap();
-    let mut there = Vec::new();
+    let mut exist = Vec::new();
     for head in ended.iter().chain([&running, &parked]) {
-        there.push(fixture.has(head).await);
+        exist.push(fixture.has(head).await);
     }
-    assert_eq!(there, [true, false, false, true, true, true]);
+    assert_eq!(exist, [true, false, false, true, true, true]);
     within_deadline(fixture.engine.sweep()).await.unwrap();
     assert_eq!(
         fixture
@@ -74,9 +72,9 @@ async fn the_oldest_ended_tasks_go_first_and_live_ones_never() {
             .unwrap(),
         2
     );
-    let gone = fixture.engine.task(&ended[1]).await.unwrap_err();
-    assert_eq!(model::Error::from(gone).kind(), ErrorKind::TaskNotFound);
-    // One who found the task just before: not there, and nobody is left to work on it.
+    let deleted = fixture.engine.task(&ended[1]).await.unwrap_err();
+    assert_eq!(model::Error::from(deleted).kind(), ErrorKind::TaskNotFound);
+    // Calls with a head that was found before the deletion get an error, and no runner stays.
     for error in [
         within_deadline(fixture.engine.cancel(&ended[1], None))
             .await
@@ -131,7 +129,7 @@ async fn ended_tasks_are_retained_for_max_age() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r32_a_clock_that_jumps_makes_nothing_old() {
+async fn r32_a_clock_jump_expires_nothing() {
     const YEAR: i64 = 365 * 24 * 60 * 60 * 1_000;
     let waiting = UnansweredPolicy::FailAfter(Duration::from_secs(10));
     let age = Some(Duration::from_secs(10));
@@ -157,7 +155,7 @@ async fn r32_a_clock_that_jumps_makes_nothing_old() {
             "{now}"
         );
     }
-    // What really passes counts, whatever the clock says.
+    // The monotonic time counts, whatever the wall clock says.
     fixture.clock.advance_to(20_000);
     fixture.clock.set_wall_clock(YEAR);
     within_deadline(fixture.engine.sweep()).await.unwrap();
@@ -179,14 +177,14 @@ async fn r43_an_unanswered_task_fails_with_its_reason() {
         on_waiting: waiting,
         ..Settings::default()
     });
-    let asked = fixture.send_at(0, "ask").await;
+    let waiting = fixture.send_at(0, "ask").await;
     let auth = fixture.send_at(0, "auth").await;
     let busy = fixture.send_at(0, "login hang").await;
     let young = fixture.send_at(5_000, "ask").await;
     fixture.clock.advance_to(10_001);
     within_deadline(fixture.engine.sweep()).await.unwrap();
     yield_until_idle().await;
-    for head in [&asked, &auth] {
+    for head in [&waiting, &auth] {
         let task = check_invariants(&fixture.engine, head).await;
         assert_eq!(task.status.state, TaskState::Failed);
         assert_eq!(
@@ -195,10 +193,10 @@ async fn r43_an_unanswered_task_fails_with_its_reason() {
         );
     }
     assert!(matches!(
-        send_to(&fixture.engine, &asked, "done").await,
+        send_to(&fixture.engine, &waiting, "done").await,
         Err(Error::Ended(TaskState::Failed))
     ));
-    // Somebody works on this one, and this one has time left.
+    // The first task has a runner, the second has time left.
     assert_eq!(
         check_invariants(&fixture.engine, &busy).await.status.state,
         TaskState::AuthRequired
@@ -210,7 +208,7 @@ async fn r43_an_unanswered_task_fails_with_its_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r43_a_task_that_waits_too_long_goes_on_without_the_answer() {
+async fn r43_an_unanswered_task_continues_without_an_answer() {
     let agent = |turn: Turn| async move {
         match (turn.is_unanswered(), turn.text().as_str()) {
             (true, "") => Ok(Outcome::CompletedWith(Message::agent("without"))),
@@ -226,13 +224,13 @@ async fn r43_a_task_that_waits_too_long_goes_on_without_the_answer() {
     };
     let clock = ManualClock::starting_at(0);
     let engine = engine_with(Arc::new(Memory::new()), agent, settings, clock.clone());
-    let (asked, _) = send(&engine, "ask").await;
+    let (waiting, _) = send(&engine, "ask").await;
     let (auth, _) = send(&engine, "auth").await;
     let (answered, _) = send(&engine, "ask").await;
     clock.advance_to(9_000);
-    // Nobody outside can say that no answer came.
-    let silence = reason::timeout_message("m".into());
-    let accepted = within_deadline(engine.resume(call(), &answered, silence, None))
+    // A client cannot forge the timeout message.
+    let timeout_entry = reason::timeout_message("m".into());
+    let accepted = within_deadline(engine.resume(call(), &answered, timeout_entry, None))
         .await
         .unwrap();
     assert_eq!(
@@ -250,24 +248,27 @@ async fn r43_a_task_that_waits_too_long_goes_on_without_the_answer() {
         clock.advance_to(now);
         within_deadline(engine.sweep()).await.unwrap();
         yield_until_idle().await;
-        assert_eq!(check_invariants(&engine, &asked).await.status.state, state);
+        assert_eq!(
+            check_invariants(&engine, &waiting).await.status.state,
+            state
+        );
     }
     assert_eq!(check_invariants(&engine, &auth).await.text(), "without");
     assert_eq!(
         check_invariants(&engine, &answered).await.status.state,
         TaskState::InputRequired
     );
-    let silence = "message No answer came in time.";
+    let timeout_entry = "message No answer came in time.";
     assert_eq!(
-        log_summary(&engine, &asked).await[5..],
-        [silence, "turn", "working", "completed", "end"]
+        log_summary(&engine, &waiting).await[5..],
+        [timeout_entry, "turn", "working", "completed", "end"]
     );
     wait_until_idle(&engine).await;
     check_idle(&engine).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn r43_a_turn_that_began_without_an_answer_survives_a_restart() {
+async fn r43_an_unanswered_turn_survives_a_restart() {
     let waiting = UnansweredPolicy::ContinueAfter(Duration::from_secs(10));
     let again = RestartPolicy::RunAgain { attempts: 2 };
     let settings = || Settings {
@@ -276,20 +277,18 @@ async fn r43_a_turn_that_began_without_an_answer_survives_a_restart() {
         max_turns: 1,
         ..Settings::default()
     };
-    let (store, clock) = (
-        Arc::new(FaultyStore::default()),
-        ManualClock::starting_at(0),
-    );
+    let store = Arc::new(FaultyStore::default());
+    let clock = ManualClock::starting_at(0);
     let first = engine_with(
         store.clone(),
         ScriptedAgent::default(),
         settings(),
         clock.clone(),
     );
-    let (asked, _) = send(&first, "ask").await;
+    let (waiting, _) = send(&first, "ask").await;
     start(&first, "hang").await;
     clock.advance_to(10_001);
-    // There is no leave to run it yet.
+    // No turn permit is free yet.
     within_deadline(first.sweep()).await.unwrap();
     shut_down(&first).await;
     let agent = ScriptedAgent::default();
@@ -305,14 +304,14 @@ async fn r43_a_turn_that_began_without_an_answer_survives_a_restart() {
     within_deadline(engine.recover()).await.unwrap();
     yield_until_idle().await;
     assert_eq!(
-        check_invariants(&engine, &asked).await.status.state,
+        check_invariants(&engine, &waiting).await.status.state,
         TaskState::Completed
     );
     assert!(agent.received().contains(&String::new()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn r43_a_parked_task_has_an_age_whatever_it_waits_for() {
+async fn r43_max_parked_age_applies_to_every_parked_task() {
     let minute = Some(Duration::from_secs(60));
     for on_waiting in [
         UnansweredPolicy::Stay,
@@ -323,10 +322,8 @@ async fn r43_a_parked_task_has_an_age_whatever_it_waits_for() {
             on_waiting,
             ..Settings::default()
         });
-        let (old, young) = (
-            fixture.send_at(0, "ask").await,
-            fixture.send_at(1, "auth").await,
-        );
+        let old = fixture.send_at(0, "ask").await;
+        let young = fixture.send_at(1, "auth").await;
         let busy = fixture.send_at(0, "login hang").await;
         fixture.clock.advance_to(60_001);
         within_deadline(fixture.engine.sweep()).await.unwrap();
@@ -358,18 +355,16 @@ async fn r10_an_orphaned_task_is_recovered_by_another_process() {
             1,
         ),
     ] {
-        let (store, clock) = (
-            Arc::new(FaultyStore::default()),
-            ManualClock::starting_at(0),
-        );
+        let store = Arc::new(FaultyStore::default());
+        let clock = ManualClock::starting_at(0);
         let first = engine_with(
             store.clone(),
             ScriptedAgent::default(),
             Settings::default(),
             clock.clone(),
         );
-        let silent = start(&first, "say hang").await.head;
-        let speaks = start(&first, "say listen").await.head;
+        let orphaned = start(&first, "say hang").await.head;
+        let alive = start(&first, "say listen").await.head;
         let (parked, _) = send(&first, "ask").await;
         yield_until_idle().await;
         shut_down(&first).await;
@@ -383,29 +378,32 @@ async fn r10_an_orphaned_task_is_recovered_by_another_process() {
         let engine = engine_with(store.clone(), agent.clone(), settings, clock.clone());
         let ours = start(&engine, "hang").await.head;
         clock.advance_to(30_000);
-        // Its process still lives and writes, though the status stays as it was.
+        // Its process is alive and appends, although the status does not change.
         let entry = Event::CancelRequested { metadata: None };
-        let (state_then, status_time) = (TaskState::Working, Timestamp::from_millis(0).unwrap());
+        let status_time = Timestamp::from_millis(0).unwrap();
         let time = Timestamp::from_millis(30_000).unwrap();
         let batch = store::Batch {
             time,
             events: vec![entry],
-            state: state_then,
+            state: TaskState::Working,
             status_time,
             parked: false,
             key: None,
             turn: 0,
         };
-        let at = Seq(entries(&engine, &speaks).await.len() as u64);
-        store.append(&speaks, at, &batch).await.unwrap();
+        let at = Seq(entries(&engine, &alive).await.len() as u64);
+        store.append(&alive, at, &batch).await.unwrap();
         clock.advance_to(60_001);
         within_deadline(engine.sweep()).await.unwrap();
         yield_until_idle().await;
-        assert_eq!(check_invariants(&engine, &silent).await.status.state, state);
-        assert_eq!(agent.received().len(), 1 + turns, "{:?}", agent.received());
-        assert!(engine.inner.journal.active_tasks.get(&speaks.id).is_none());
         assert_eq!(
-            check_invariants(&engine, &speaks).await.status.state,
+            check_invariants(&engine, &orphaned).await.status.state,
+            state
+        );
+        assert_eq!(agent.received().len(), 1 + turns, "{:?}", agent.received());
+        assert!(engine.inner.journal.active_tasks.get(&alive.id).is_none());
+        assert_eq!(
+            check_invariants(&engine, &alive).await.status.state,
             TaskState::Working
         );
         assert_eq!(
@@ -427,12 +425,16 @@ async fn r43_an_answer_that_races_with_the_expiry_is_not_lost() {
         max_turns: 1,
         ..Settings::default()
     });
-    let asked = fixture.send_at(0, "ask").await;
+    let waiting = fixture.send_at(0, "ask").await;
     let busy = fixture.send_at(0, "hang").await;
-    // Answered, but no turn is free: it looks as if it still waited.
-    let answered = within_deadline(fixture.engine.resume(call(), &asked, message("done"), None))
-        .await
-        .unwrap();
+    // Answered, but no turn permit is free: its head still looks unanswered.
+    let answered = within_deadline(
+        fixture
+            .engine
+            .resume(call(), &waiting, message("done"), None),
+    )
+    .await
+    .unwrap();
     fixture.clock.advance_to(60_000);
     within_deadline(fixture.engine.sweep()).await.unwrap();
     yield_until_idle().await;
@@ -503,7 +505,7 @@ async fn maintenance_continues_after_store_failures() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r32_a_clock_that_is_ahead_at_the_start_deletes_nothing() {
+async fn r32_a_clock_ahead_at_startup_deletes_nothing() {
     const YEAR: i64 = 365 * 24 * 60 * 60 * 1_000;
     let settings = || Settings {
         max_age: Some(Duration::from_secs(10)),
@@ -528,9 +530,9 @@ async fn r32_a_clock_that_is_ahead_at_the_start_deletes_nothing() {
     within_deadline(fixture.engine.sweep()).await.unwrap();
     assert!(
         fixture.has(&ended).await,
-        "nothing has shown yet that a year has passed"
+        "a jump of one year is not believed immediately"
     );
-    // What really passes counts, twice, until the clock is believed.
+    // The monotonic time counts twice until the clock has caught up.
     fixture.clock.advance_to(YEAR + 4_000);
     within_deadline(fixture.engine.sweep()).await.unwrap();
     assert!(fixture.has(&ended).await);
@@ -550,7 +552,7 @@ async fn s65_the_oldest_waiting_tasks_of_anonymous_callers_expire() {
         owner,
         ..super::scope()
     };
-    let asked = async |millis, owner, text: &str| {
+    let send_as = async |millis, owner, text: &str| {
         fixture.clock.advance_to(millis);
         let accepted = within_deadline(
             fixture
@@ -571,7 +573,7 @@ async fn s65_the_oldest_waiting_tasks_of_anonymous_callers_expire() {
             .unwrap();
         fixture.engine.task(&head).await.unwrap().0.status.state
     };
-    let mut strangers = Vec::new();
+    let mut anonymous = Vec::new();
     for (millis, text) in [
         (30, "ask"),
         (10, "auth"),
@@ -579,31 +581,31 @@ async fn s65_the_oldest_waiting_tasks_of_anonymous_callers_expire() {
         (5, "hang"),
         (40, "ask"),
     ] {
-        strangers.push(asked(millis, Caller::anonymous(), text).await);
+        anonymous.push(send_as(millis, Caller::anonymous(), text).await);
     }
     let mut known = Vec::new();
     for millis in 0..4 {
-        known.push(asked(millis, Caller::new("ann"), "ask").await);
+        known.push(send_as(millis, Caller::new("ann"), "ask").await);
     }
     within_deadline(fixture.engine.sweep()).await.unwrap();
     yield_until_idle().await;
     let mut states = Vec::new();
-    for head in strangers.iter().chain(&known) {
+    for head in anonymous.iter().chain(&known) {
         states.push(state(head).await);
     }
     assert_eq!(
         states[..5],
         [InputRequired, Failed, Failed, Working, InputRequired],
-        "the oldest, and no other"
+        "only the oldest expires"
     );
     assert_eq!(
         states[5..],
         [InputRequired; 4],
-        "who is known has an allowance of their own"
+        "authenticated callers have quotas of their own"
     );
 }
 
-/// Between two sweeps too.
+/// The limit also triggers a sweep before its interval.
 #[tokio::test(start_paused = true)]
 async fn s65_waiting_tasks_of_anonymous_callers_trigger_a_sweep() {
     let settings = Settings {

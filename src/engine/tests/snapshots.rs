@@ -1,14 +1,14 @@
-//! Long logs: what a read, a resume and a restart cost, and that keeping folds costs nobody anything.
+//! Snapshots and caches: reads, resumes and restarts of long logs read few entries, and saving delays no caller.
 
 use super::harness::*;
 use super::*;
 
-/// A script of so many chunks, and what comes after.
+/// Returns a script that writes `number` chunks and then executes `then`.
 fn chunks(number: usize, then: &str) -> String {
     "chunk ".repeat(number) + then
 }
 
-fn read(store: &FaultyStore) -> u64 {
+fn entries_read(store: &FaultyStore) -> u64 {
     store.entries_read.load(Ordering::SeqCst)
 }
 
@@ -16,13 +16,13 @@ fn snapshots_saved(store: &FaultyStore) -> u64 {
     store.snapshots_saved.load(Ordering::SeqCst)
 }
 
-async fn found(engine: &Engine, head: &Head) -> Head {
+async fn find_head(engine: &Engine, head: &Head) -> Head {
     engine.find(&head.scope, &head.id).await.unwrap().unwrap()
 }
 
-/// The task as somebody who asks for it now gets it.
-async fn get(engine: &Engine, head: &Head) -> Arc<Task> {
-    let head = found(engine, head).await;
+/// Finds the task and returns its current state.
+async fn current_task(engine: &Engine, head: &Head) -> Arc<Task> {
+    let head = find_head(engine, head).await;
     engine.task(&head).await.unwrap().0
 }
 
@@ -41,19 +41,19 @@ async fn a_task_of_ten_thousand_chunks_is_read_from_its_snapshot() {
     wait_until_idle(&engine).await;
     assert!(
         (1..=6).contains(&snapshots_saved(&store)),
-        "{} folds were kept",
+        "{} snapshots were saved",
         snapshots_saved(&store)
     );
     for engine in [
         engine,
         engine_on(store.clone(), ScriptedAgent::default(), Settings::default()),
     ] {
-        let before = read(&store);
-        assert_eq!(*get(&engine, &head).await, task);
+        let before = entries_read(&store);
+        assert_eq!(*current_task(&engine, &head).await, task);
         assert!(
-            read(&store) - before <= 1,
+            entries_read(&store) - before <= 1,
             "{} entries were read",
-            read(&store) - before
+            entries_read(&store) - before
         );
     }
 }
@@ -82,7 +82,8 @@ async fn r14_a_replayed_key_does_not_read_the_log() {
         .unwrap();
     wait_until_idle(&engine).await;
     let engine = engine_on(store.clone(), ScriptedAgent::default(), Settings::default());
-    let (head, before) = (found(&engine, &head).await, read(&store));
+    let head = find_head(&engine, &head).await;
+    let before = entries_read(&store);
     let scope = super::scope();
     assert_eq!(
         within_deadline(engine.start(call(), first()))
@@ -104,9 +105,9 @@ async fn r14_a_replayed_key_does_not_read_the_log() {
         .unwrap();
     assert_eq!(again.turn(), 2);
     assert!(
-        read(&store) - before <= 20,
+        entries_read(&store) - before <= 20,
         "{} entries were read",
-        read(&store) - before
+        entries_read(&store) - before
     );
 }
 
@@ -116,23 +117,27 @@ async fn a_running_task_is_read_once_and_copied_once_for_all_readers() {
     let engine = engine_on(store.clone(), ScriptedAgent::default(), Settings::default());
     let head = start(&engine, &chunks(3_000, "hang")).await.head;
     yield_until_idle().await;
-    let first = get(&engine, &head).await;
+    let first = current_task(&engine, &head).await;
     assert_eq!(text(&first), 3_000 * "piece".len());
-    let before = read(&store);
-    let tasks = [get(&engine, &head).await, get(&engine, &head).await];
+    let before = entries_read(&store);
+    let tasks = [
+        current_task(&engine, &head).await,
+        current_task(&engine, &head).await,
+    ];
     assert_eq!(text(&tasks[0]), 3_000 * "piece".len());
     assert!(Arc::ptr_eq(&tasks[0], &tasks[1]));
     within_deadline(engine.resume(call(), &head, message("more"), None))
         .await
         .unwrap();
-    let later = get(&engine, &head).await;
+    let later = current_task(&engine, &head).await;
     assert_eq!((tasks[0].history.len(), later.history.len()), (1, 2));
-    assert_eq!(read(&store), before);
+    assert_eq!(entries_read(&store), before);
 }
 
 #[tokio::test(start_paused = true)]
 async fn followers_read_the_end_from_memory_after_the_runner_retired() {
-    let (store, agent) = (Arc::new(FaultyStore::default()), ScriptedAgent::default());
+    let store = Arc::new(FaultyStore::default());
+    let agent = ScriptedAgent::default();
     let engine = engine_on(store.clone(), agent.clone(), Settings::default());
     let accepted = start(&engine, &format!("gate {}", chunks(100, "done"))).await;
     let head = accepted.head.clone();
@@ -143,10 +148,10 @@ async fn followers_read_the_end_from_memory_after_the_runner_retired() {
     wait_until_idle(&engine).await;
     assert!(
         engine.inner.journal.active_tasks.get(&head.id).is_none(),
-        "nobody works on it any more"
+        "the runner has retired"
     );
-    let before = read(&store);
-    let end = found(&engine, &head).await.position;
+    let before = entries_read(&store);
+    let end = find_head(&engine, &head).await.position;
     for follow in &mut followers {
         let mut at = accepted.log.position;
         while at < end {
@@ -166,12 +171,13 @@ async fn followers_read_the_end_from_memory_after_the_runner_retired() {
             .state,
         TaskState::Completed
     );
-    assert_eq!(read(&store), before);
+    assert_eq!(entries_read(&store), before);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_streaming_sender_reads_the_whole_log_from_memory() {
-    let (store, agent) = (Arc::new(FaultyStore::default()), ScriptedAgent::default());
+    let store = Arc::new(FaultyStore::default());
+    let agent = ScriptedAgent::default();
     let engine = engine_on(store.clone(), agent.clone(), Settings::default());
     let initial_message = InitialMessage {
         is_followed: true,
@@ -182,13 +188,13 @@ async fn a_streaming_sender_reads_the_whole_log_from_memory() {
         .unwrap();
     agent.gate.add_permits(1);
     wait_until_idle(&engine).await;
-    let before = read(&store);
+    let before = entries_read(&store);
     let seen = within_deadline(engine.follow_from_start(&mut accepted).next())
         .await
         .unwrap();
     assert!(matches!(seen.first().unwrap().event, Event::Created { .. }));
     assert!(matches!(seen.last().unwrap().event, Event::TurnEnded));
-    assert_eq!(read(&store), before);
+    assert_eq!(entries_read(&store), before);
 }
 
 #[tokio::test(start_paused = true)]
@@ -199,13 +205,13 @@ async fn cancel_and_answer_after_a_restart_start_from_a_snapshot() {
     let (canceled, _) = send(&engine, &chunks(5_000, "ask")).await;
     wait_until_idle(&engine).await;
     let engine = engine_on(store.clone(), ScriptedAgent::default(), Settings::default());
-    let before = read(&store);
+    let before = entries_read(&store);
     let task = send_to(&engine, &answered, "chunk done").await.unwrap();
     assert_eq!(
         (task.status.state, text(&task)),
         (TaskState::Completed, 5_001 * "piece".len())
     );
-    let head = found(&engine, &canceled).await;
+    let head = find_head(&engine, &canceled).await;
     assert_eq!(
         within_deadline(engine.cancel(&head, None))
             .await
@@ -219,9 +225,9 @@ async fn cancel_and_answer_after_a_restart_start_from_a_snapshot() {
         Err(Error::Ended(TaskState::Canceled))
     ));
     assert!(
-        read(&store) - before <= 20,
+        entries_read(&store) - before <= 20,
         "{} entries were read",
-        read(&store) - before
+        entries_read(&store) - before
     );
     wait_until_idle(&engine).await;
     check_idle(&engine).await;
@@ -240,11 +246,11 @@ async fn r43_parked_tasks_are_recovered_from_snapshots() {
         },
     );
     let (parked, _) = send(&engine, &chunks(5_000, "ask")).await;
-    let (asked, _) = send(&engine, &chunks(5_000, "auth")).await;
+    let (answered, _) = send(&engine, &chunks(5_000, "auth")).await;
     let (short, _) = send(&engine, "ask").await;
     start(&engine, "hang").await;
-    // Nobody has begun on it when the process ends.
-    within_deadline(engine.resume(call(), &asked, message("done"), None))
+    // Its turn has not started when the process ends.
+    within_deadline(engine.resume(call(), &answered, message("done"), None))
         .await
         .unwrap();
     shut_down(&engine).await;
@@ -253,27 +259,27 @@ async fn r43_parked_tasks_are_recovered_from_snapshots() {
         ..Settings::default()
     };
     let engine = engine_on(store.clone(), agent.clone(), settings);
-    let before = read(&store);
+    let before = entries_read(&store);
     within_deadline(engine.recover()).await.unwrap();
     yield_until_idle().await;
     assert!(
-        read(&store) - before <= 20,
+        entries_read(&store) - before <= 20,
         "{} entries were read",
-        read(&store) - before
+        entries_read(&store) - before
     );
-    let states =
-        [&parked, &asked, &short].map(|head| async { get(&engine, head).await.status.state });
-    let [parked, asked, short] = states;
+    let states = [&parked, &answered, &short]
+        .map(|head| async { current_task(&engine, head).await.status.state });
+    let [parked, answered, short] = states;
     assert_eq!(
         (parked.await, short.await),
         (TaskState::InputRequired, TaskState::InputRequired)
     );
-    assert_eq!(asked.await, TaskState::Completed);
+    assert_eq!(answered.await, TaskState::Completed);
     shut_down(&engine).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn r43_a_task_that_waits_for_its_caller_is_not_read_at_the_start() {
+async fn r43_parked_tasks_are_not_read_at_startup() {
     let store = Arc::new(FaultyStore::default());
     let engine = engine_on(store.clone(), ScriptedAgent::default(), Settings::default());
     let (short, _) = send(&engine, &chunks(100, "ask")).await;
@@ -281,21 +287,24 @@ async fn r43_a_task_that_waits_for_its_caller_is_not_read_at_the_start() {
     let cut_off = start(&engine, "hang").await.head;
     shut_down(&engine).await;
     let engine = engine_on(store.clone(), ScriptedAgent::default(), Settings::default());
-    let before = read(&store);
+    let before = entries_read(&store);
     within_deadline(engine.recover()).await.unwrap();
     yield_until_idle().await;
     assert!(
-        read(&store) - before <= 5,
+        entries_read(&store) - before <= 5,
         "{} entries were read",
-        read(&store) - before
+        entries_read(&store) - before
     );
-    assert_eq!(get(&engine, &cut_off).await.status.state, TaskState::Failed);
     assert_eq!(
-        get(&engine, &short).await.status.state,
+        current_task(&engine, &cut_off).await.status.state,
+        TaskState::Failed
+    );
+    assert_eq!(
+        current_task(&engine, &short).await.status.state,
         TaskState::InputRequired
     );
     assert_eq!(
-        get(&engine, &auth).await.status.state,
+        current_task(&engine, &auth).await.status.state,
         TaskState::AuthRequired
     );
 }
@@ -311,7 +320,7 @@ async fn a_short_log_gets_no_snapshot() {
         &chunks(100, "yield done"),
     ] {
         let (head, _) = send(&engine, script).await;
-        get(&engine, &head).await;
+        current_task(&engine, &head).await;
     }
     wait_until_idle(&engine).await;
     assert_eq!(snapshots_saved(&store), 0);
@@ -326,17 +335,17 @@ async fn r25_a_hanging_snapshot_delays_no_call() {
         .await
         .unwrap();
     assert_eq!(text(&task), 11_000 * "piece".len());
-    assert_eq!(*get(&engine, &head).await, task);
-    assert_eq!(snapshots_saved(&store), 1, "one at a time for each task");
+    assert_eq!(*current_task(&engine, &head).await, task);
+    assert_eq!(snapshots_saved(&store), 1, "one pending snapshot per task");
     for _ in 0..100 {
         send(&engine, &chunks(300, "done")).await;
     }
     assert!(
         snapshots_saved(&store) <= 64,
-        "{} are on their way",
+        "{} snapshots are pending",
         snapshots_saved(&store)
     );
-    // What hangs does not keep an engine from its end.
+    // A hanging snapshot does not block the shutdown.
     shut_down(&engine).await;
 }
 
@@ -352,10 +361,10 @@ async fn a_missing_snapshot_is_saved_by_the_next_reader() {
     assert_eq!(snapshots_saved(&store), 0);
     for expected in [2_000..3_000, 0..2] {
         let engine = engine_on(store.clone(), ScriptedAgent::default(), Settings::default());
-        let before = read(&store);
-        get(&engine, &head).await;
+        let before = entries_read(&store);
+        current_task(&engine, &head).await;
         wait_until_idle(&engine).await;
-        assert!(expected.contains(&(read(&store) - before)));
+        assert!(expected.contains(&(entries_read(&store) - before)));
         assert_eq!(snapshots_saved(&store), 1);
         check_invariants(&engine, &head).await;
     }
@@ -366,23 +375,23 @@ async fn a_cached_task_is_read_once_until_it_changes() {
     let store = Arc::new(FaultyStore::default());
     let engine = engine_on(store.clone(), ScriptedAgent::default(), Settings::default());
     let (head, _) = send(&engine, "say ask").await;
-    let first = get(&engine, &head).await;
-    let task_cache = found(&engine, &head).await;
+    let first = current_task(&engine, &head).await;
+    let old_head = find_head(&engine, &head).await;
     let before = store.calls();
     assert!(Arc::ptr_eq(
-        &engine.task(&task_cache).await.unwrap().0,
+        &engine.task(&old_head).await.unwrap().0,
         &first
     ));
     assert_eq!(store.calls(), before);
     send_to(&engine, &head, "say done").await.unwrap();
-    let ended = get(&engine, &head).await;
+    let ended = current_task(&engine, &head).await;
     assert_eq!(
         (first.status.state, ended.status.state),
         (TaskState::InputRequired, TaskState::Completed)
     );
-    // Also for one who found it long ago.
-    assert!(engine.task(&task_cache).await.unwrap().0.is_ended());
-    let ended = found(&engine, &head).await;
+    // An old head returns the current task, too.
+    assert!(engine.task(&old_head).await.unwrap().0.is_ended());
+    let ended = find_head(&engine, &head).await;
     engine
         .inner
         .journal
@@ -397,7 +406,7 @@ async fn a_task_deleted_while_it_is_read_is_reported_as_deleted() {
     let store = Arc::new(FaultyStore::default());
     let engine = engine_on(store.clone(), ScriptedAgent::default(), Settings::default());
     let (head, _) = send(&engine, "say ask").await;
-    let head = found(&engine, &head).await;
+    let head = find_head(&engine, &head).await;
     let log = engine.inner.journal.log(&head).await.unwrap();
     engine
         .inner
@@ -419,37 +428,34 @@ async fn a_cached_task_is_never_older_than_an_acknowledged_write() {
         Settings::default(),
     );
     let (head, asked) = send(&engine, "say ask").await;
-    let known = || engine.cached_task(&head.scope, &head.id);
+    let cached = || engine.cached_task(&head.scope, &head.id);
     let read = async || {
         engine
-            .task_view(&found(&engine, &head).await)
+            .task_view(&find_head(&engine, &head).await)
             .await
             .unwrap()
     };
-    let form = |task: &TaskView, text: &str| {
+    let encode = |task: &TaskView, text: &str| {
         String::from_utf8(
             task.encoded(0, |_, out| out.extend_from_slice(text.as_bytes()))
                 .into(),
         )
         .unwrap()
     };
-    assert!(known().is_none(), "nobody has read it");
+    assert!(cached().is_none(), "the task was not read yet");
     assert_eq!(
-        (&*read().await, form(&read().await, "asked")),
+        (&*read().await, encode(&read().await, "asked")),
         (&asked, "asked".to_owned())
     );
-    assert_eq!(form(&known().unwrap(), "again"), "asked");
+    assert_eq!(encode(&cached().unwrap(), "again"), "asked");
     let ended = send_to(&engine, &head, "say done").await.unwrap();
-    assert!(
-        known().is_none(),
-        "what is known is older than what was acknowledged"
-    );
+    assert!(cached().is_none(), "the cached task is outdated");
     assert_eq!(
-        (&*read().await, form(&read().await, "ended")),
+        (&*read().await, encode(&read().await, "ended")),
         (&ended, "ended".to_owned())
     );
     assert_eq!(
-        (&*known().unwrap(), form(&known().unwrap(), "again")),
+        (&*cached().unwrap(), encode(&cached().unwrap(), "again")),
         (&ended, "ended".to_owned())
     );
     let stranger = Scope {
@@ -463,7 +469,7 @@ async fn a_cached_task_is_never_older_than_an_acknowledged_write() {
         .delete(std::slice::from_ref(&head))
         .await
         .unwrap();
-    assert!(known().is_none() && engine.find(&head.scope, &head.id).await.unwrap().is_none());
+    assert!(cached().is_none() && engine.find(&head.scope, &head.id).await.unwrap().is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -476,9 +482,9 @@ async fn the_task_cache_can_be_disabled() {
     let engine = engine_on(store.clone(), ScriptedAgent::default(), settings);
     let (head, task) = send(&engine, "say done").await;
     for _ in 0..2 {
-        let before = read(&store);
-        assert_eq!(*get(&engine, &head).await, task);
-        assert_eq!(read(&store) - before, 6);
+        let before = entries_read(&store);
+        assert_eq!(*current_task(&engine, &head).await, task);
+        assert_eq!(entries_read(&store) - before, 6);
     }
 }
 
@@ -493,20 +499,18 @@ async fn r07_a_reader_that_fell_behind_catches_up_from_the_store() {
     let head = start(&engine, "yield ".repeat(3).as_str()).await.head;
     let mut behind = engine.follow(&head, Seq(0));
     wait_until_idle(&engine).await;
-    let (long, _) = (
-        start(&engine, &chunks(2_500, "hang")).await.head,
-        yield_until_idle().await,
-    );
+    let long = start(&engine, &chunks(2_500, "hang")).await.head;
+    yield_until_idle().await;
     let mut slow = engine.follow(&long, Seq(0));
     let mut seen = Vec::new();
     while seen.len() < 2_504 {
         let entries = within_deadline(slow.next()).await.unwrap();
-        assert!(entries.len() <= 1_000, "a page at a time");
+        assert!(entries.len() <= 1_000, "one page per read");
         seen.extend(entries);
     }
     assert!(seen.iter().map(|entry| entry.seq.0).eq(1..=2_504));
-    assert!(read(&store) >= 2_000);
-    let before = read(&store);
+    assert!(entries_read(&store) >= 2_000);
+    let before = entries_read(&store);
     within_deadline(engine.resume(call(), &long, message("more"), None))
         .await
         .unwrap();
@@ -514,15 +518,19 @@ async fn r07_a_reader_that_fell_behind_catches_up_from_the_store() {
         within_deadline(slow.next()).await.unwrap()[0].seq,
         Seq(2_505)
     );
-    assert_eq!(read(&store), before, "who keeps up needs no store");
-    // One that has ended, and left the memory of its runner.
+    assert_eq!(
+        entries_read(&store),
+        before,
+        "a reader that keeps up reads no store"
+    );
+    // A task that has ended and is no longer active.
     let entries = within_deadline(behind.next()).await.unwrap();
     assert!(matches!(entries.last().unwrap().event, Event::TurnEnded));
     assert!(
         timeout(Duration::from_secs(60), behind.next())
             .await
             .is_err(),
-        "nothing comes any more"
+        "no more entries"
     );
     shut_down(&engine).await;
 }

@@ -1,4 +1,4 @@
-//! What a turn sees and how what it says is written down.
+//! Context of a turn, and the recording of its events.
 
 use super::harness::*;
 use super::*;
@@ -12,12 +12,12 @@ fn engine_of(agent: impl Agent) -> Engine {
 #[tokio::test]
 async fn a_prompt_has_a_line_for_every_part() {
     let agent = |turn: Turn| async move { Ok(Outcome::CompletedWith(Message::agent(turn.text()))) };
-    let said = Message::user("look:")
+    let message = Message::user("look:")
         .part(Part::data(Json::parse(r#"{"a": 1.50}"#).unwrap()))
         .part(Part::file([1, 2, 3], "image/png").with_filename("cat.png"))
         .part(Part::url("https://example.org/dog"));
     let engine = engine_of(agent);
-    let accepted = within_deadline(engine.start(call(), InitialMessage::from(said)))
+    let accepted = within_deadline(engine.start(call(), InitialMessage::from(message)))
         .await
         .unwrap();
     let task = within_deadline(engine.await_turn_result(accepted))
@@ -107,13 +107,13 @@ async fn r14_a_duplicate_returns_too_while_credentials_are_needed() {
 }
 
 #[tokio::test]
-async fn r14_a_message_that_comes_again_is_answered_with_its_own_turn() {
+async fn r14_a_repeated_message_is_answered_with_its_own_turn() {
     let agent = ScriptedAgent::default();
     let engine = engine_of(agent.clone());
-    let says = ["ask", "gate ask", "done"].map(message);
+    let messages = ["ask", "gate ask", "done"].map(message);
     let first = || InitialMessage {
         key: key("1", 1),
-        ..InitialMessage::from(says[0].clone())
+        ..InitialMessage::from(messages[0].clone())
     };
     let accepted = within_deadline(engine.start(call(), first()))
         .await
@@ -123,12 +123,12 @@ async fn r14_a_message_that_comes_again_is_answered_with_its_own_turn() {
         .await
         .unwrap();
     let say = |number: u8| {
-        let said = says[usize::from(number) - 1].clone();
-        engine.resume(call(), &head, said, key(&number.to_string(), number))
+        let message = messages[usize::from(number) - 1].clone();
+        engine.resume(call(), &head, message, key(&number.to_string(), number))
     };
     within_deadline(say(2)).await.unwrap();
     within_deadline(say(3)).await.unwrap();
-    // The first has its answer, whatever goes on now.
+    // The first message has its result, whatever follows.
     let again = within_deadline(engine.start(call(), first()))
         .await
         .unwrap();
@@ -151,10 +151,8 @@ async fn r14_a_message_that_comes_again_is_answered_with_its_own_turn() {
             .state,
         TaskState::Working
     );
-    let (second, third) = (
-        within_deadline(say(2)).await.unwrap(),
-        within_deadline(say(3)).await.unwrap(),
-    );
+    let second = within_deadline(say(2)).await.unwrap();
+    let third = within_deadline(say(3)).await.unwrap();
     agent.gate.add_permits(1);
     assert_eq!(
         within_deadline(engine.await_turn_result(second))
@@ -244,8 +242,8 @@ async fn trailing_metadata_is_merged_into_the_final_status() {
     ] {
         let engine = engine_of(ScriptedAgent::default());
         let head = send(&engine, words).await.0;
-        let told = entries(&engine, &head).await;
-        let statuses = told.iter().filter_map(|entry| match &entry.event {
+        let entries = entries(&engine, &head).await;
+        let statuses = entries.iter().filter_map(|entry| match &entry.event {
             Event::Status { status, metadata } => Some((status.state, metadata.is_some())),
             _ => None,
         });
@@ -295,7 +293,7 @@ async fn r44_an_invalid_agent_response_fails_the_task_and_the_call() {
             text => {
                 turn.add_artifact(Artifact::default().with_id("empty"))
                     .await;
-                turn.write("late", "never heard").await;
+                turn.write("late", "ignored").await;
                 if text == "hang" {
                     std::future::pending().await
                 } else {
@@ -352,7 +350,7 @@ async fn r14_a_duplicate_gets_the_same_invalid_response_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_breaks_the_protocol_while_it_is_canceled_is_canceled() {
+async fn an_invalid_response_during_a_cancel_ends_as_canceled() {
     let engine = engine_of(ScriptedAgent::default());
     let head = start(&engine, "listen empty write hang").await.head;
     yield_until_idle().await;
@@ -364,7 +362,7 @@ async fn an_agent_that_breaks_the_protocol_while_it_is_canceled_is_canceled() {
 }
 
 #[tokio::test]
-async fn a_question_has_a_form_for_programs() {
+async fn a_question_has_a_machine_readable_form() {
     let agent = |_: Turn| async {
         let request = Json::parse(r#"{"type":"object"}"#).unwrap();
         Ok(Outcome::InputRequired(
@@ -372,11 +370,11 @@ async fn a_question_has_a_form_for_programs() {
         ))
     };
     let (head, task) = send(&engine_of(agent), "go").await;
-    let asked = task.status.message.unwrap();
-    assert_eq!(asked.text(), "which port?");
-    assert_eq!(asked.extensions, [INPUT_REQUEST]);
+    let question = task.status.message.unwrap();
+    assert_eq!(question.text(), "which port?");
+    assert_eq!(question.extensions, [INPUT_REQUEST]);
     assert_eq!(
-        asked
+        question
             .metadata
             .as_ref()
             .unwrap()
@@ -385,11 +383,11 @@ async fn a_question_has_a_form_for_programs() {
             .get(),
         r#"{"type":"object"}"#
     );
-    assert_eq!(asked.task_id.as_ref(), Some(&head.id));
-    assert_eq!(asked.context_id, Some(task.context_id));
+    assert_eq!(question.task_id.as_ref(), Some(&head.id));
+    assert_eq!(question.context_id, Some(task.context_id));
 }
 
-/// Tells what the turn can see of other tasks.
+/// Agent that reports the texts of the other tasks it can see.
 async fn report_visible_tasks(turn: Turn) -> Result<Outcome, Failure> {
     let limit = turn.text().parse().unwrap_or(10);
     let texts = |tasks: Vec<Task>| {
@@ -399,10 +397,8 @@ async fn report_visible_tasks(turn: Turn) -> Result<Outcome, Failure> {
             .collect::<Vec<_>>()
             .join(",")
     };
-    let (context, referenced) = (
-        turn.context_tasks(limit).await,
-        turn.referenced_tasks().await,
-    );
+    let context = turn.context_tasks(limit).await;
+    let referenced = turn.referenced_tasks().await;
     Ok(Outcome::CompletedWith(Message::agent(format!(
         "{} | {}",
         texts(context),
@@ -411,7 +407,7 @@ async fn report_visible_tasks(turn: Turn) -> Result<Outcome, Failure> {
 }
 
 #[tokio::test]
-async fn s02_a_turn_sees_the_conversation_of_its_owner_and_no_more_than_asked_for() {
+async fn s02_a_turn_sees_only_the_context_of_its_owner_up_to_the_limit() {
     let clock = ManualClock::starting_at(0);
     let engine = engine_with(
         Arc::new(Memory::new()),
@@ -428,11 +424,11 @@ async fn s02_a_turn_sees_the_conversation_of_its_owner_and_no_more_than_asked_fo
     let mut ask = async |call: Call, context: &str, text: &str, refers: Vec<TaskId>| {
         time += 1;
         clock.advance_to(time);
-        let said = Message {
+        let message = Message {
             reference_task_ids: refers,
             ..Message::user(text).in_context(context)
         };
-        let accepted = within_deadline(engine.start(call, InitialMessage::from(said)))
+        let accepted = within_deadline(engine.start(call, InitialMessage::from(message)))
             .await
             .unwrap();
         ids.push(accepted.head.id.clone());
@@ -450,16 +446,16 @@ async fn s02_a_turn_sees_the_conversation_of_its_owner_and_no_more_than_asked_fo
     assert_eq!(ask(call(), "c", "two", vec![]).await, "one | ");
     assert_eq!(ask(call(), "c", "1", vec![]).await, "two | ");
     assert_eq!(ask(call(), "c", "0", vec![]).await, " | ");
-    let refers = ["id-000001", "nobody"].map(TaskId::from).to_vec();
+    let refers = ["id-000001", "unknown"].map(TaskId::from).to_vec();
     assert_eq!(ask(call(), "e", "refers", refers).await, " | one");
     let secret = ids[1].clone();
     let elsewhere = ids[2].clone();
     let ask = async |refers: Vec<TaskId>| {
-        let said = Message {
+        let message = Message {
             reference_task_ids: refers,
             ..Message::user("x")
         };
-        let accepted = within_deadline(engine.start(call(), InitialMessage::from(said)))
+        let accepted = within_deadline(engine.start(call(), InitialMessage::from(message)))
             .await
             .unwrap();
         within_deadline(engine.await_turn_result(accepted))
@@ -564,7 +560,7 @@ async fn every_turn_has_the_call_of_its_own_message() {
         ..Settings::default()
     };
     let engine = engine_on(store, agent, settings);
-    // The first was recorded by a process that is gone: of its call the log has the trace.
+    // An earlier process has received the first message: only the trace of its call is in the log.
     let accepted = within_deadline(engine.resume(traced(2), &head, message("two"), None))
         .await
         .unwrap();
@@ -572,8 +568,8 @@ async fn every_turn_has_the_call_of_its_own_message() {
         .await
         .unwrap();
     assert_eq!(task.status.message.unwrap().text(), trace(2).span_id());
-    let asked: Vec<_> = task.history.iter().map(|said| said.text()).collect();
-    assert_eq!(asked, ["one", "two", trace(1).span_id()]);
+    let texts: Vec<_> = task.history.iter().map(|sent| sent.text()).collect();
+    assert_eq!(texts, ["one", "two", trace(1).span_id()]);
     let accepted = within_deadline(engine.resume(call(), &head, message("three"), None))
         .await
         .unwrap();
@@ -583,7 +579,7 @@ async fn every_turn_has_the_call_of_its_own_message() {
     assert_eq!(
         task.status.message.unwrap().text(),
         "none",
-        "a call without a trace has no other's"
+        "a call without a trace gets none"
     );
     assert_eq!(
         within_deadline(engine.newest_trace(&head)).await.unwrap(),
@@ -600,7 +596,7 @@ fn trace(span: u8) -> TraceContext {
 }
 
 #[tokio::test]
-async fn every_status_names_its_trace_where_that_is_wanted() {
+async fn trace_metadata_is_in_every_status_if_enabled() {
     for wanted in [true, false] {
         let settings = Settings {
             trace_metadata: wanted,
@@ -622,8 +618,8 @@ async fn every_status_names_its_trace_where_that_is_wanted() {
         within_deadline(engine.await_turn_result(accepted))
             .await
             .unwrap();
-        let told = entries(&engine, &head).await;
-        let statuses = told.iter().filter_map(|entry| match &entry.event {
+        let entries = entries(&engine, &head).await;
+        let statuses = entries.iter().filter_map(|entry| match &entry.event {
             Event::Status { metadata, .. } => Some(metadata.as_ref()),
             _ => None,
         });
@@ -635,7 +631,7 @@ async fn every_status_names_its_trace_where_that_is_wanted() {
     }
 }
 
-/// Never waits for anything, and so has always used up what its task may do before others run.
+/// Agent that never waits, and so exhausts the cooperative budget of its task.
 struct NeverPausingAgent;
 
 impl Agent for NeverPausingAgent {
