@@ -1,4 +1,4 @@
-"""A script that is an agent: reads one line of JSON, and says what happens in lines of it."""
+"""A command agent: reads one line of JSON, and writes its events as JSON lines."""
 
 import json
 import sys

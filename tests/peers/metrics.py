@@ -1,4 +1,4 @@
-"""Reads the text form of OpenMetrics from stdin; prints every family as a line: its name, its type and its labels."""
+"""Parses OpenMetrics text from stdin, and prints one line per metric family: name, type and labels."""
 
 import sys
 

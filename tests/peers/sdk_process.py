@@ -1,8 +1,8 @@
-"""Shared by both SDK processes: the line server, and strict reading of protobuf in its two forms.
+"""Shared by both SDK processes: the line server, and strict parsing of protobuf in JSON and binary form.
 
 An SDK process reads one JSON object per line on standard input and answers each with one JSON line on standard
-output, in order. The first line it prints is {"ready": true, "sdk": version}. It ends when its input does;
-every fault of a request is an answer {"ok": false, "error": one line of text}.
+output, in order. The first line it prints is {"ready": true, "sdk": version}. It ends when its input ends.
+An invalid request gets the answer {"ok": false, "error": one line of text}.
 """
 
 import json
@@ -14,12 +14,12 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 
 def serve(sdk, answer):
-    """Answers every line of standard input with answer(request)."""
+    """Writes answer(request) for every line of standard input."""
     out = os.fdopen(os.dup(1), 'wb')
     os.dup2(2, 1)  # whatever a library prints must not end up between the answers
 
     def say(reply):
-        # Real UTF-8 and no NaN: what a strict JSON reader would refuse becomes an error here.
+        # UTF-8 without NaN: values that a strict JSON parser refuses become errors here.
         out.write(json.dumps(reply, ensure_ascii=False, allow_nan=False).encode() + b'\n')
         out.flush()
 
@@ -50,7 +50,7 @@ def no_constant(name):
 
 
 def message_class(module, name):
-    """The class of a message of this protobuf module, by its name with or without the package."""
+    """Returns the message class of a protobuf module, by its name with or without the package."""
     name = name.removeprefix(module.DESCRIPTOR.package + '.')
     if name not in module.DESCRIPTOR.message_types_by_name:
         raise ValueError(f'no protobuf type {name}')
@@ -58,7 +58,7 @@ def message_class(module, name):
 
 
 def read_json(cls, payload):
-    """Reads ProtoJSON. Members must bear the JSON name: the parser alone would let snake_case pass."""
+    """Parses ProtoJSON. Members must have their JSON name; the parser alone accepts snake_case too."""
     check_names(payload, cls.DESCRIPTOR, cls.DESCRIPTOR.name)
     return ParseDict(payload, cls(), ignore_unknown_fields=False)
 
@@ -84,7 +84,7 @@ def check_names(value, kind, path):
 
 
 def read_proto(cls, payload):
-    """Reads protobuf bytes given in hex, refusing field numbers the type does not have."""
+    """Parses protobuf bytes in hex. Refuses unknown field numbers."""
     message = cls.FromString(bytes.fromhex(payload))
     check_numbers(message, cls.DESCRIPTOR.name)
     return message
@@ -107,7 +107,7 @@ def check_numbers(message, path):
 
 
 def written(message, request):
-    """A message in both forms; "defaults": true in the request also prints members that hold their default."""
+    """Returns a message in both forms. "defaults": true in the request includes members with default values."""
     defaults = bool(request.get('defaults'))
     return {
         'json': MessageToDict(message, always_print_fields_with_no_presence=defaults),

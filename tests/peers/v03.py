@@ -7,7 +7,7 @@ json      the JSON-RPC form. Type is any model of a2a.types: the objects (Task, 
           (MessageSendParams, TaskQueryParams, ...) and whole JSON-RPC bodies (SendMessageRequest,
           SendMessageResponse, SendStreamingMessageResponse, JSONRPCErrorResponse, ...). Unknown and repeated
           members, snake_case names, values of another JSON type and members that are null are refused.
-          "proto" is what the SDK's own converter makes of it, and is absent where it has none.
+          "proto" is the output of the SDK's converter, and is absent if the SDK has none.
 restjson  ProtoJSON of a2a.v1, the HTTP+JSON form. Type is any message of a2a.v1.
 proto     bytes of a2a.v1 in hex. Same types; unknown field numbers are refused.
           Both of these answer with the ProtoJSON and the deterministic encoding; "defaults": true in the
@@ -35,7 +35,7 @@ def send_params(params):  # as the SDK's gRPC client puts the request together
 
 
 def result(convert):
-    """Converts the result of a JSON-RPC response; an error has no protobuf form."""
+    """Converts the result of a JSON-RPC response. An error has no protobuf form."""
     return lambda body: convert(body.root.result) if hasattr(body.root, 'result') else None
 
 
@@ -74,7 +74,7 @@ def read_model(kind, payload):
 
 
 def check_survival(given, kept, path, envelope):
-    """Every member read must be written again. The id and result of a JSON-RPC body may be null."""
+    """Checks that every member is written again. The id and result of a JSON-RPC body may be null."""
     if isinstance(given, dict):
         for name, item in given.items():
             if isinstance(kept, dict) and name in kept:

@@ -13,8 +13,8 @@ Special types, form json only:
   JSONRPCError  {code, message, data}: the error member of a JSON-RPC response.
   RESTError     {status, body}: an HTTP+JSON error response.
   GRPCError     {code, message, details}: a gRPC status, details being grpc-status-details-bin in hex.
-The last three are put before the SDK's own client and answered with the exception it raises, as
-{"class": name, "message": text, "data": value or null}. A2AClientError means it was not recognised.
+The last three are given to the SDK's client and answered with the exception that it raises, as
+{"class": name, "message": text, "data": value or null}. A2AClientError means that the error was not recognized.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ import sdk_process
 
 
 def raised_over_http(transport, status, body):
-    """What GetTask raises when the server gives this answer."""
+    """Returns the exception that GetTask raises for this response."""
 
     async def call():
         server = httpx.MockTransport(lambda _: httpx.Response(status, json=body))

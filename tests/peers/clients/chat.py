@@ -1,6 +1,6 @@
-"""The official openai client against the agents of a server: <url>, behind which is the practice agent as `practice`.
+"""The official openai client against a server at <url> that has the demo agent under the name `practice`.
 
-Prints a line per check; ends with 1 when one of them failed.
+Prints one line per check. Exits with 1 if a check failed.
 """
 
 import sys

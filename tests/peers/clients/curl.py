@@ -1,4 +1,4 @@
-"""Plain curl: requests as people type them, answers as they are on the wire, in both versions and both JSON bindings."""
+"""Plain curl: raw requests and responses in both versions and both JSON bindings."""
 
 import asyncio
 import base64
@@ -7,7 +7,7 @@ import uuid
 
 import scenario
 
-from scenario import Chunk, Hook, Part, Refused, Said, Status, Task, check, same
+from scenario import AgentMessage, Chunk, Part, PushConfig, Refused, Status, Task, check, same
 
 CODES = {  # JSON-RPC, the reason and the HTTP status in 1.0, the HTTP status in 0.3
     'TaskNotFound': (-32001, 'TASK_NOT_FOUND', 404, 404),
@@ -18,7 +18,7 @@ CODES = {  # JSON-RPC, the reason and the HTTP status in 1.0, the HTTP status in
 
 
 class Curl(scenario.Client):
-    """The process, and what is the same on both bindings."""
+    """The curl process, and the parts that both bindings share."""
 
     def __init__(self, url, form):
         self.url, self.form = url, form
@@ -31,16 +31,16 @@ class Curl(scenario.Client):
         process = await asyncio.create_subprocess_exec(
             'curl', '--silent', '--show-error', '--max-time', '60', '--write-out', '\n%{http_code} %{content_type}', *args,
             stdout=asyncio.subprocess.PIPE)
-        said, _ = await process.communicate()
+        output, _ = await process.communicate()
         same(process.returncode, 0)
-        body, _, status = said.decode().rpartition('\n')
+        body, _, status = output.decode().rpartition('\n')
         status, _, media_type = status.partition(' ')
         if status != '204':
             same(media_type, 'application/json')
         return int(status), json.loads(body) if body else None
 
     async def frames(self, *args):
-        """The frames of a stream, one dict of fields each; or the body that came instead."""
+        """Yields the frames of a stream as dicts of fields, or the body of a response that is not a stream."""
         process = await asyncio.create_subprocess_exec(
             'curl', '--silent', '--show-error', '--no-buffer', '--include', '--max-time', '60', *args,
             stdout=asyncio.subprocess.PIPE, limit=1 << 24)
@@ -129,18 +129,18 @@ class JsonRpc(Curl):
         page = await self.call('list', {'contextId': context, 'pageSize': size, 'pageToken': token})
         return [self.form.task(task) for task in page['tasks']], page['nextPageToken'], page['totalSize']
 
-    async def set_hook(self, hook):
-        return self.form.hook(await self.call('set_hook', self.form.config(hook)))
+    async def set_push_config(self, hook):
+        return self.form.hook(await self.call('set_push_config', self.form.config(hook)))
 
-    async def get_hook(self, task, name):
-        return self.form.hook(await self.call('get_hook', self.form.config_id(task, name)))
+    async def get_push_config(self, task, name):
+        return self.form.hook(await self.call('get_push_config', self.form.config_id(task, name)))
 
-    async def list_hooks(self, task):
-        configs = await self.call('list_hooks', self.form.config_id(task))
+    async def list_push_configs(self, task):
+        configs = await self.call('list_push_configs', self.form.config_id(task))
         return [self.form.hook(config) for config in self.form.configs(configs)]
 
-    async def delete_hook(self, task, name):
-        same(await self.call('delete_hook', self.form.config_id(task, name)), None)
+    async def delete_push_config(self, task, name):
+        same(await self.call('delete_push_config', self.form.config_id(task, name)), None)
 
 
 class Rest(Curl):
@@ -191,18 +191,18 @@ class Rest(Curl):
         page = await self.call('GET', f'tasks?contextId={context}&pageSize={size}&pageToken={token}')
         return [self.form.task(task) for task in page['tasks']], page['nextPageToken'], page['totalSize']
 
-    async def set_hook(self, hook):
+    async def set_push_config(self, hook):
         path = f'tasks/{hook.task}/pushNotificationConfigs'
         return self.form.hook(await self.call('POST', path, self.form.config(hook)))
 
-    async def get_hook(self, task, name):
+    async def get_push_config(self, task, name):
         return self.form.hook(await self.call('GET', f'tasks/{task}/pushNotificationConfigs/{name}'))
 
-    async def list_hooks(self, task):
+    async def list_push_configs(self, task):
         return [self.form.hook(config)
                 for config in (await self.call('GET', f'tasks/{task}/pushNotificationConfigs'))['configs']]
 
-    async def delete_hook(self, task, name):
+    async def delete_push_config(self, task, name):
         await self.call('DELETE', f'tasks/{task}/pushNotificationConfigs/{name}')
 
 
@@ -214,15 +214,15 @@ def result(method, answer):
 
 
 class V10:
-    """The JSON of 1.0, the same on both bindings."""
+    """JSON of 1.0, for both bindings."""
 
     version, prefix, flags_final = '1.0', '', False
     header = ('-H', 'A2A-Version: 1.0')
     methods = {
         'send': 'SendMessage', 'stream': 'SendStreamingMessage', 'get': 'GetTask', 'cancel': 'CancelTask',
-        'list': 'ListTasks', 'subscribe': 'SubscribeToTask', 'set_hook': 'CreateTaskPushNotificationConfig',
-        'get_hook': 'GetTaskPushNotificationConfig', 'list_hooks': 'ListTaskPushNotificationConfigs',
-        'delete_hook': 'DeleteTaskPushNotificationConfig',
+        'list': 'ListTasks', 'subscribe': 'SubscribeToTask', 'set_push_config': 'CreateTaskPushNotificationConfig',
+        'get_push_config': 'GetTaskPushNotificationConfig', 'list_push_configs': 'ListTaskPushNotificationConfigs',
+        'delete_push_config': 'DeleteTaskPushNotificationConfig',
     }
     parts_key = 'parts'
 
@@ -234,16 +234,16 @@ class V10:
 
     def event(self, event):
         [(kind, value)] = event.items()
-        return {'task': self.task, 'message': self.said, 'statusUpdate': self.status, 'artifactUpdate': self.chunk}[kind](value)
+        return {'task': self.task, 'message': self.agent_message, 'statusUpdate': self.status, 'artifactUpdate': self.chunk}[kind](value)
 
-    def said(self, message):
-        return Said([self.part(part) for part in message[self.parts_key]])
+    def agent_message(self, message):
+        return AgentMessage([self.part(part) for part in message[self.parts_key]])
 
     def task(self, task):
         return Task(
             task['id'], task['contextId'], self.state(task['status']), self.words(task['status']),
             [(artifact['name'], [self.part(part) for part in artifact['parts']]) for artifact in task.get('artifacts', [])],
-            [scenario.text(self.said(message).parts) for message in task.get('history', [])],
+            [scenario.text(self.agent_message(message).parts) for message in task.get('history', [])],
         )
 
     def status(self, update):
@@ -258,7 +258,7 @@ class V10:
 
     def words(self, status):
         message = status.get(self.status_message)
-        return scenario.text(self.said(message).parts) if message else ''
+        return scenario.text(self.agent_message(message).parts) if message else ''
 
     status_message = 'message'
 
@@ -280,18 +280,18 @@ class V10:
         return answer['configs']
 
     def hook(self, config):
-        return Hook(config['taskId'], config['id'], config['url'], config['token'])
+        return PushConfig(config['taskId'], config['id'], config['url'], config['token'])
 
 
 class V03(V10):
-    """The JSON of 0.3 over JSON-RPC."""
+    """JSON of 0.3 over JSON-RPC."""
 
     version, flags_final, header = '0.3', True, ()
     methods = {
         'send': 'message/send', 'stream': 'message/stream', 'get': 'tasks/get', 'cancel': 'tasks/cancel',
-        'subscribe': 'tasks/resubscribe', 'set_hook': 'tasks/pushNotificationConfig/set',
-        'get_hook': 'tasks/pushNotificationConfig/get', 'list_hooks': 'tasks/pushNotificationConfig/list',
-        'delete_hook': 'tasks/pushNotificationConfig/delete',
+        'subscribe': 'tasks/resubscribe', 'set_push_config': 'tasks/pushNotificationConfig/set',
+        'get_push_config': 'tasks/pushNotificationConfig/get', 'list_push_configs': 'tasks/pushNotificationConfig/list',
+        'delete_push_config': 'tasks/pushNotificationConfig/delete',
     }
 
     def message(self, text, task, context):
@@ -299,7 +299,7 @@ class V03(V10):
                 'parts': [{'kind': 'text', 'text': text}]} | ids(task, context)
 
     def event(self, event):
-        return {'task': self.task, 'message': self.said, 'status-update': self.status,
+        return {'task': self.task, 'message': self.agent_message, 'status-update': self.status,
                 'artifact-update': self.chunk}[event['kind']](event)
 
     def task(self, task):
@@ -328,11 +328,11 @@ class V03(V10):
 
     def hook(self, config):
         inner = config['pushNotificationConfig']
-        return Hook(config['taskId'], inner['id'], inner['url'], inner['token'])
+        return PushConfig(config['taskId'], inner['id'], inner['url'], inner['token'])
 
 
 class V03Rest(V10):
-    """The JSON of 0.3 over HTTP, which is that of its protobuf."""
+    """JSON of 0.3 over HTTP: ProtoJSON."""
 
     version, prefix, flags_final, header = '0.3', 'v1/', True, ()
     parts_key, status_message = 'content', 'message'
@@ -359,7 +359,7 @@ class V03Rest(V10):
         _, task, _, name = config['name'].split('/')
         inner = config['pushNotificationConfig']
         same(inner['id'], name)
-        return Hook(task, name, inner['url'], inner['token'])
+        return PushConfig(task, name, inner['url'], inner['token'])
 
 
 def ids(task, context):
@@ -367,21 +367,21 @@ def ids(task, context):
 
 
 async def resume_behind_the_last_event(client):
-    """What no SDK sends: Last-Event-ID brings exactly what came after."""
+    """Resumes with Last-Event-ID, which no SDK sends: exactly the later events arrive."""
     first, at, task = client.streamed('slow 4', None, None), None, None
     async for at, event in first:
         task = task or event
-        if getattr(event, 'said', '') == '1 of 4 seconds':
+        if getattr(event, 'status_text', '') == '1 of 4 seconds':
             break
     await first.aclose()
     events = [event async for event in client.subscribed(task.id, '-H', f'Last-Event-ID: {at}')]
     numbers = [int(number) for number, _ in events]
     check(int(at) < numbers[0] and numbers == sorted(set(numbers)), numbers)
     events = [event for _, event in events]
-    same([event.said for event in events if isinstance(event, Status)], ['2 of 4 seconds', '3 of 4 seconds', ''])
+    same([event.status_text for event in events if isinstance(event, Status)], ['2 of 4 seconds', '3 of 4 seconds', ''])
     check(not any(isinstance(event, Task) for event in events), events)
     same(scenario.joined(events), {'slow': 'done'})
-    same(scenario.ending(events), (task.id, 'completed'))
+    same(scenario.final_status(events), (task.id, 'completed'))
 
 
 async def connect(binding, version, url):

@@ -1,4 +1,4 @@
-"""Plain gRPC of version 0.3: nothing but the stubs of a2a.v1, and their messages."""
+"""Plain gRPC of version 0.3: only the stubs and messages of a2a.v1."""
 
 import uuid
 
@@ -10,12 +10,12 @@ from a2a.client import A2ACardResolver
 from a2a.grpc import a2a_pb2 as pb
 from a2a.grpc.a2a_pb2_grpc import A2AServiceStub
 from google.protobuf.json_format import MessageToDict
-from old import CODES, card_of
-from scenario import Chunk, Hook, Part, Refused, Said, Status, Task
+from shared_models import CODES, card_of
+from scenario import AgentMessage, Chunk, Part, PushConfig, Refused, Status, Task
 
 
 class Client(scenario.Client):
-    # The code, and the name that 0.3 puts before the message.
+    # The code, and the error name that 0.3 puts before the message.
     errors = {name: (codes[2], f'{name}Error') for name, codes in CODES.items()}
     flags_final = finished_can_be_subscribed = True
 
@@ -62,22 +62,22 @@ class Client(scenario.Client):
     def subscribe(self, task):
         return self.events('TaskSubscription', pb.TaskSubscriptionRequest(name=f'tasks/{task}'))
 
-    async def set_hook(self, hook):
+    async def set_push_config(self, hook):
         config = pb.PushNotificationConfig(id=hook.id, url=hook.url, token=hook.token)
         request = pb.CreateTaskPushNotificationConfigRequest(
             parent=f'tasks/{hook.task}', config_id=hook.id,
             config=pb.TaskPushNotificationConfig(name=named(hook.task, hook.id), push_notification_config=config))
-        return hook_of(await self.call('CreateTaskPushNotificationConfig', request))
+        return push_config_of(await self.call('CreateTaskPushNotificationConfig', request))
 
-    async def get_hook(self, task, name):
+    async def get_push_config(self, task, name):
         request = pb.GetTaskPushNotificationConfigRequest(name=named(task, name))
-        return hook_of(await self.call('GetTaskPushNotificationConfig', request))
+        return push_config_of(await self.call('GetTaskPushNotificationConfig', request))
 
-    async def list_hooks(self, task):
+    async def list_push_configs(self, task):
         request = pb.ListTaskPushNotificationConfigRequest(parent=f'tasks/{task}')
-        return [hook_of(config) for config in (await self.call('ListTaskPushNotificationConfig', request)).configs]
+        return [push_config_of(config) for config in (await self.call('ListTaskPushNotificationConfig', request)).configs]
 
-    async def delete_hook(self, task, name):
+    async def delete_push_config(self, task, name):
         request = pb.DeleteTaskPushNotificationConfigRequest(name=named(task, name))
         await self.call('DeleteTaskPushNotificationConfig', request)
 
@@ -102,10 +102,10 @@ def event_of(event):
         case 'task':
             return task_of(event.task)
         case 'msg':
-            return Said(parts_of(event.msg.content))
+            return AgentMessage(parts_of(event.msg.content))
         case 'status_update':
             update = event.status_update
-            return Status(update.task_id, state_of(update.status), said(update.status), update.final)
+            return Status(update.task_id, state_of(update.status), status_text(update.status), update.final)
         case 'artifact_update':
             update = event.artifact_update
             return Chunk(update.task_id, update.artifact.artifact_id, update.artifact.name,
@@ -114,7 +114,7 @@ def event_of(event):
 
 def task_of(task):
     return Task(
-        task.id, task.context_id, state_of(task.status), said(task.status),
+        task.id, task.context_id, state_of(task.status), status_text(task.status),
         [(artifact.name, parts_of(artifact.parts)) for artifact in task.artifacts],
         [scenario.text(parts_of(message.content)) for message in task.history],
     )
@@ -125,7 +125,7 @@ def state_of(status):
     return {'cancelled': 'canceled'}.get(state, state)
 
 
-def said(status):
+def status_text(status):
     return scenario.text(parts_of(status.update.content))
 
 
@@ -143,11 +143,11 @@ def part_of(part):
             return Part(file=part.file.file_with_bytes, name=part.file.name, media_type=part.file.mime_type)
 
 
-def hook_of(config):
+def push_config_of(config):
     _, task, _, name = config.name.split('/')
     inner = config.push_notification_config
     scenario.same(inner.id, name)
-    return Hook(task, name, inner.url, inner.token)
+    return PushConfig(task, name, inner.url, inner.token)
 
 
 async def card_at(url):

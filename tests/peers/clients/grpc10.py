@@ -1,4 +1,4 @@
-"""Plain gRPC of version 1.0: nothing but the stubs. Values are read as the SDK's adapter reads them."""
+"""Plain gRPC of version 1.0: only the stubs. Values are converted like in the SDK adapter."""
 
 import grpc
 import scenario
@@ -9,7 +9,7 @@ from a2a.types.a2a_pb2_grpc import A2AServiceStub
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 from scenario import Refused
-from sdk10 import event_of, hook_of, message, task_of
+from sdk10 import event_of, push_config_of, message, task_of
 
 
 class Client(scenario.Client):
@@ -67,25 +67,25 @@ class Client(scenario.Client):
         page = await self.call('ListTasks', pb.ListTasksRequest(context_id=context, page_size=size, page_token=token))
         return [task_of(task) for task in page.tasks], page.next_page_token, page.total_size
 
-    async def set_hook(self, hook):
+    async def set_push_config(self, hook):
         config = pb.TaskPushNotificationConfig(task_id=hook.task, id=hook.id, url=hook.url, token=hook.token)
-        return hook_of(await self.call('CreateTaskPushNotificationConfig', config))
+        return push_config_of(await self.call('CreateTaskPushNotificationConfig', config))
 
-    async def get_hook(self, task, name):
+    async def get_push_config(self, task, name):
         request = pb.GetTaskPushNotificationConfigRequest(task_id=task, id=name)
-        return hook_of(await self.call('GetTaskPushNotificationConfig', request))
+        return push_config_of(await self.call('GetTaskPushNotificationConfig', request))
 
-    async def list_hooks(self, task):
+    async def list_push_configs(self, task):
         request = pb.ListTaskPushNotificationConfigsRequest(task_id=task)
-        return [hook_of(config) for config in (await self.call('ListTaskPushNotificationConfigs', request)).configs]
+        return [push_config_of(config) for config in (await self.call('ListTaskPushNotificationConfigs', request)).configs]
 
-    async def delete_hook(self, task, name):
+    async def delete_push_config(self, task, name):
         request = pb.DeleteTaskPushNotificationConfigRequest(task_id=task, id=name)
         await self.call('DeleteTaskPushNotificationConfig', request)
 
 
 def reason(error):
-    """The code, and the reason in the typed details of the trailers."""
+    """Returns the code, and the reason in the typed details of the trailers."""
     details = Status.FromString(dict(error.trailing_metadata())['grpc-status-details-bin'])
     scenario.same((details.code, details.message), (error.code().value[0], error.details()))
     info = ErrorInfo()

@@ -1,6 +1,6 @@
-"""The clients of @a2a-js/sdk 0.3.14 and 1.3.0, each in a Node process that ../js/bridge.mjs describes.
+"""The clients of @a2a-js/sdk 0.3.14 and 1.3.0, each in a Node process (see ../js/bridge.mjs).
 
-Takes one argument more than the other adapters, first of all: v03 or v10. ATTACHE_PEERS says where the packages are.
+The first argument is v03 or v10; the others are those of all adapters. ATTACHE_PEERS is the directory of the packages.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import sys
 
 import scenario
 
-from scenario import Chunk, Hook, Part, Refused, Said, Status, Task
+from scenario import AgentMessage, Chunk, Part, PushConfig, Refused, Status, Task
 
 HERE = pathlib.Path(__file__).resolve().parent
 LINE = 1 << 24
@@ -30,7 +30,7 @@ class Client(scenario.Client):
         self.finished_can_be_subscribed = (binding, version) == ('GRPC', '0.3')
         if version == '0.3':
             self.list = None
-            # Out of protobuf its 0.3 takes neither the name of a file nor whether a chunk is appended.
+            # From protobuf its 0.3 reads neither the name of a file nor the append flag of a chunk.
             if binding != 'JSONRPC':
                 self.reads_append, self.reads_of_files = False, ('media_type',)
 
@@ -92,17 +92,17 @@ class Client(scenario.Client):
         tasks, token, total = await self.call('list', context, size, token)
         return [event_of(task) for task in tasks], token, total
 
-    async def set_hook(self, hook):
-        return Hook(**await self.call('set_hook', vars(hook)))
+    async def set_push_config(self, hook):
+        return PushConfig(**await self.call('set_push_config', vars(hook)))
 
-    async def get_hook(self, task, name):
-        return Hook(**await self.call('get_hook', task, name))
+    async def get_push_config(self, task, name):
+        return PushConfig(**await self.call('get_push_config', task, name))
 
-    async def list_hooks(self, task):
-        return [Hook(**hook) for hook in await self.call('list_hooks', task)]
+    async def list_push_configs(self, task):
+        return [PushConfig(**hook) for hook in await self.call('list_push_configs', task)]
 
-    async def delete_hook(self, task, name):
-        await self.call('delete_hook', task, name)
+    async def delete_push_config(self, task, name):
+        await self.call('delete_push_config', task, name)
 
 
 def event_of(event):
@@ -111,7 +111,7 @@ def event_of(event):
         event['artifacts'] = [(name, parts_of(parts)) for name, parts in event['artifacts']]
     elif kind != 'status':
         event['parts'] = parts_of(event['parts'])
-    return {'task': Task, 'said': Said, 'status': Status, 'chunk': Chunk}[kind](**event)
+    return {'task': Task, 'message': AgentMessage, 'status': Status, 'chunk': Chunk}[kind](**event)
 
 
 def parts_of(parts):

@@ -1,8 +1,8 @@
-"""What every client is put through, written once. A client is an adapter: the plain values below, its own calls.
+"""The checks for all clients. An adapter implements the operations of one client with the plain values below.
 
 usage of an adapter: <adapter>.py <binding> <version> <url of the demo> <url of an agent with push, `ask` and `drip`>
 
-All checks run at the same time, as callers do. Prints a line per check; ends with 1 when one of them failed.
+All checks run concurrently. Prints one line per check. Exits with 1 if a check failed.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ import traceback
 from dataclasses import dataclass, field
 
 DEADLINE, ALL = 60, 120  # seconds
-WORDS = ['help', 'stream', 'slow', 'ask', 'auth-elsewhere', 'auth', 'reject', 'fail-inside', 'fail', 'panic', 'file',
+COMMANDS = ['help', 'stream', 'slow', 'ask', 'auth-elsewhere', 'auth', 'reject', 'fail-inside', 'fail', 'panic', 'file',
          'data', 'reply', 'tool', 'echo']
 TIDES = b'harbour,high water\nNorth,06:12\nSouth,06:47\n'
 TIDE = {'harbour': 'North', 'high_water': '06:12', 'metres': 3.4}
-HOOK = 'http://127.0.0.1:9/a2a?x=1'
+WEBHOOK = 'http://127.0.0.1:9/a2a?x=1'
 
 
 @dataclass
@@ -32,8 +32,8 @@ class Part:
 
 
 @dataclass
-class Said:
-    """A message of the agent."""
+class AgentMessage:
+    """Message of the agent without a task."""
 
     parts: list
 
@@ -43,7 +43,7 @@ class Task:
     id: str
     context: str
     state: str  # as in 0.3: 'input-required'
-    said: str = ''  # the text of the status
+    status_text: str = ''  # the text of the status
     artifacts: list = field(default_factory=list)  # (name, parts)
     history: list = field(default_factory=list)  # texts
 
@@ -52,7 +52,7 @@ class Task:
 class Status:
     task: str
     state: str
-    said: str = ''
+    status_text: str = ''
     final: object = None  # 1.0 has none
 
 
@@ -67,7 +67,7 @@ class Chunk:
 
 
 @dataclass
-class Hook:
+class PushConfig:
     task: str
     id: str
     url: str
@@ -75,7 +75,7 @@ class Hook:
 
 
 class Refused(Exception):
-    """The server refused; `what` is all that this client can tell of the reason."""
+    """Error response of the server; `what` is the reason as far as the client exposes it."""
 
     def __init__(self, what):
         super().__init__(what)
@@ -83,29 +83,29 @@ class Refused(Exception):
 
 
 class Client:
-    """What an adapter overrides. An operation that is None is one the client has not got."""
+    """Base class of adapters. An operation is None if the client does not have it."""
 
-    errors = {}  # what the client sees of an error, by the name of the error
-    subscribe_errors = None  # the same where it sees something else of a subscription that was refused
-    finished_can_be_subscribed = False  # 0.3 over gRPC gives the task and ends
-    flags_final = False  # whether the client shows the flag of 0.3 on the last status of a stream
-    # Less where the client has a fault of its own.
+    errors = {}  # the reason that the client exposes, by the name of the error
+    subscribe_errors = None  # the same for refused subscriptions, if it differs
+    finished_can_be_subscribed = False  # 0.3 over gRPC returns the task and ends the stream
+    flags_final = False  # whether the client exposes the flag of 0.3 on the last status of a stream
+    # False or shorter if the client has a defect.
     reads_files = reads_append = reads_replies = True
     reads_of_files = ('name', 'media_type')
     unknown_states = ()
-    list = subscribe = set_hook = get_hook = list_hooks = delete_hook = None
+    list = subscribe = set_push_config = get_push_config = list_push_configs = delete_push_config = None
 
 
-# The checks: each takes the client of the demo, or the one of the agent with push when it is named push_….
+# The checks. Those named push_… get the client of the agent with push, all others that of the demo.
 
 
 async def discover(client):
     card = await client.card()
     same(card['name'], 'Attache demo')
-    same(card['description'], 'A practice agent that shows everything an agent can do')
+    same(card['description'], 'A demo agent that shows everything an agent can do')
     same(card['streaming'], True)
     same(card['push'], True)
-    same(card['skills'], WORDS)
+    same(card['skills'], COMMANDS)
 
 
 async def send(client):
@@ -121,12 +121,12 @@ async def send(client):
 
 async def reply(client):
     if client.reads_replies:
-        same(await client.send('reply'), Said([Part(text='a plain message, and no task')]))
-    same([event async for event in client.stream('reply')], [Said([Part(text='a plain message, and no task')])])
+        same(await client.send('reply'), AgentMessage([Part(text='a plain message, and no task')]))
+    same([event async for event in client.stream('reply')], [AgentMessage([Part(text='a plain message, and no task')])])
 
 
 async def states(client):
-    for word, state, said in [
+    for word, state, pattern in [
         ('reject', 'rejected', 'I would rather not'),
         ('fail', 'failed', 'it did not work, as you asked'),
         ('fail inside', 'failed', r'Agent execution failed \(\w+\)'),
@@ -135,7 +135,7 @@ async def states(client):
     ]:
         task = await client.send(word)
         same((word, task.state), (word, 'unknown' if state in client.unknown_states else state))
-        check(re.fullmatch(said, task.said), task)
+        check(re.fullmatch(pattern, task.status_text), task)
 
 
 async def parts(client):
@@ -151,22 +151,22 @@ async def parts(client):
 
 async def ask(client):
     task = await client.send('ask')
-    same((task.state, task.said), ('input-required', 'What is your name?'))
+    same((task.state, task.status_text), ('input-required', 'What is your name?'))
     done = await client.send('Ada', task=task.id, context=task.context)
     same((done.id, done.context, done.state), (task.id, task.context, 'completed'))
     same(texts(done), [('greeting', 'Hello, Ada!')])
     same(done.history, ['ask', 'What is your name?', 'Ada'])
     same(await client.get(task.id), done)
-    # and once more as streams, which end when the task wants an answer
+    # again as streams, which end when the task needs an answer
     events = [event async for event in client.stream('ask')]
     check(isinstance(events[0], Task), events)
     last = events[-1]
-    same((last.state, last.said), ('input-required', 'What is your name?'))
+    same((last.state, last.status_text), ('input-required', 'What is your name?'))
     same(last.final, True if client.flags_final else None)
     task = events[0]
     events = [event async for event in client.stream('Bob', task=task.id, context=task.context)]
     same(joined(events), {'greeting': 'Hello, Bob!'})
-    same(ending(events), (task.id, 'completed'))
+    same(final_status(events), (task.id, 'completed'))
 
 
 async def stream(client):
@@ -180,7 +180,7 @@ async def stream(client):
     same({(chunk.task, chunk.artifact) for chunk in chunks}, {(task.id, chunks[0].artifact)})
     for number, chunk in enumerate(chunks[:-1], 1):
         check(text(chunk.parts).startswith(f'chunk {number} of 50 '), chunk)
-    same(ending(events), (task.id, 'completed'))
+    same(final_status(events), (task.id, 'completed'))
     finals = [event.final for event in events if isinstance(event, Status)]
     same(finals, [False] * (len(finals) - 1) + [True] if client.flags_final else [None] * len(finals))
     now = await client.get(task.id)
@@ -192,43 +192,43 @@ async def cancel(client):
     events, canceled = [], None
     async for event in client.stream('slow 30'):
         events.append(event)
-        if canceled is None and getattr(event, 'said', '') == 'this takes a while':
+        if canceled is None and getattr(event, 'status_text', '') == 'this takes a while':
             canceled = await client.cancel(events[0].id)
     task = events[0]
     same((canceled.id, canceled.context, canceled.state), (task.id, task.context, 'canceled'))
     same(canceled.history[-1], 'stopping, as I was told')
-    same((events[-2].state, events[-2].said), ('working', 'stopping, as I was told'))
-    same(ending(events), (task.id, 'canceled'))
+    same((events[-2].state, events[-2].status_text), ('working', 'stopping, as I was told'))
+    same(final_status(events), (task.id, 'canceled'))
     same(await client.get(task.id), canceled)
     await refused(client, 'TaskNotCancelable', client.cancel(task.id))
 
 
 async def resubscribe(client):
-    """Cuts a stream in the middle, comes back, and misses nothing."""
+    """Disconnects in the middle of a stream, resubscribes, and misses no event."""
     if client.subscribe is None:
         return 'not there'
     first = client.stream('slow 5')
     task = None
     async for event in first:
         task = task or event
-        if getattr(event, 'said', '') == '1 of 5 seconds':
+        if getattr(event, 'status_text', '') == '1 of 5 seconds':
             break
     await first.aclose()
     events = [event async for event in client.subscribe(task.id)]
     now = events[0]
     check(isinstance(now, Task), now)
     same((now.id, now.context, now.state), (task.id, task.context, 'working'))
-    seconds = int(re.fullmatch('([1-4]) of 5 seconds', now.said)[1])
-    said = [event.said for event in events[1:] if isinstance(event, Status) and event.said]
-    same(said, [f'{n} of 5 seconds' for n in range(seconds + 1, 5)])
+    seconds = int(re.fullmatch('([1-4]) of 5 seconds', now.status_text)[1])
+    texts_seen = [event.status_text for event in events[1:] if isinstance(event, Status) and event.status_text]
+    same(texts_seen, [f'{n} of 5 seconds' for n in range(seconds + 1, 5)])
     same(joined(events), {'slow': 'done'})
-    same(ending(events), (task.id, 'completed'))
+    same(final_status(events), (task.id, 'completed'))
     done = await client.get(task.id)
     same((done.state, texts(done)), ('completed', [('slow', 'done')]))
 
 
 async def push_resubscribe_to_chunks(client):
-    """The same in the middle of an artifact: what was there and what comes is the whole."""
+    """The same in the middle of an artifact: the task and the later chunks make the whole artifact."""
     if client.subscribe is None:
         return 'not there'
     first = client.stream('drip')
@@ -247,7 +247,7 @@ async def push_resubscribe_to_chunks(client):
     check(0 < len(rest) <= 41 - seen and {chunk.append for chunk in rest} == {client.reads_append}, rest[0])
     whole = ''.join((f'chunk {n} of 40 ' * 2)[:12] for n in range(1, 41))
     same(text(events[0].artifacts[0][1]) + ''.join(text(chunk.parts) for chunk in rest), whole)
-    same(ending(events), (task.id, 'completed'))
+    same(final_status(events), (task.id, 'completed'))
     same(texts(await client.get(task.id)), [('drip', whole)])
 
 
@@ -256,7 +256,7 @@ async def unknown(client):
     await refused(client, 'TaskNotFound', client.get(gone))
     await refused(client, 'TaskNotFound', client.cancel(gone))
     await refused(client, 'TaskNotFound', client.send('hi', task=gone))
-    await refused(client, 'TaskNotFound', every(client.stream('hi', task=gone)))
+    await refused(client, 'TaskNotFound', collect(client.stream('hi', task=gone)))
     if client.subscribe:
         await not_subscribed(client, 'TaskNotFound', gone)
 
@@ -264,10 +264,10 @@ async def unknown(client):
 async def finished(client):
     task = await client.send('done')
     await refused(client, 'UnsupportedOperation', client.send('more', task=task.id))
-    await refused(client, 'UnsupportedOperation', every(client.stream('more', task=task.id)))
+    await refused(client, 'UnsupportedOperation', collect(client.stream('more', task=task.id)))
     await refused(client, 'TaskNotCancelable', client.cancel(task.id))
     if client.finished_can_be_subscribed:
-        same(await every(client.subscribe(task.id)), [task])
+        same(await collect(client.subscribe(task.id)), [task])
     elif client.subscribe:
         await not_subscribed(client, 'UnsupportedOperation', task.id)
     same(await client.get(task.id), task)
@@ -287,55 +287,55 @@ async def lists(client):
     same(await client.list('no such context', 2, ''), ([], '', 0))
 
 
-async def push_hooks(client):
-    if client.set_hook is None:
+async def push_configs(client):
+    if client.set_push_config is None:
         return 'not there'
     same((await client.card())['push'], True)
     task = await client.send('ask')
-    mine = Hook(task.id, 'mine', HOOK, 's3cret')
-    same(await client.set_hook(mine), mine)
-    same(await client.get_hook(task.id, 'mine'), mine)
-    other = Hook(task.id, 'other', HOOK + '&y=2', 't')
-    same(await client.set_hook(other), other)
-    if client.list_hooks:
-        same(sorted(await client.list_hooks(task.id), key=lambda hook: hook.id), [mine, other])
-    if client.delete_hook:
-        await client.delete_hook(task.id, 'mine')
-        await refused(client, 'TaskNotFound', client.get_hook(task.id, 'mine'))
-        if client.list_hooks:
-            same(await client.list_hooks(task.id), [other])
+    mine = PushConfig(task.id, 'mine', WEBHOOK, 's3cret')
+    same(await client.set_push_config(mine), mine)
+    same(await client.get_push_config(task.id, 'mine'), mine)
+    other = PushConfig(task.id, 'other', WEBHOOK + '&y=2', 't')
+    same(await client.set_push_config(other), other)
+    if client.list_push_configs:
+        same(sorted(await client.list_push_configs(task.id), key=lambda hook: hook.id), [mine, other])
+    if client.delete_push_config:
+        await client.delete_push_config(task.id, 'mine')
+        await refused(client, 'TaskNotFound', client.get_push_config(task.id, 'mine'))
+        if client.list_push_configs:
+            same(await client.list_push_configs(task.id), [other])
     gone = '00000000-0000-4000-8000-000000000000'
-    await refused(client, 'TaskNotFound', client.set_hook(Hook(gone, 'mine', HOOK, 't')))
+    await refused(client, 'TaskNotFound', client.set_push_config(PushConfig(gone, 'mine', WEBHOOK, 't')))
 
 
 async def command_stream(client):
-    """The lines of a script, as chunks of one result."""
+    """Lines of a command become chunks of one artifact."""
     events = [event async for event in client.stream('count to three')]
     check(isinstance(events[0], Task), events)
     same(joined(events), {'output': 'one two three '})
-    same(ending(events), (events[0].id, 'completed'))
+    same(final_status(events), (events[0].id, 'completed'))
     same(texts(await client.get(events[0].id)), [('output', 'one two three ')])
 
 
 async def command_cancel(client):
-    """A script that would never end is stopped."""
+    """A cancel stops an endless command."""
     events, canceled = [], None
     async for event in client.stream('sleep'):
         events.append(event)
-        if canceled is None and getattr(event, 'said', '') == 'this takes a while':
+        if canceled is None and getattr(event, 'status_text', '') == 'this takes a while':
             canceled = await client.cancel(events[0].id)
     same((canceled.id, canceled.state), (events[0].id, 'canceled'))
-    same(ending(events), (events[0].id, 'canceled'))
+    same(final_status(events), (events[0].id, 'canceled'))
     await refused(client, 'TaskNotCancelable', client.cancel(events[0].id))
 
 
 CHECKS = [discover, send, reply, states, parts, ask, stream, cancel, resubscribe, push_resubscribe_to_chunks, unknown,
-          finished, lists, push_hooks]
-# Of an agent that is a command: see tests/peers/command.py.
-OF_COMMANDS = [send, ask, command_stream, command_cancel, unknown, finished, lists]
+          finished, lists, push_configs]
+# Checks for a command agent: see tests/peers/command.py.
+COMMAND_CHECKS = [send, ask, command_stream, command_cancel, unknown, finished, lists]
 
 
-# What the checks say.
+# Assertions.
 
 
 def check(holds, what):
@@ -358,10 +358,10 @@ async def refused(client, error, call, errors=None):
 
 
 async def not_subscribed(client, error, task):
-    await refused(client, error, every(client.subscribe(task)), client.subscribe_errors)
+    await refused(client, error, collect(client.subscribe(task)), client.subscribe_errors)
 
 
-async def every(events):
+async def collect(events):
     return [event async for event in events]
 
 
@@ -374,7 +374,7 @@ def texts(task):
 
 
 def joined(events):
-    """What the chunks of a stream make, by the name of the artifact."""
+    """Returns the texts of the artifacts that the chunks of a stream make, by name."""
     whole = {}
     for event in events:
         if isinstance(event, Chunk):
@@ -382,29 +382,29 @@ def joined(events):
     return dict(whole.values())
 
 
-def ending(events):
-    """The last event is the last status, and only there is an end."""
+def final_status(events):
+    """Checks that only the last event is a final status, and returns its task and state."""
     ended = [event for event in events if isinstance(event, Status) and event.state in ('completed', 'canceled')]
     same(ended, events[-1:])
     return ended[0].task, ended[0].state
 
 
-# How an adapter is run.
+# Entry point of an adapter.
 
 
-async def play(connect):
+async def run_checks(connect):
     binding, version, demo, push = sys.argv[1:]
-    checks = OF_COMMANDS if os.environ.get('ATTACHE_CHECKS') == 'command' else CHECKS
+    checks = COMMAND_CHECKS if os.environ.get('ATTACHE_CHECKS') == 'command' else CHECKS
     clients = [await connect(binding, version, url) for url in (demo, push)]
     results = await asyncio.gather(*(
-        one(name, clients[name.__name__.startswith('push_')]) for name in checks
+        run_check(name, clients[name.__name__.startswith('push_')]) for name in checks
     ))
     for client in clients:
         await client.close()
     return all(results)
 
 
-async def one(name, client):
+async def run_check(name, client):
     try:
         note = await asyncio.wait_for(name(client), DEADLINE)
     except Exception:
@@ -416,4 +416,4 @@ async def one(name, client):
 
 def main(connect):
     signal.alarm(ALL)
-    sys.exit(0 if asyncio.run(play(connect)) else 1)
+    sys.exit(0 if asyncio.run(run_checks(connect)) else 1)

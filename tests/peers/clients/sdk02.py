@@ -1,4 +1,4 @@
-"""The client of a2a-sdk 0.2.16: JSON-RPC, and gRPC with a stub that it is given. It cannot subscribe again."""
+"""The client of a2a-sdk 0.2.16: JSON-RPC, and gRPC with a given stub. It cannot resubscribe."""
 
 import uuid
 
@@ -10,7 +10,7 @@ from a2a import types
 from a2a.client import A2ACardResolver, A2AClient
 from a2a.client.grpc_client import A2AGrpcClient
 from a2a.grpc.a2a_pb2_grpc import A2AServiceStub
-from old import card_of, config, errors, event_of, hook_of, message
+from shared_models import card_of, config, errors, event_of, push_config_of, message
 from scenario import Refused
 
 
@@ -49,25 +49,25 @@ class JsonRpc(scenario.Client):
         params = types.TaskIdParams(id=task)
         return event_of(result(await self.client.cancel_task(types.CancelTaskRequest(id=fresh(), params=params))))
 
-    async def set_hook(self, hook):
+    async def set_push_config(self, hook):
         request = types.SetTaskPushNotificationConfigRequest(id=fresh(), params=config(hook))
-        return hook_of(result(await self.client.set_task_callback(request)))
+        return push_config_of(result(await self.client.set_task_callback(request)))
 
-    async def get_hook(self, task, name):
+    async def get_push_config(self, task, name):
         params = types.GetTaskPushNotificationConfigParams(id=task, push_notification_config_id=name)
         request = types.GetTaskPushNotificationConfigRequest(id=fresh(), params=params)
-        return hook_of(result(await self.client.get_task_callback(request)))
+        return push_config_of(result(await self.client.get_task_callback(request)))
 
 
 class Grpc(scenario.Client):
     errors = errors('GRPC')
     flags_final = True
-    # It takes every answer for a task, also a plain message; it knows fewer states, and of a file the content.
+    # It reads every response as a task, even a message. It knows fewer states, and only the content of a file.
     reads_replies = False
     unknown_states = ('rejected', 'auth-required')
     reads_of_files = ()
-    # It names no webhook when it asks for one, and leaves the name of the task out when it sets one.
-    set_hook = get_hook = None
+    # It omits the config id when it gets a push config, and the task id when it sets one.
+    set_push_config = get_push_config = None
 
     def __init__(self, http, card, url):
         self.http, self.url = http, url
@@ -102,13 +102,13 @@ class Grpc(scenario.Client):
 
     async def call(self, call):
         try:
-            # It takes the bytes of a file for their base64.
+            # It treats the bytes of a file as their base64.
             return event_of(await call, plain_files=True)
         except grpc.aio.AioRpcError as error:
             raise Refused(error.code().name) from error
 
     def params(self, text, task, context):
-        # Its protobuf has no way to leave it open whether to wait, and says that it will not.
+        # Its protobuf cannot leave `blocking` unset, and sends false.
         configuration = types.MessageSendConfiguration(accepted_output_modes=[], blocking=True)
         return types.MessageSendParams(message=message(text, task, context), configuration=configuration)
 

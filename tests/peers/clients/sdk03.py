@@ -7,7 +7,7 @@ import scenario
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.client.errors import A2AClientHTTPError, A2AClientJSONRPCError
 from a2a.types import GetTaskPushNotificationConfigParams, Message, TaskIdParams, TaskQueryParams
-from old import card_of, config, errors, event_of, hook_of, message, task_of
+from shared_models import card_of, config, errors, event_of, push_config_of, message, task_of
 from scenario import Refused
 
 
@@ -17,9 +17,9 @@ class Client(scenario.Client):
     def __init__(self, binding, card, url):
         self.errors = errors(binding)
         self.http, self.url = httpx.AsyncClient(), url
-        # Over protobuf this SDK takes the bytes of a file for their base64.
+        # Over protobuf this SDK treats the bytes of a file as their base64.
         self.plain_files = binding != 'JSONRPC'
-        # Its REST reads no status before the events of a subscription: every refusal is a 400.
+        # Over REST it does not read the status before the events of a subscription: every error is a 400.
         if binding == 'HTTP+JSON':
             self.subscribe_errors = dict.fromkeys(self.errors, 400)
         self.finished_can_be_subscribed = binding == 'GRPC'
@@ -56,14 +56,14 @@ class Client(scenario.Client):
         async for event in self.events(self.streaming.resubscribe(TaskIdParams(id=task))):
             yield event
 
-    async def set_hook(self, hook):
+    async def set_push_config(self, hook):
         with Refusing():
-            return hook_of(await self.waiting.set_task_callback(config(hook)))
+            return push_config_of(await self.waiting.set_task_callback(config(hook)))
 
-    async def get_hook(self, task, name):
+    async def get_push_config(self, task, name):
         request = GetTaskPushNotificationConfigParams(id=task, push_notification_config_id=name)
         with Refusing():
-            return hook_of(await self.waiting.get_task_callback(request))
+            return push_config_of(await self.waiting.get_task_callback(request))
 
     async def events(self, stream):
         try:
@@ -81,7 +81,7 @@ class Client(scenario.Client):
 
 
 class Refusing:
-    """The three ways in which the SDK passes an error on."""
+    """Returns the error from the three exception types of the SDK."""
 
     def __enter__(self):
         pass

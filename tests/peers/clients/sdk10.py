@@ -1,4 +1,4 @@
-"""The client of a2a-sdk 1.3.0: version 1.0 over its three bindings, and 0.3 as it falls back to it."""
+"""The client of a2a-sdk 1.3.0: version 1.0 over its three bindings, and its fallback to 0.3."""
 
 import uuid
 
@@ -12,11 +12,11 @@ from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.errors import A2AError
 from google.protobuf.json_format import MessageToDict
-from scenario import Chunk, Hook, Part, Refused, Said, Status, Task
+from scenario import AgentMessage, Chunk, Part, PushConfig, Refused, Status, Task
 
 
 def refusing(call):
-    """The SDK has a class of its own for every error."""
+    """Returns the error from its exception class; the SDK has one for every error."""
     @wraps(call)
     async def wrapper(*args, **named):
         try:
@@ -33,7 +33,7 @@ class Client(scenario.Client):
     def __init__(self, binding, version, url, card):
         self.url = url
         if version == '0.3':
-            # It falls back when the card offers nothing newer.
+            # It falls back if the card offers no newer version.
             older = [interface for interface in card.supported_interfaces if interface.protocol_version == version]
             del card.supported_interfaces[:]
             card.supported_interfaces.extend(older)
@@ -43,11 +43,11 @@ class Client(scenario.Client):
             )).create(card) for streaming in (False, True))
         if version == '0.3':
             self.list = None
-            # Over protobuf its 0.3 takes the bytes of a file for their base64, and fails on them.
+            # Over protobuf its 0.3 treats the bytes of a file as their base64, and fails.
             self.reads_files = binding == 'JSONRPC'
             self.finished_can_be_subscribed = binding == 'GRPC'
             if binding == 'HTTP+JSON':  # the SDK says that its 0.3 over REST has neither
-                self.list_hooks = self.delete_hook = None
+                self.list_push_configs = self.delete_push_config = None
 
     async def close(self):
         await self.waiting.close()
@@ -87,23 +87,23 @@ class Client(scenario.Client):
         return [task_of(task) for task in page.tasks], page.next_page_token, page.total_size
 
     @refusing
-    async def set_hook(self, hook):
+    async def set_push_config(self, hook):
         config = pb.TaskPushNotificationConfig(task_id=hook.task, id=hook.id, url=hook.url, token=hook.token)
-        return hook_of(await self.waiting.create_task_push_notification_config(config))
+        return push_config_of(await self.waiting.create_task_push_notification_config(config))
 
     @refusing
-    async def get_hook(self, task, name):
+    async def get_push_config(self, task, name):
         request = pb.GetTaskPushNotificationConfigRequest(task_id=task, id=name)
-        return hook_of(await self.waiting.get_task_push_notification_config(request))
+        return push_config_of(await self.waiting.get_task_push_notification_config(request))
 
     @refusing
-    async def list_hooks(self, task):
+    async def list_push_configs(self, task):
         request = pb.ListTaskPushNotificationConfigsRequest(task_id=task)
         page = await self.waiting.list_task_push_notification_configs(request)
-        return [hook_of(config) for config in page.configs]
+        return [push_config_of(config) for config in page.configs]
 
     @refusing
-    async def delete_hook(self, task, name):
+    async def delete_push_config(self, task, name):
         request = pb.DeleteTaskPushNotificationConfigRequest(task_id=task, id=name)
         await self.waiting.delete_task_push_notification_config(request)
 
@@ -130,10 +130,10 @@ def event_of(event):
         case 'task':
             return task_of(event.task)
         case 'message':
-            return Said(parts_of(event.message.parts))
+            return AgentMessage(parts_of(event.message.parts))
         case 'status_update':
             update = event.status_update
-            return Status(update.task_id, state_of(update.status), said(update.status))
+            return Status(update.task_id, state_of(update.status), status_text(update.status))
         case 'artifact_update':
             update = event.artifact_update
             return Chunk(update.task_id, update.artifact.artifact_id, update.artifact.name,
@@ -142,7 +142,7 @@ def event_of(event):
 
 def task_of(task):
     return Task(
-        task.id, task.context_id, state_of(task.status), said(task.status),
+        task.id, task.context_id, state_of(task.status), status_text(task.status),
         [(artifact.name, parts_of(artifact.parts)) for artifact in task.artifacts],
         [scenario.text(parts_of(message.parts)) for message in task.history],
     )
@@ -152,7 +152,7 @@ def state_of(status):
     return pb.TaskState.Name(status.state).removeprefix('TASK_STATE_').lower().replace('_', '-')
 
 
-def said(status):
+def status_text(status):
     return scenario.text(parts_of(status.message.parts))
 
 
@@ -170,8 +170,8 @@ def part_of(part):
             return Part(file=part.raw, name=part.filename, media_type=part.media_type)
 
 
-def hook_of(config):
-    return Hook(config.task_id, config.id, config.url, config.token)
+def push_config_of(config):
+    return PushConfig(config.task_id, config.id, config.url, config.token)
 
 
 async def card_at(url):

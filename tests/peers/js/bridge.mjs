@@ -1,7 +1,7 @@
-// Lets the scenario, which is in Python, drive a client that is not.
+// Connects the scenario in Python to a JavaScript client.
 //
-// Reads {"id", "call", "args"} per line and answers each with {"id", "value"} or {"id", "refused"}. A call that gives a
-// stream answers with {"id", "event"} as often as it likes, then {"id", "end"}; {"cut": id} ends it from the other side.
+// Reads {"id", "call", "args"} per line and answers each with {"id", "value"} or {"id", "refused"}. A call that returns a
+// stream answers with any number of {"id", "event"}, then {"id", "end"}; {"cut": id} closes it from the other side.
 
 import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';

@@ -11,7 +11,7 @@ const transports = { JSONRPC: JsonRpcTransportFactory, 'HTTP+JSON': RestTranspor
 serve(async (binding, _, url) => {
   const factory = new ClientFactory({ transports: [new transports[binding]()], preferredTransports: [binding] });
   const client = await factory.createFromUrl(url);
-  // The client refuses by itself what the card does not declare; its transport asks the server.
+  // The client itself refuses operations that the card does not declare; its transport calls the server.
   const { transport } = client;
   return {
     async card() {
@@ -27,12 +27,12 @@ serve(async (binding, _, url) => {
     get: async (id) => eventOf(await client.getTask({ id })),
     cancel: async (id) => eventOf(await client.cancelTask({ id })),
     subscribe: (id, signal) => events(client.resubscribeTask({ id }, { signal })),
-    set_hook: async ({ task, id, url, token }) =>
-      hookOf(await transport.setTaskPushNotificationConfig({ taskId: task, pushNotificationConfig: { id, url, token } })),
-    get_hook: async (id, name) =>
-      hookOf(await transport.getTaskPushNotificationConfig({ id, pushNotificationConfigId: name })),
-    list_hooks: async (id) => (await transport.listTaskPushNotificationConfig({ id })).map(hookOf),
-    delete_hook: (id, name) => transport.deleteTaskPushNotificationConfig({ id, pushNotificationConfigId: name }),
+    set_push_config: async ({ task, id, url, token }) =>
+      pushConfigOf(await transport.setTaskPushNotificationConfig({ taskId: task, pushNotificationConfig: { id, url, token } })),
+    get_push_config: async (id, name) =>
+      pushConfigOf(await transport.getTaskPushNotificationConfig({ id, pushNotificationConfigId: name })),
+    list_push_configs: async (id) => (await transport.listTaskPushNotificationConfig({ id })).map(pushConfigOf),
+    delete_push_config: (id, name) => transport.deleteTaskPushNotificationConfig({ id, pushNotificationConfigId: name }),
   };
 });
 
@@ -51,14 +51,14 @@ function eventOf(event) {
   switch (event.kind) {
     case 'task':
       return {
-        kind: 'task', id: event.id, context: event.contextId, state: event.status.state, said: said(event.status),
+        kind: 'task', id: event.id, context: event.contextId, state: event.status.state, status_text: statusText(event.status),
         artifacts: (event.artifacts ?? []).map((artifact) => [artifact.name, artifact.parts.map(partOf)]),
         history: (event.history ?? []).map((message) => text(message.parts)),
       };
     case 'message':
-      return { kind: 'said', parts: event.parts.map(partOf) };
+      return { kind: 'message', parts: event.parts.map(partOf) };
     case 'status-update':
-      return { kind: 'status', task: event.taskId, state: event.status.state, said: said(event.status), final: event.final };
+      return { kind: 'status', task: event.taskId, state: event.status.state, status_text: statusText(event.status), final: event.final };
     case 'artifact-update':
       return {
         kind: 'chunk', task: event.taskId, artifact: event.artifact.artifactId, name: event.artifact.name ?? '',
@@ -78,7 +78,7 @@ function partOf(part) {
   }
 }
 
-function said(status) {
+function statusText(status) {
   return text(status.message?.parts ?? []);
 }
 
@@ -86,6 +86,6 @@ function text(parts) {
   return parts.map((part) => part.text).join('');
 }
 
-function hookOf({ taskId, pushNotificationConfig: { id, url, token } }) {
+function pushConfigOf({ taskId, pushNotificationConfig: { id, url, token } }) {
   return { task: taskId, id, url, token };
 }

@@ -1,4 +1,4 @@
-// The client of @a2a-js/sdk 1.3.0: version 1.0 over its three bindings, and 0.3 with its compatibility switched on.
+// The client of @a2a-js/sdk 1.3.0: version 1.0 over its three bindings, and 0.3 with its compatibility mode.
 
 import { randomUUID } from 'node:crypto';
 import { load, serve } from './bridge.mjs';
@@ -10,17 +10,17 @@ const transports = { JSONRPC: JsonRpcTransportFactory, 'HTTP+JSON': RestTranspor
 
 serve(async (binding, version, url) => {
   const card = await new DefaultAgentCardResolver().resolve(url);
-  // It falls back when the card offers nothing newer, and when it is allowed to.
+  // It falls back if the card offers no newer version and the fallback is enabled.
   const older = version === '0.3';
   const supportedInterfaces = card.supportedInterfaces.filter((i) => !older || i.protocolVersion === version);
   const factory = new ClientFactory({
     transports: [new transports[binding](older ? { legacyCompat: { enabled: true } } : {})],
     preferredTransports: [binding],
-    // The card is read already, and would be read again as if it were JSON.
+    // The card is parsed already, and would be parsed again as JSON.
     cardResolver: { resolve: async () => ({ ...card, supportedInterfaces }) },
   });
   const client = await factory.createFromUrl(url);
-  // The client refuses by itself what the card does not declare; its transport asks the server.
+  // The client itself refuses operations that the card does not declare; its transport calls the server.
   const { transport } = client;
   return {
     card: async () => ({
@@ -29,7 +29,7 @@ serve(async (binding, version, url) => {
     }),
     async send(text, task, context) {
       const answer = await client.sendMessage(request(text, task, context));
-      return answer.payload ? eventOf(answer) : 'messageId' in answer ? saidOf(answer) : taskOf(answer);
+      return answer.payload ? eventOf(answer) : 'messageId' in answer ? messageOf(answer) : taskOf(answer);
     },
     stream: (text, task, context, signal) =>
       events(client.sendMessageStream(request(text, task, context), { signal })),
@@ -40,13 +40,13 @@ serve(async (binding, version, url) => {
       const page = await client.listTasks({ tenant: '', contextId, pageSize, pageToken, status: 0 });
       return [page.tasks.map(taskOf), page.nextPageToken, page.totalSize];
     },
-    set_hook: async ({ task, id, url, token }) =>
-      hookOf(await transport.createTaskPushNotificationConfig(
+    set_push_config: async ({ task, id, url, token }) =>
+      pushConfigOf(await transport.createTaskPushNotificationConfig(
         { tenant: '', taskId: task, id, url, token, authentication: undefined })),
-    get_hook: async (taskId, id) => hookOf(await transport.getTaskPushNotificationConfig({ tenant: '', taskId, id })),
-    list_hooks: async (taskId) =>
-      (await transport.listTaskPushNotificationConfig({ tenant: '', taskId, pageSize: 0, pageToken: '' })).configs.map(hookOf),
-    delete_hook: (taskId, id) => transport.deleteTaskPushNotificationConfig({ tenant: '', taskId, id }),
+    get_push_config: async (taskId, id) => pushConfigOf(await transport.getTaskPushNotificationConfig({ tenant: '', taskId, id })),
+    list_push_configs: async (taskId) =>
+      (await transport.listTaskPushNotificationConfig({ tenant: '', taskId, pageSize: 0, pageToken: '' })).configs.map(pushConfigOf),
+    delete_push_config: (taskId, id) => transport.deleteTaskPushNotificationConfig({ tenant: '', taskId, id }),
   };
 });
 
@@ -72,9 +72,9 @@ function eventOf({ payload: { $case, value } }) {
     case 'task':
       return taskOf(value);
     case 'message':
-      return saidOf(value);
+      return messageOf(value);
     case 'statusUpdate':
-      return { kind: 'status', task: value.taskId, state: stateOf(value.status), said: said(value.status), final: null };
+      return { kind: 'status', task: value.taskId, state: stateOf(value.status), status_text: statusText(value.status), final: null };
     case 'artifactUpdate':
       return {
         kind: 'chunk', task: value.taskId, artifact: value.artifact.artifactId, name: value.artifact.name,
@@ -85,14 +85,14 @@ function eventOf({ payload: { $case, value } }) {
 
 function taskOf(task) {
   return {
-    kind: 'task', id: task.id, context: task.contextId, state: stateOf(task.status), said: said(task.status),
+    kind: 'task', id: task.id, context: task.contextId, state: stateOf(task.status), status_text: statusText(task.status),
     artifacts: task.artifacts.map((artifact) => [artifact.name, artifact.parts.map(partOf)]),
     history: task.history.map((message) => text(message.parts)),
   };
 }
 
-function saidOf(message) {
-  return { kind: 'said', parts: message.parts.map(partOf) };
+function messageOf(message) {
+  return { kind: 'message', parts: message.parts.map(partOf) };
 }
 
 function partOf({ content: { $case, value }, filename, mediaType }) {
@@ -110,7 +110,7 @@ function stateOf(status) {
   return TaskState[status.state].replace('TASK_STATE_', '').toLowerCase().replace('_', '-');
 }
 
-function said(status) {
+function statusText(status) {
   return text(status.message?.parts ?? []);
 }
 
@@ -118,6 +118,6 @@ function text(parts) {
   return parts.map((part) => part.content.value).join('');
 }
 
-function hookOf({ taskId, id, url, token }) {
+function pushConfigOf({ taskId, id, url, token }) {
   return { task: taskId, id, url, token };
 }

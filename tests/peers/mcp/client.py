@@ -1,6 +1,6 @@
-"""The official MCP client talks to `attache mcp`: python client.py '{"command": [...]}' or '{"url": ..., "key": ...}'.
+"""The official MCP client against `attache mcp`: python client.py '{"command": [...]}' or '{"url": ..., "key": ...}'.
 
-Offered are the agents `echo` and `practice`; calls wait for less than a second. Prints `ok`, or fails.
+The server exposes the agents `echo` and `practice`, and calls wait less than a second. Prints `ok`, or fails.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ async def scenario(client):
 
 
 async def elsewhere(client, task):
-    """Long work is reached by its id, whoever asks."""
+    """A long task is reached by its id from every client."""
     looked = await client.call_tool('get_task', {'task_id': task})
     assert stands(looked) == 'working', looked
     stopped = await client.call_tool('cancel_task', {'task_id': task})

@@ -1,5 +1,7 @@
-"""A real model behind chat completions: llama.cpp with SmolLM2-135M. Prints its url when it answers, and serves until
-stdin is closed."""
+"""A real model with a chat completions API: llama.cpp with SmolLM2-135M.
+
+Prints its URL when it is ready, and serves until stdin is closed.
+"""
 
 import importlib.util
 import pathlib

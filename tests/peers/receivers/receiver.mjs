@@ -1,4 +1,4 @@
-// A webhook of somebody who has @a2a-js/sdk 1.3.0: as receiver.py, which says how it talks.
+// A webhook receiver with @a2a-js/sdk 1.3.0; see receiver.py for its output.
 
 import { createHash } from 'node:crypto';
 import { createServer } from 'node:http';
@@ -9,7 +9,7 @@ const load = createRequire(`${folder}/`);
 const { AgentCard, StreamResponse, taskStateToJSON, verifyAgentCardSignature } = load('sdk10');
 const jose = load('jose');
 
-// What a library prints must not end up between the lines.
+// Output of libraries must not mix with our lines.
 for (const name of ['log', 'info', 'debug']) console[name] = console.error;
 
 const read = async (url) => (await fetch(url)).json();

@@ -1,10 +1,10 @@
-"""A webhook of somebody who has an official SDK: 1.3.0 (run by v10) or 0.3.26 (run by v03).
+"""A webhook receiver with an official SDK: 1.3.0 (run by v10) or 0.3.26 (run by v03).
 
 usage: receiver.py <url of the key set> [<url of a card>]
 
-Prints {"listening": url}, then a line for every notification: {"kind", "task", "state"} as the SDK reads it, after the token
-in Authorization was checked with PyJWT against the key set, its audience, its times and the digest of the body; what does not
-hold is {"error"} and HTTP 400. With a card, its signature is put before the SDK's own verifier first: {"card": name}.
+Prints {"listening": url}, then one line per notification: {"kind", "task", "state"} as the SDK parses it. PyJWT first verifies
+the token in Authorization: key set, audience, times and digest of the body. A failed check prints {"error"} and returns HTTP
+400. With a card, the SDK's verifier checks its signature first, and prints {"card": name}.
 """
 
 import hashlib

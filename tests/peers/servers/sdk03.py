@@ -13,7 +13,7 @@ from a2a.utils import new_task
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from served import bind, serve, work
+from server_process import bind, serve, work
 
 
 class Echo(AgentExecutor):

@@ -1,4 +1,4 @@
-"""An echo agent served by a2a-sdk 1.3.0, over its three bindings, with what it has for 0.3 switched on."""
+"""An echo agent served by a2a-sdk 1.3.0, over its three bindings, with its support of 0.3 enabled."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ from a2a.types.a2a_pb2 import (
 )
 from starlette.applications import Starlette
 
-from served import bind, serve, work
+from server_process import bind, serve, work
 
 
 class Echo(AgentExecutor):

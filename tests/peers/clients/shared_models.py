@@ -1,4 +1,4 @@
-"""The values of the scenario out of the models that a2a-sdk 0.2 and 0.3 share."""
+"""Conversion of the models that a2a-sdk 0.2 and 0.3 share into values of the scenario."""
 
 import base64
 import uuid
@@ -7,9 +7,9 @@ import scenario
 
 from a2a.types import Message, PushNotificationConfig, Role, Task, TaskPushNotificationConfig
 from a2a.types import TaskArtifactUpdateEvent, TaskStatusUpdateEvent, TextPart
-from scenario import Chunk, Hook, Part, Said, Status
+from scenario import AgentMessage, Chunk, Part, PushConfig, Status
 
-# What JSON-RPC calls the errors, and the HTTP and gRPC of 0.3.
+# Error codes of JSON-RPC, and of HTTP and gRPC in 0.3.
 CODES = {
     'TaskNotFound': (-32001, 404, 'NOT_FOUND'),
     'TaskNotCancelable': (-32002, 409, 'UNIMPLEMENTED'),
@@ -33,9 +33,9 @@ def event_of(event, plain_files=False):
         case Task():
             return task_of(event, plain_files)
         case Message():
-            return Said(parts_of(event.parts))
+            return AgentMessage(parts_of(event.parts))
         case TaskStatusUpdateEvent():
-            return Status(event.task_id, event.status.state.value, said(event.status), event.final)
+            return Status(event.task_id, event.status.state.value, status_text(event.status), event.final)
         case TaskArtifactUpdateEvent():
             artifact = event.artifact
             return Chunk(event.task_id, artifact.artifact_id, artifact.name, parts_of(artifact.parts),
@@ -44,13 +44,13 @@ def event_of(event, plain_files=False):
 
 def task_of(task, plain_files=False):
     return scenario.Task(
-        task.id, task.context_id, task.status.state.value, said(task.status),
+        task.id, task.context_id, task.status.state.value, status_text(task.status),
         [(artifact.name, parts_of(artifact.parts, plain_files)) for artifact in task.artifacts or []],
         [scenario.text(parts_of(message.parts)) for message in task.history or []],
     )
 
 
-def said(status):
+def status_text(status):
     return scenario.text(parts_of(status.message.parts)) if status.message else ''
 
 
@@ -75,9 +75,9 @@ def config(hook):
         task_id=hook.task, push_notification_config=PushNotificationConfig(id=hook.id, url=hook.url, token=hook.token))
 
 
-def hook_of(config):
+def push_config_of(config):
     inner = config.push_notification_config
-    return Hook(config.task_id, inner.id, inner.url, inner.token)
+    return PushConfig(config.task_id, inner.id, inner.url, inner.token)
 
 
 def card_of(card):

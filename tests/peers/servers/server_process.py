@@ -1,4 +1,4 @@
-"""What both servers of the official Python SDK share: ports, the line that tells where they are, and their end."""
+"""Shared by both servers of the official Python SDK: ports, the line with their URL, and shutdown."""
 
 import asyncio
 import os
@@ -10,13 +10,13 @@ import uvicorn
 
 
 def bind():
-    """A listening socket on a free port, and its url."""
+    """Returns a listening socket on a free port, and its URL."""
     listener = socket.create_server(("127.0.0.1", 0))
     return listener, f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
 async def serve(app, listener, url, grpc_server):
-    """Serves until stdin ends, however whoever started us ends."""
+    """Serves until stdin is closed, also by the end of the parent process."""
     threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
     await grpc_server.start()
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
@@ -28,7 +28,7 @@ async def serve(app, listener, url, grpc_server):
 
 
 async def work(text, updater, part):
-    """Says it back; `slow` never ends by itself, `drip` takes its time, `ask` wants to know more."""
+    """Echoes the message. `slow` never ends, `drip` streams slowly, `ask` asks a question."""
     await updater.start_work()
     if text == "slow":
         await asyncio.Event().wait()
