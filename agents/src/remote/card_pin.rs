@@ -1,6 +1,6 @@
 //! Verification of the remote agent card against the pinned one (S45).
 //!
-//! The operator reviews a card once. Later the card could name another URL, other skills or other credentials, so every
+//! The operator reviews a card once. Later the card could name another URL, other skills or other credentials. So every
 //! change is logged, and a card that does not match the `pin` setting is refused.
 
 use std::fmt;
