@@ -9,13 +9,13 @@ use crate::jws::{CardVerification, CardVerifier, SignaturePolicy};
 use crate::model::{AgentCard, Result};
 
 /// Card check that verifies the signatures of a card and applies a policy to the result.
-struct SignatureCheck {
+struct CardSignatureCheck {
     verifier: CardVerifier,
     policy: SignaturePolicy,
 }
 
 #[async_trait]
-impl CardCheck for SignatureCheck {
+impl CardCheck for CardSignatureCheck {
     async fn check(&self, card: &AgentCard, received: &[u8]) -> Result<()> {
         let verdict = self.verifier.verify(card, Some(received)).await;
         match &verdict {
@@ -36,7 +36,7 @@ impl ClientBuilder {
     /// `policy` rejects is an error. Each result is logged.
     #[must_use]
     pub fn signatures(mut self, verifier: CardVerifier, policy: SignaturePolicy) -> Self {
-        self.check = Some(Arc::new(SignatureCheck { verifier, policy }));
+        self.check = Some(Arc::new(CardSignatureCheck { verifier, policy }));
         self
     }
 }

@@ -11,12 +11,12 @@ use crate::egress::{was_blocked, was_not_sent};
 use crate::model::{Error, ErrorKind, Result};
 
 /// Exponential backoff between consecutive retries.
-pub(super) struct Backoff {
+pub(super) struct RetryBackoff {
     policy: RetryPolicy,
     retries: u32,
 }
 
-impl Backoff {
+impl RetryBackoff {
     pub(super) fn new(policy: &RetryPolicy) -> Self {
         Self {
             policy: policy.clone(),

@@ -145,14 +145,14 @@ impl NetworkZone {
 #[cfg(test)]
 mod tests {
     use super::super::policy::BlockReason;
-    use super::super::target::Target;
+    use super::super::target::TargetUrl;
     use super::*;
 
     fn check_target(from: &str, to: &str, address: &str) -> Result<(), BlockReason> {
         let (address_of_document, scheme) = from.split_once(' ').unwrap();
         let zone = NetworkZone::from_address(address_of_document.parse().unwrap());
         let policy = zone.policy(scheme == "https");
-        policy.check(&Target::parse(to)?, &[address.parse().unwrap()])
+        policy.check(&TargetUrl::parse(to)?, &[address.parse().unwrap()])
     }
 
     #[test]

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::connector::Connector;
 use super::policy::{BlockReason, EgressPolicy};
 use super::ssrf_guard::{Network, SsrfGuard, SystemNetwork};
-use super::target::{Target, TargetHost};
+use super::target::{TargetHost, TargetUrl};
 use super::{ClientTls, Egress, Protocol, block_reason};
 use crate::rt::lock;
 use crate::telemetry::metrics;
@@ -106,7 +106,7 @@ impl GuardedClient {
         &self,
         url: &str,
     ) -> Result<OwnedSemaphorePermit, BlockReason> {
-        let slots = self.hosts.slots(Target::parse(url)?.host);
+        let slots = self.hosts.slots(TargetUrl::parse(url)?.host);
         slots
             .acquire_owned()
             .await

@@ -10,7 +10,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::address::{canonical_address, is_public};
-use super::target::{Target, TargetHost};
+use super::target::{TargetHost, TargetUrl};
 
 /// Policy for connections to targets that another party names. By default only the public internet, over TLS.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -82,8 +82,8 @@ impl FromStr for AllowedTarget {
         let (domain, has_wildcard) = text
             .strip_prefix("*.")
             .map_or((text, false), |domain| (domain, true));
-        match Target::parse(&format!("https://{domain}")) {
-            Ok(Target {
+        match TargetUrl::parse(&format!("https://{domain}")) {
+            Ok(TargetUrl {
                 host: TargetHost::Name(name),
                 port: 443,
                 ..
@@ -162,7 +162,11 @@ impl std::error::Error for BlockReason {}
 
 impl EgressPolicy {
     /// Checks a target and its resolved addresses. Every address must be allowed.
-    pub(crate) fn check(&self, target: &Target, addresses: &[IpAddr]) -> Result<(), BlockReason> {
+    pub(crate) fn check(
+        &self,
+        target: &TargetUrl,
+        addresses: &[IpAddr],
+    ) -> Result<(), BlockReason> {
         let is_host_allowed = self
             .allow
             .iter()

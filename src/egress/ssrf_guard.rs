@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::connector::{BoxError, CONNECT_TIMEOUT};
 use super::policy::{BlockReason, EgressPolicy};
-use super::target::{Target, TargetHost};
+use super::target::{TargetHost, TargetUrl};
 
 /// Name resolution and TCP connections. Tests replace it.
 pub(crate) trait Network: Send + Sync + 'static {
@@ -74,7 +74,7 @@ impl<N: Network> SsrfGuard<N> {
     /// # Errors
     /// [`BlockReason`], or a failed name resolution.
     pub(super) async fn addresses(&self, url: &str) -> Result<Vec<SocketAddr>, BoxError> {
-        let target = Target::parse(url)?;
+        let target = TargetUrl::parse(url)?;
         let addresses = match &target.host {
             TargetHost::Ip(address) => vec![*address],
             TargetHost::Name(name) => {

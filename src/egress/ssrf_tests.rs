@@ -15,7 +15,7 @@ use super::file_fetcher::FileFetcher;
 use super::guarded_client::{ExchangeLimits, GuardedClient, SendError};
 use super::policy::{AllowedTarget, BlockReason, EgressPolicy};
 use super::ssrf_guard::Network;
-use super::target::Target;
+use super::target::TargetUrl;
 
 const CAPS: ExchangeLimits = ExchangeLimits {
     time: Duration::from_secs(10),
@@ -490,8 +490,8 @@ async fn s27_loopback_option_admits_loopback_only() {
 
 #[test]
 fn plain_http_needs_the_option() {
-    let plain = Target::parse("http://x.example/").unwrap();
-    let secure = Target::parse("https://x.example/").unwrap();
+    let plain = TargetUrl::parse("http://x.example/").unwrap();
+    let secure = TargetUrl::parse("https://x.example/").unwrap();
     let public = ["93.184.215.14".parse().unwrap()];
     assert!(EgressPolicy::default().check(&plain, &public).is_err());
     assert_eq!(EgressPolicy::default().check(&secure, &public), Ok(()));

@@ -7,7 +7,7 @@ use super::policy::BlockReason;
 
 /// Scheme, host and port of a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Target {
+pub(crate) struct TargetUrl {
     pub(super) https: bool,
     pub(super) host: TargetHost,
     pub(super) port: u16,
@@ -25,7 +25,7 @@ pub(crate) enum TargetHost {
 /// Maximum length of a URL in bytes.
 const MAX_URL_BYTES: usize = 2048;
 
-impl Target {
+impl TargetUrl {
     /// Parses an absolute http or https URL in ASCII, without credentials, with the host in its usual form.
     ///
     /// # Errors

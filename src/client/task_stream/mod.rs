@@ -20,7 +20,7 @@ use crate::model::{
 };
 use fold::TaskFold;
 use policy::{Deadline, FollowPolicy, Pacing};
-use state::{PendingMessage, Progress, State, Step};
+use state::{PendingMessage, State, Step, StreamProgress};
 
 /// Time to wait for another event once the task is at rest. Some servers send events behind the final status, and some
 /// never close the stream.
@@ -326,7 +326,7 @@ impl TaskStream {
         }
         self.state = State::Streaming {
             stream,
-            progress: Progress::Nothing,
+            progress: StreamProgress::Nothing,
         };
     }
 
@@ -350,10 +350,10 @@ impl TaskStream {
         let sent = self.message.take();
         let event = self.fold.apply(position, event);
         if event.is_some() {
-            self.state.record(Progress::NewEvents);
+            self.state.record(StreamProgress::NewEvents);
             self.pacing.reset_poll_interval();
         } else {
-            self.state.record(Progress::Duplicates);
+            self.state.record(StreamProgress::Duplicates);
         }
         let continues_task = sent.is_some_and(|message| message.continues_task());
         self.fold.is_stale = continues_task && self.fold.state().is_interrupted();
@@ -365,7 +365,7 @@ impl TaskStream {
 
     /// Handles the loss of the open stream.
     fn handle_cut(&mut self, error: Error) -> Result<Step> {
-        let is_empty = self.state.progress() == Progress::Nothing;
+        let is_empty = self.state.progress() == StreamProgress::Nothing;
         if self.fold.id().is_none() {
             self.recover_send(error)?;
         } else if is_empty && is_transient(&error) {
@@ -384,7 +384,7 @@ impl TaskStream {
                 Err(error)
             }
             _ if is_transient(&error) => {
-                let has_progressed = self.state.progress() == Progress::NewEvents;
+                let has_progressed = self.state.progress() == StreamProgress::NewEvents;
                 let retry = self.pacing.retry_at(error)?;
                 // Streams without new events are reopened at most as often as the task would be polled.
                 self.state = State::Connecting(if has_progressed {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::super::retry::{Backoff, deadline_exceeded};
+use super::super::retry::{RetryBackoff, deadline_exceeded};
 use super::super::settings::{ClientSettings, PollingPolicy};
 use crate::model::{Error, Result, TaskState};
 
@@ -38,7 +38,7 @@ impl FollowPolicy {
 
 /// Delays between reconnects (exponential backoff) and between polls.
 pub(super) struct Pacing {
-    backoff: Backoff,
+    backoff: RetryBackoff,
     polling: PollingPolicy,
     poll_interval: Duration,
 }
@@ -46,7 +46,7 @@ pub(super) struct Pacing {
 impl Pacing {
     pub(super) fn new(settings: &ClientSettings) -> Self {
         Self {
-            backoff: Backoff::new(&settings.retries),
+            backoff: RetryBackoff::new(&settings.retries),
             polling: settings.polling.clone(),
             poll_interval: settings.polling.initial_interval,
         }

@@ -15,7 +15,7 @@ pub(super) enum State {
     /// A stream is open.
     Streaming {
         stream: EventStream,
-        progress: Progress,
+        progress: StreamProgress,
     },
     /// The task is at rest. The stream is read until it ends or is silent for [`DRAIN_TIMEOUT`](super::DRAIN_TIMEOUT).
     Draining(EventStream),
@@ -27,19 +27,19 @@ pub(super) enum State {
 
 impl State {
     /// Returns what the open stream has delivered; `Nothing` if none is open.
-    pub(super) fn progress(&self) -> Progress {
+    pub(super) fn progress(&self) -> StreamProgress {
         match self {
             Self::Streaming { progress, .. } => *progress,
             Self::Sending
             | Self::Connecting(_)
             | Self::Draining(_)
             | Self::Polling(_)
-            | Self::Ended => Progress::Nothing,
+            | Self::Ended => StreamProgress::Nothing,
         }
     }
 
     /// Raises the progress of the open stream.
-    pub(super) fn record(&mut self, delivered: Progress) {
+    pub(super) fn record(&mut self, delivered: StreamProgress) {
         if let Self::Streaming { progress, .. } = self {
             *progress = (*progress).max(delivered);
         }
@@ -56,7 +56,7 @@ impl State {
 
 /// Events that one stream has delivered so far, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Progress {
+pub(super) enum StreamProgress {
     /// No event.
     Nothing,
     /// Only events that were already known.
