@@ -1,4 +1,4 @@
-//! Whether anything is asked for on a connection of HTTP/2. Its peer may answer every ping and still want nothing.
+//! Idle detection for HTTP/2 connections. A peer can answer every ping and still never call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-/// The streams on one connection.
+/// Counters of the streams started and ended on one HTTP/2 connection.
 #[derive(Debug, Default)]
 pub(super) struct ActiveStreams {
     started: AtomicUsize,
     ended: AtomicUsize,
 }
 
-/// One of them; it ends when dropped.
+/// Guard of one open stream. Dropping it counts the stream as ended.
 pub(super) struct ActiveStream(Arc<ActiveStreams>);
 
 impl ActiveStreams {
@@ -22,15 +22,16 @@ impl ActiveStreams {
         ActiveStream(self.clone())
     }
 
-    /// Ready when there has been no call for so long. It looks only so often, so that a call costs nothing but its
-    /// count; it may take twice as long.
+    /// Waits until no stream has been open for `timeout`.
+    ///
+    /// Compares the counters once per `timeout`, so a stream costs two atomic increments and no
+    /// timer. Idleness is detected after one to two times `timeout`.
     pub(super) async fn wait_until_idle(&self, timeout: Duration) {
         let mut last_ended = None;
         loop {
-            let (ended, started) = (
-                self.ended.load(Ordering::Acquire),
-                self.started.load(Ordering::Acquire),
-            );
+            // `ended` first: a stream that ends in between counts as open.
+            let ended = self.ended.load(Ordering::Acquire);
+            let started = self.started.load(Ordering::Acquire);
             if started == ended && last_ended == Some(ended) {
                 return;
             }
@@ -59,14 +60,15 @@ mod tests {
         let begin = Instant::now();
         streams.wait_until_idle(TIMEOUT).await;
         assert_eq!(begin.elapsed(), TIMEOUT);
-        // A long call keeps it, and so does one that has only just ended.
-        let long = streams.start();
-        let (idle, ended) = (streams.wait_until_idle(TIMEOUT), async {
+        // An open stream and a recently ended one both keep the connection.
+        let open = streams.start();
+        let idle = streams.wait_until_idle(TIMEOUT);
+        let end = async {
             sleep(TIMEOUT * 5 / 2).await;
-            drop(long);
-        });
+            drop(open);
+        };
         let begin = Instant::now();
-        tokio::join!(idle, ended);
+        tokio::join!(idle, end);
         assert_eq!(begin.elapsed(), TIMEOUT * 4);
     }
 }

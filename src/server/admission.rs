@@ -1,4 +1,21 @@
-//! Who comes, and what becomes of it: the one place where a call of any binding is let in, counted and marked.
+//! Admission, shared by all bindings: authenticate, resolve agent and tenant, authorize,
+//! rate-limit, add response headers.
+//!
+//! A binding takes a call through these steps, in this order. Each step returns the value that the
+//! next one needs:
+//!
+//! | step | function | result |
+//! | --- | --- | --- |
+//! | authenticate | [`Admission::authenticate`] | [`RequestContext`]; the body is still unread |
+//! | decode | [`Admission::read_body`], then the codec of the binding | `Request` |
+//! | resolve agent | [`Admission::resolve_agent`] | [`ResolvedCall`] |
+//! | authorize | [`ResolvedCall::authorize`] | [`AuthorizedCall`] |
+//! | rate-limit | [`AuthorizedCall::rate_limit`] | [`AdmittedCall`] |
+//! | call | [`AdmittedCall::call`] | `ServiceResponse` |
+//! | encode | codec of the binding, then [`AdmittedCall::add_response_headers`] | `Reply` |
+//!
+//! A request that fails before the rate limit still counts against it:
+//! [`Admission::charge_rejection`].
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,32 +25,45 @@ use http::header::{CACHE_CONTROL, HeaderValue, WWW_AUTHENTICATE};
 use http::{HeaderMap, Request as HttpRequest, StatusCode};
 use hyper::body::Incoming;
 
-use super::body;
+use super::body::{self, BodyBudget};
 use super::call_headers::{ExtensionHeaders, read_call_headers, set_call_headers};
-use super::connections::ConnectionPeer;
 use super::reply::{self, Reply};
-use super::routes::Routes;
+use super::settings::ServerSettings;
+use super::transport::ConnectionPeer;
 use crate::auth::{
-    Access, CallPermit, DelegationClaim, Identity, RateLimitKey, RateLimitStatus,
-    RequestCredentials,
+    Access, CallLimiter, CallPermit, CallerLimits, DelegationClaim, Identity, RateLimitKey,
+    RateLimitStatus, RequestCredentials,
 };
 use crate::model::{Call, Caller, Error, ErrorKind, Operation, Request, Response, Result, Version};
-use crate::service::{AgentEntry, CallResult, ServiceResponse};
+use crate::service::{AgentEntry, CallResult, Directory, ServiceResponse};
 use crate::telemetry::metrics;
 
-/// Somebody whom we serve, and what they have sent.
+/// Access control of the server: the agents, and who may call them how often.
+pub(super) struct Admission {
+    pub(super) directory: Directory,
+    /// Authenticators and access rules. `None`: callers are not authenticated.
+    pub(super) access: Option<Access>,
+    /// Limits that `call_limiter` enforces. A reload with equal limits keeps the limiter and its
+    /// counts.
+    pub(super) caller_limits: Option<CallerLimits>,
+    pub(super) call_limiter: Option<Arc<CallLimiter>>,
+    pub(super) settings: Arc<ServerSettings>,
+    pub(super) body_budget: Arc<BodyBudget>,
+}
+
+/// Authenticated request, before it is decoded.
 pub(super) struct RequestContext {
     identity: Identity,
     delegation: DelegationClaim,
     peer_ip: IpAddr,
-    /// How much of a body has been read.
+    /// Bytes of the body that have been read. They count against the byte limit of the caller.
     body_bytes: usize,
-    /// Whether the request has been counted.
+    /// Whether the rate limit has counted the request.
     is_counted: bool,
 }
 
 impl RequestContext {
-    /// Somebody of whom nothing is asked.
+    /// Returns the context of an unauthenticated request.
     pub(super) fn anonymous(peer: &ConnectionPeer) -> Self {
         Self::new(Identity::anonymous(), DelegationClaim::Direct, peer)
     }
@@ -53,24 +83,17 @@ impl RequestContext {
     }
 }
 
-/// A call that was let in.
-pub(super) struct AuthorizedCall<'a> {
-    agent: &'a AgentEntry,
-    access: Option<&'a Access>,
-    identity: &'a Identity,
-    call: Call,
-    operation: Operation,
-    /// How it asks for the extensions that are active.
-    extension_headers: ExtensionHeaders,
-    rate_limit: Option<RateLimitStatus>,
+/// Result of the rate limit. The permit counts as a running call until it is dropped.
+pub(super) struct RateLimitGrant {
+    status: Option<RateLimitStatus>,
     _permit: Option<CallPermit>,
 }
 
-impl Routes {
-    /// Says who sends a request. Nothing of its body has been read.
+impl Admission {
+    /// Authenticates a request by its headers, query and client certificate. Its body is not read.
     ///
     /// # Errors
-    /// Unauthenticated; unavailable.
+    /// Unauthenticated; unavailable: an authenticator failed; rate limited: too many failed logins.
     pub(super) async fn authenticate(
         &self,
         peer: &ConnectionPeer,
@@ -79,19 +102,23 @@ impl Routes {
         let Some(access) = &self.access else {
             return Ok(RequestContext::anonymous(peer));
         };
-        let (ip, certificate) = (peer.address.ip(), peer.certificate.as_deref());
-        let credentials =
-            RequestCredentials::new(request.headers(), request.uri().query(), ip, certificate);
+        let ip = peer.address.ip();
+        let credentials = RequestCredentials::new(
+            request.headers(),
+            request.uri().query(),
+            ip,
+            peer.certificate.as_deref(),
+        );
         let (identity, delegation) = access
-            .authenticate(&credentials, self.is_trusted_proxy(peer))
+            .authenticate(&credentials, self.settings.is_trusted_proxy(ip))
             .await?;
         Ok(RequestContext::new(identity, delegation, peer))
     }
 
-    /// Reads the body of a guest's request, within the limits; it is part of what they spend.
+    /// Reads the body of a request within the limits, and records its size for the rate limit.
     ///
     /// # Errors
-    /// It is too large, or too late.
+    /// Those of [`body::read`].
     pub(super) async fn read_body(
         &self,
         context: &mut RequestContext,
@@ -100,7 +127,7 @@ impl Routes {
         let read = body::read(body, &self.settings, &self.body_budget).await;
         context.body_bytes = match &read {
             Ok(body) => body.len(),
-            // So much at least.
+            // A lower bound: the rest was not read.
             Err(error) if error.kind() == ErrorKind::PayloadTooLarge => {
                 self.settings.max_body_bytes
             }
@@ -109,138 +136,208 @@ impl Routes {
         read
     }
 
-    /// Counts a request, whatever becomes of it.
+    /// Resolves agent and tenant of a decoded request, and reads the headers of the call.
+    ///
+    /// `agent` is the agent of the request path. The tenant of the request can name another one.
     ///
     /// # Errors
-    /// Rate limited.
-    pub(super) fn check_rate_limit(
-        &self,
-        agent: &Arc<str>,
-        context: &mut RequestContext,
-    ) -> Result<(Option<RateLimitStatus>, Option<CallPermit>)> {
-        context.is_counted = true;
-        match &self.call_limiter {
-            Some(limiter) => limiter.check_call(
-                &RateLimitKey::new(agent.clone(), &context.identity, context.peer_ip),
-                context.body_bytes,
-            ),
-            None => Ok((None, None)),
-        }
-    }
-
-    /// What is said to a request that is refused. One that never became a call costs as much as a call: whoever sends nothing
-    /// but those is told to wait like anybody else.
-    pub(super) fn charge_rejection(
-        &self,
-        agent: &AgentEntry,
-        context: &mut RequestContext,
-        error: Error,
-    ) -> Error {
-        match context.is_counted {
-            true => error,
-            false => self
-                .check_rate_limit(&agent.namespace, context)
-                .err()
-                .unwrap_or(error),
-        }
-    }
-
-    /// Lets a call in, whatever carries it: which agent and tenant it is for, whether the guest may do that, and whether they
-    /// have not done enough of it.
-    ///
-    /// # Errors
-    /// Not found, permission denied, unauthenticated or rate limited; invalid: what the headers say.
-    pub(super) fn authorize<'a>(
+    /// Task not found: unknown tenant. Permission denied: the delegation does not cover the
+    /// request. Invalid: a header.
+    pub(super) fn resolve_agent<'a>(
         &'a self,
         agent: &'a AgentEntry,
         context: &'a mut RequestContext,
         headers: &HeaderMap,
         version: Version,
         request: &mut Request,
-    ) -> Result<AuthorizedCall<'a>> {
+    ) -> Result<ResolvedCall<'a>> {
         context.delegation.apply_to(request)?;
         let metadata = read_call_headers(context.caller().clone(), headers, version)?;
         let (agent, call) = self.directory.resolve_call(agent, metadata, request)?;
-        let operation = request.operation();
         let extension_headers = if call.extensions.is_empty() {
             ExtensionHeaders::default()
         } else {
             ExtensionHeaders::from_headers(headers)
         };
-        if let Some(access) = &self.access {
-            access.authorize(&context.identity, &agent.name, &call.scope.tenant, request)?;
-        }
-        let (rate_limit, _permit) = self.check_rate_limit(&call.scope.agent, context)?;
-        let (access, identity) = (self.access.as_ref(), &context.identity);
-        Ok(AuthorizedCall {
+        Ok(ResolvedCall {
+            admission: self,
+            context,
             agent,
-            access,
-            identity,
             call,
-            operation,
+            operation: request.operation(),
             extension_headers,
-            rate_limit,
-            _permit,
         })
     }
 
-    /// A refusal says what to bring.
+    /// Applies the rate limit of the caller to a request that is not a call, such as gRPC
+    /// reflection.
+    ///
+    /// # Errors
+    /// Rate limited.
+    pub(super) fn rate_limit(
+        &self,
+        agent: &AgentEntry,
+        context: &mut RequestContext,
+    ) -> Result<RateLimitGrant> {
+        self.count(&agent.namespace, context)
+    }
+
+    /// Returns the error of a rejected request, after counting the request against the rate limit.
+    ///
+    /// Rejected requests cost as much as calls, so a client cannot send them without limit. If the
+    /// limit is exceeded, that error is returned instead.
+    pub(super) fn charge_rejection(
+        &self,
+        agent: &AgentEntry,
+        context: &mut RequestContext,
+        error: Error,
+    ) -> Error {
+        if context.is_counted {
+            return error;
+        }
+        self.rate_limit(agent, context).err().unwrap_or(error)
+    }
+
+    /// Adds the authentication challenges to a reply with status 401.
     pub(super) fn add_challenges(&self, reply: &mut Reply) {
-        let (Some(access), StatusCode::UNAUTHORIZED) = (&self.access, reply.status()) else {
+        let Some(access) = &self.access else {
             return;
         };
-        for challenge in access
-            .challenges()
-            .filter_map(|text| HeaderValue::try_from(text).ok())
-        {
-            reply.headers_mut().append(WWW_AUTHENTICATE, challenge);
+        if reply.status() != StatusCode::UNAUTHORIZED {
+            return;
         }
+        for challenge in access.challenges() {
+            if let Ok(challenge) = HeaderValue::try_from(challenge) {
+                reply.headers_mut().append(WWW_AUTHENTICATE, challenge);
+            }
+        }
+    }
+
+    fn count(&self, namespace: &Arc<str>, context: &mut RequestContext) -> Result<RateLimitGrant> {
+        context.is_counted = true;
+        let Some(limiter) = &self.call_limiter else {
+            return Ok(RateLimitGrant {
+                status: None,
+                _permit: None,
+            });
+        };
+        let key = RateLimitKey::new(namespace.clone(), &context.identity, context.peer_ip);
+        let (status, permit) = limiter.check_call(&key, context.body_bytes)?;
+        Ok(RateLimitGrant {
+            status,
+            _permit: permit,
+        })
     }
 }
 
-impl AuthorizedCall<'_> {
-    /// Does what is asked. Whoever waits for it keeps no room for the request.
+/// Call with its agent and scope, before authorization.
+pub(super) struct ResolvedCall<'a> {
+    admission: &'a Admission,
+    context: &'a mut RequestContext,
+    agent: &'a AgentEntry,
+    call: Call,
+    operation: Operation,
+    extension_headers: ExtensionHeaders,
+}
+
+impl<'a> ResolvedCall<'a> {
+    /// Checks the access rules.
+    ///
+    /// # Errors
+    /// Task not found: the tenant is not open to the caller. Permission denied. Unauthenticated: an
+    /// anonymous caller.
+    pub(super) fn authorize(self, request: &Request) -> Result<AuthorizedCall<'a>> {
+        if let Some(access) = &self.admission.access {
+            let identity = &self.context.identity;
+            access.authorize(identity, &self.agent.name, &self.call.scope.tenant, request)?;
+        }
+        Ok(AuthorizedCall(self))
+    }
+}
+
+/// Call that the access rules allow, before the rate limit.
+pub(super) struct AuthorizedCall<'a>(ResolvedCall<'a>);
+
+impl<'a> AuthorizedCall<'a> {
+    /// Applies the rate limit of the caller.
+    ///
+    /// # Errors
+    /// Rate limited.
+    pub(super) fn rate_limit(self) -> Result<AdmittedCall<'a>> {
+        let Self(resolved) = self;
+        let rate_limit = resolved
+            .admission
+            .count(&resolved.call.scope.agent, resolved.context)?;
+        Ok(AdmittedCall {
+            resolved,
+            rate_limit,
+        })
+    }
+}
+
+/// Call that has passed all checks. It counts as a running call of its caller until it is dropped.
+pub(super) struct AdmittedCall<'a> {
+    resolved: ResolvedCall<'a>,
+    rate_limit: RateLimitGrant,
+}
+
+impl AdmittedCall<'_> {
+    /// Runs the operation. The returned future does not contain the decoded request.
     pub(super) fn call(
         &self,
         request: Request,
     ) -> impl Future<Output = Result<ServiceResponse>> + Send {
-        let result = self.agent.service.call(&self.call, request);
+        let ResolvedCall { agent, call, .. } = &self.resolved;
+        let result = agent.service.call(call, request);
         async {
             let response = match result {
                 Ok(CallResult::Ready(response)) => Ok(response),
-                Ok(CallResult::Pending(answering)) => answering.await,
+                Ok(CallResult::Pending(pending)) => pending.await,
                 Err(error) => Err(error),
             };
-            let failed = response.as_ref().err().map(Error::kind);
-            metrics::record_call(&self.agent.name, self.operation, self.call.version, failed);
-            Ok(match (response?, self.access) {
-                (ServiceResponse::Single(Response::AgentCard(card)), Some(access)) => {
-                    let card = access.filter_skills(self.identity, &self.agent.name, *card);
-                    ServiceResponse::Single(Response::AgentCard(Box::new(card)))
-                }
-                (response, _) => response,
-            })
+            self.record(response.as_ref().err());
+            response.map(|response| self.filter_card(response))
         }
     }
 
-    /// Says in the answer what goes with every one: its version, what is left to the caller, and that a card which is not for
-    /// everybody is not kept for everybody.
-    pub(super) fn add_response_headers(&self, headers: &mut HeaderMap) {
-        set_call_headers(headers, self.extension_headers, &self.call);
-        if let Some(RateLimitStatus {
-            limit,
-            remaining,
-            reset,
-        }) = self.rate_limit
-        {
-            reply::set_rate_limit(
-                headers,
-                limit,
-                remaining,
-                reset.as_secs() + u64::from(reset.subsec_nanos() > 0),
-            );
+    fn record(&self, error: Option<&Error>) {
+        let ResolvedCall { agent, call, .. } = &self.resolved;
+        let failure = error.map(Error::kind);
+        metrics::record_call(&agent.name, self.resolved.operation, call.version, failure);
+    }
+
+    /// Removes the skills from an extended card that the caller may not use.
+    fn filter_card(&self, response: ServiceResponse) -> ServiceResponse {
+        let ResolvedCall {
+            admission,
+            context,
+            agent,
+            ..
+        } = &self.resolved;
+        match (response, &admission.access) {
+            (ServiceResponse::Single(Response::AgentCard(card)), Some(access)) => {
+                let card = access.filter_skills(&context.identity, &agent.name, *card);
+                ServiceResponse::Single(Response::AgentCard(Box::new(card)))
+            }
+            (response, _) => response,
         }
-        if self.operation == Operation::GetExtendedAgentCard {
+    }
+
+    /// Adds version, active extensions and rate-limit status to a reply. An extended card is marked
+    /// as not cacheable.
+    pub(super) fn add_response_headers(&self, headers: &mut HeaderMap) {
+        let ResolvedCall {
+            call,
+            operation,
+            extension_headers,
+            ..
+        } = &self.resolved;
+        set_call_headers(headers, *extension_headers, call);
+        if let Some(status) = &self.rate_limit.status {
+            let reset = reply::ceil_seconds(status.reset);
+            reply::set_rate_limit(headers, status.limit, status.remaining, reset);
+        }
+        if *operation == Operation::GetExtendedAgentCard {
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
         }
     }

@@ -1,4 +1,4 @@
-//! Where an agent is reached, as its card says.
+//! Base URL of the server or of one agent, as agent cards state it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -7,7 +7,7 @@ use http::{HeaderMap, Uri};
 
 use crate::model::{Error, Result};
 
-/// Where an agent is reached.
+/// Absolute http(s) URL below which an agent is served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct BaseUrl {
     /// Scheme and authority.
@@ -17,7 +17,8 @@ pub(super) struct BaseUrl {
 }
 
 impl BaseUrl {
-    /// The root of what listens on an address; "every address of this machine" is none that a client can use.
+    /// Returns the root URL of a listening address. An unspecified address becomes loopback, since
+    /// clients cannot connect to it.
     pub(super) fn from_address(address: SocketAddr, tls: bool) -> Self {
         let host = match address.ip() {
             ip if !ip.is_unspecified() => ip,
@@ -31,10 +32,10 @@ impl BaseUrl {
         }
     }
 
-    /// What the operator says.
+    /// Parses a URL, such as the `public_url` setting.
     ///
     /// # Errors
-    /// It is not an absolute http or https URL.
+    /// Invalid `public_url`: not an absolute http or https URL, or one with a query.
     pub(super) fn parse(url: &str) -> Result<Self> {
         let invalid = || {
             Error::invalid(
@@ -56,28 +57,20 @@ impl BaseUrl {
         })
     }
 
-    /// What a proxy says that a client asked for; `None` if it says nothing that can be used.
+    /// Returns the URL of the `X-Forwarded-Host`, `-Proto` and `-Prefix` headers of a proxy.
+    /// Returns `None` if they are missing or invalid.
     pub(super) fn from_forwarded(headers: &HeaderMap) -> Option<Self> {
-        let text = |name: &str| {
-            headers
-                .get(name)?
-                .to_str()
-                .ok()?
-                .split(',')
-                .next()
-                .map(str::trim)
+        let first_value = |name: &str| {
+            let value = headers.get(name)?.to_str().ok()?;
+            value.split(',').next().map(str::trim)
         };
-        let (host, proto) = (
-            text("x-forwarded-host")?,
-            text("x-forwarded-proto").unwrap_or("https"),
-        );
-        let prefix = text("x-forwarded-prefix")
-            .unwrap_or_default()
-            .trim_matches('/');
-        Self::parse(&format!("{proto}://{host}/{prefix}")).ok()
+        let host = first_value("x-forwarded-host")?;
+        let scheme = first_value("x-forwarded-proto").unwrap_or("https");
+        let prefix = first_value("x-forwarded-prefix").unwrap_or_default();
+        Self::parse(&format!("{scheme}://{host}/{}", prefix.trim_matches('/'))).ok()
     }
 
-    /// A place below this one.
+    /// Returns the URL of a path below this one.
     pub(super) fn join(&self, path: &str) -> Self {
         match path {
             "" => self.clone(),
@@ -88,13 +81,14 @@ impl BaseUrl {
         }
     }
 
-    /// Host and port, as clients of gRPC want them.
+    /// Returns host and port, the form that gRPC clients expect. A missing port becomes that of the
+    /// scheme.
     pub(super) fn authority(&self) -> String {
         let (scheme, authority) = self.origin.split_once("://").unwrap_or_default();
-        let named = authority
+        let has_port = authority
             .parse()
             .is_ok_and(|authority: Authority| authority.port().is_some());
-        match (named, scheme) {
+        match (has_port, scheme) {
             (true, _) => authority.to_owned(),
             (false, "https") => format!("{authority}:443"),
             (false, _) => format!("{authority}:80"),

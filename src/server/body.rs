@@ -1,4 +1,5 @@
-//! What a request carries: its media type and its bytes, within limits.
+//! Reading of request bodies: content type check, size limits, timeout, and a memory budget shared
+//! by all requests.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -16,28 +17,37 @@ use tokio::time::timeout;
 use super::settings::ServerSettings;
 use crate::model::{Error, ErrorKind, Result};
 
-/// What the types of documents that are JSON end with.
+/// Suffix of JSON media types (RFC 6839).
 const JSON_SUFFIX: &str = "+json";
-/// How many times of what has received there is room for, if so much was announced: whoever takes room has to send a part of it.
+/// Allocates at most 4 times the bytes received so far, whatever `Content-Length` says. A client
+/// cannot reserve memory without sending data.
 const MAX_OVERALLOCATION: usize = 4;
-/// How much more is read and thrown away, so that a caller who is still sending gets to see the refusal.
+/// Bytes of an oversized body that are read and discarded, so that a client that is still sending
+/// gets the error reply.
 const MAX_DISCARDED_BYTES: usize = 64 << 20;
-/// What of a body is not counted.
+/// First bytes of each body that the shared budget does not count. Most bodies fit, and need no
+/// atomic operation.
 const UNCOUNTED_BYTES: usize = 64 << 10;
-/// How long a caller for whose body there is no room is told to wait.
+/// `Retry-After` of a request that exceeds the shared budget.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Refuses what does not say that it is JSON; saying nothing is fine. A browser cannot send these types to another
-/// site without asking first. Nothing is ever unpacked, so what is packed is refused by name.
+/// Refuses requests that are not JSON, or are compressed. A missing `Content-Type` is accepted.
+///
+/// A browser cannot send a JSON content type to another site without a CORS preflight (S79). Bodies
+/// are never decompressed, so there are no decompression bombs.
+///
+/// # Errors
+/// Unsupported media type.
 pub(super) fn check_content_type(headers: &HeaderMap) -> Result<()> {
-    // Nearly all of them say just that.
+    // The first comparison covers almost all requests.
     let is_json_type =
         |value: &HeaderValue| value == "application/json" || value.to_str().is_ok_and(is_json);
     let is_identity = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
     let is_uncompressed = headers.get_all(CONTENT_ENCODING).iter().all(is_identity);
-    match is_uncompressed && headers.get_all(CONTENT_TYPE).iter().all(is_json_type) {
-        true => Ok(()),
-        false => Err(ErrorKind::UnsupportedMediaType.into()),
+    if is_uncompressed && headers.get_all(CONTENT_TYPE).iter().all(is_json_type) {
+        Ok(())
+    } else {
+        Err(ErrorKind::UnsupportedMediaType.into())
     }
 }
 
@@ -46,31 +56,48 @@ fn is_json(media_type: &str) -> bool {
     let suffix = essence
         .len()
         .checked_sub(JSON_SUFFIX.len())
-        .and_then(|at| essence.get(at..));
+        .and_then(|start| essence.get(start..));
     essence.eq_ignore_ascii_case("application/json")
         || (essence.contains('/')
             && suffix.is_some_and(|suffix| suffix.eq_ignore_ascii_case(JSON_SUFFIX)))
 }
 
-/// How much of all bodies is being read. Those who take their time must not fill the memory together.
+/// Bytes that all bodies being read occupy together. Bounds the memory that slow senders can hold
+/// (S62).
 #[derive(Debug, Default)]
 pub(super) struct BodyBudget(AtomicUsize);
 
-/// So much of it is one body's; given back when dropped.
+/// Share of a [`BodyBudget`] that one body occupies. Released on drop.
 struct BodyReservation<'a> {
     budget: &'a BodyBudget,
     reserved: usize,
+    /// Limit of the whole budget.
     limit: usize,
 }
 
-impl BodyReservation<'_> {
-    /// Takes as much as there is room for. What nearly every body is within is not counted.
+impl<'a> BodyReservation<'a> {
+    fn new(budget: &'a BodyBudget, limit: usize) -> Self {
+        Self {
+            budget,
+            reserved: 0,
+            limit,
+        }
+    }
+
+    /// Extends the reservation to a body of `length` bytes. The first 64 KiB are not counted.
+    ///
+    /// # Errors
+    /// Unavailable: the budget is exhausted.
     fn grow(&mut self, length: usize) -> Result<()> {
         let more = length.saturating_sub(self.reserved + UNCOUNTED_BYTES);
         self.reserved += more;
         if more > 0 && self.budget.0.fetch_add(more, Ordering::Relaxed) + more > self.limit {
+            let message = format!(
+                "too many request bodies in memory (limit: max_buffered_body_bytes = {})",
+                self.limit
+            );
             return Err(Error::new(ErrorKind::Unavailable)
-                .with_message("as much is being read as max_buffered_body_bytes allows")
+                .with_message(message)
                 .with_retry_after(RETRY_AFTER));
         }
         Ok(())
@@ -83,19 +110,19 @@ impl Drop for BodyReservation<'_> {
     }
 }
 
-/// Reads a body whole, within the limits.
+/// Reads a whole body within `max_body_bytes`, `body_timeout` and the shared budget.
+///
+/// # Errors
+/// Payload too large; request timeout; unavailable: the budget is exhausted; canceled: the
+/// connection failed.
 pub(super) async fn read(
     body: Incoming,
     settings: &ServerSettings,
     budget: &BodyBudget,
 ) -> Result<Bytes> {
-    let reservation = BodyReservation {
-        budget,
-        reserved: 0,
-        limit: settings.max_buffered_body_bytes,
-    };
+    let reservation = BodyReservation::new(budget, settings.max_buffered_body_bytes);
     let mut read = pin!(read_at_most(body, settings.max_body_bytes, reservation));
-    // Most often it has received with the head, and needs no timer.
+    // Most bodies arrive with the head and need no timer.
     let first_poll = poll_fn(|context| Poll::Ready(read.as_mut().poll(context)));
     if let Poll::Ready(read) = first_poll.await {
         return read;
@@ -111,16 +138,28 @@ fn body_timeout() -> Error {
         .with_message("the body did not arrive in time (body_timeout)")
 }
 
-/// What has come of a body. One that comes in a piece, as most do, is not copied.
+/// Received part of a body. A body that arrives in one frame, as most do, is not copied.
 enum BodyBuffer {
     Empty,
     Single(Bytes),
     Joined(Vec<u8>),
 }
 
+/// Bounds for the allocation of a [`BodyBuffer`].
+#[derive(Clone, Copy)]
+struct ExpectedLength {
+    /// Bytes that `Content-Length` announces, 0 if unknown.
+    announced: usize,
+    /// Limit on the body.
+    max: usize,
+}
+
 impl BodyBuffer {
-    /// How much room there has to be with so much more; so much was announced, if that is known, and so much may received.
-    fn capacity_for(&self, more: usize, (announced, most): (usize, usize)) -> usize {
+    /// Returns the capacity for `more` bytes: the announced length, or else twice the bytes
+    /// received.
+    ///
+    /// It is at most `expected.max`, and at most [`MAX_OVERALLOCATION`] times the bytes received.
+    fn capacity_for(&self, more: usize, expected: ExpectedLength) -> usize {
         let (length, capacity) = match self {
             Self::Empty => return more,
             Self::Single(first) => (first.len(), 0),
@@ -130,22 +169,25 @@ impl BodyBuffer {
         if received <= capacity {
             return capacity;
         }
-        let expected = if announced >= received {
-            announced
+        let wanted = if expected.announced >= received {
+            expected.announced
         } else {
             2 * received
         };
-        expected
-            .min(most)
+        wanted
+            .min(expected.max)
             .min(MAX_OVERALLOCATION * received)
             .max(received)
     }
 
-    /// The same with another piece behind it. The room that is made for it is part of the reservation, before it is made.
+    /// Appends a frame. The capacity is reserved before it is allocated.
+    ///
+    /// # Errors
+    /// Unavailable: the budget is exhausted.
     fn push(
         self,
         data: Bytes,
-        expected: (usize, usize),
+        expected: ExpectedLength,
         reservation: &mut BodyReservation<'_>,
     ) -> Result<Self> {
         let capacity = self.capacity_for(data.len(), expected);
@@ -167,7 +209,7 @@ impl BodyBuffer {
     fn into_bytes(self) -> Bytes {
         match self {
             Self::Empty => Bytes::new(),
-            Self::Single(piece) => piece,
+            Self::Single(frame) => frame,
             Self::Joined(all) => all.into(),
         }
     }
@@ -175,28 +217,30 @@ impl BodyBuffer {
 
 async fn read_at_most(
     mut body: Incoming,
-    limit: usize,
+    max: usize,
     mut reservation: BodyReservation<'_>,
 ) -> Result<Bytes> {
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-    let (mut bytes, mut length) = (BodyBuffer::Empty, 0);
+    let expected = ExpectedLength { announced, max };
+    let mut buffer = BodyBuffer::Empty;
+    let mut length = 0;
     while let Some(frame) = body.frame().await {
-        // The caller left, or spoke no HTTP; nobody will read what we say to that.
+        // The connection failed, so no reply reaches the client.
         let frame = frame.map_err(|cause| Error::new(ErrorKind::Canceled).with_source(cause))?;
         let Ok(data) = frame.into_data() else {
             continue;
         };
         length += data.len();
-        if length <= limit {
-            bytes = bytes.push(data, (announced, limit), &mut reservation)?;
-        } else if length > limit.saturating_add(MAX_DISCARDED_BYTES) {
+        if length <= max {
+            buffer = buffer.push(data, expected, &mut reservation)?;
+        } else if length > max.saturating_add(MAX_DISCARDED_BYTES) {
             break;
         }
     }
-    if length <= limit {
-        return Ok(bytes.into_bytes());
+    if length <= max {
+        return Ok(buffer.into_bytes());
     }
-    let message = format!("Payload too large: more than {limit} bytes (max_body_bytes)");
+    let message = format!("Payload too large: more than {max} bytes (max_body_bytes)");
     Err(Error::new(ErrorKind::PayloadTooLarge).with_message(message))
 }
 
@@ -204,32 +248,33 @@ async fn read_at_most(
 mod tests {
     use super::*;
 
+    const LIMIT: usize = 8 << 20;
+
+    fn frame(length: usize) -> Bytes {
+        Bytes::from(vec![b' '; length])
+    }
+
     #[test]
     fn s62_concurrent_bodies_share_one_budget() {
         let budget = BodyBudget::default();
-        let reservation = || BodyReservation {
-            budget: &budget,
-            reserved: 0,
-            limit: 1_000,
-        };
-        let (mut one, mut two) = (reservation(), reservation());
+        let mut one = BodyReservation::new(&budget, 1_000);
+        let mut two = BodyReservation::new(&budget, 1_000);
         one.grow(UNCOUNTED_BYTES).unwrap();
         one.grow(UNCOUNTED_BYTES + 900).unwrap();
         let refused = two.grow(UNCOUNTED_BYTES + 200).unwrap_err();
-        assert_eq!(
-            (refused.kind(), refused.retry_after()),
-            (ErrorKind::Unavailable, Some(RETRY_AFTER))
-        );
-        drop((one, two));
-        reservation().grow(UNCOUNTED_BYTES + 1_000).unwrap();
+        assert_eq!(refused.kind(), ErrorKind::Unavailable);
+        assert_eq!(refused.retry_after(), Some(RETRY_AFTER));
+        drop(one);
+        drop(two);
+        BodyReservation::new(&budget, 1_000)
+            .grow(UNCOUNTED_BYTES + 1_000)
+            .unwrap();
         assert_eq!(budget.0.load(Ordering::Relaxed), 0);
     }
 
     #[test]
     fn s62_allocation_follows_received_bytes_and_is_reserved_first() {
-        let piece = |length| Bytes::from(vec![b' '; length]);
-        let limit = 8 << 20;
-        for (announced, lengths, most) in [
+        for (announced, lengths, max_capacity) in [
             (
                 8 << 20,
                 &[1, UNCOUNTED_BYTES][..],
@@ -260,38 +305,43 @@ mod tests {
             ),
         ] {
             let budget = BodyBudget::default();
-            let mut reservation = BodyReservation {
-                budget: &budget,
-                reserved: 0,
-                limit: usize::MAX,
+            let mut reservation = BodyReservation::new(&budget, usize::MAX);
+            let expected = ExpectedLength {
+                announced,
+                max: LIMIT,
             };
             let mut buffer = BodyBuffer::Empty;
             for length in lengths {
                 buffer = buffer
-                    .push(piece(*length), (announced, limit), &mut reservation)
+                    .push(frame(*length), expected, &mut reservation)
                     .unwrap();
             }
             let BodyBuffer::Joined(all) = &buffer else {
-                panic!("there are several")
+                panic!("several frames are joined")
             };
-            assert!(all.capacity() <= most, "{} of {announced}", all.capacity());
+            let capacity = all.capacity();
+            assert!(capacity <= max_capacity, "{capacity} of {announced}");
             assert_eq!(
                 budget.0.load(Ordering::Relaxed),
-                all.capacity().saturating_sub(UNCOUNTED_BYTES)
+                capacity.saturating_sub(UNCOUNTED_BYTES)
             );
             assert_eq!(buffer.into_bytes().len(), lengths.iter().sum::<usize>());
         }
+    }
+
+    #[test]
+    fn s62_allocation_beyond_the_budget_is_refused() {
         let budget = BodyBudget::default();
-        let mut reservation = BodyReservation {
-            budget: &budget,
-            reserved: 0,
-            limit: 2 * UNCOUNTED_BYTES,
+        let mut reservation = BodyReservation::new(&budget, 2 * UNCOUNTED_BYTES);
+        let expected = ExpectedLength {
+            announced: LIMIT,
+            max: LIMIT,
         };
         let buffer = BodyBuffer::Empty
-            .push(piece(1), (limit, limit), &mut reservation)
+            .push(frame(1), expected, &mut reservation)
             .unwrap();
         let refused = buffer
-            .push(piece(UNCOUNTED_BYTES), (limit, limit), &mut reservation)
+            .push(frame(UNCOUNTED_BYTES), expected, &mut reservation)
             .err()
             .unwrap();
         assert_eq!(refused.kind(), ErrorKind::Unavailable);
@@ -299,20 +349,17 @@ mod tests {
 
     #[test]
     fn announced_length_is_allocated_once() {
-        let (budget, announced) = (BodyBudget::default(), 1_000_000);
-        let mut reservation = BodyReservation {
-            budget: &budget,
-            reserved: 0,
-            limit: usize::MAX,
+        let budget = BodyBudget::default();
+        let announced = 1_000_000;
+        let mut reservation = BodyReservation::new(&budget, usize::MAX);
+        let expected = ExpectedLength {
+            announced,
+            max: announced,
         };
         let mut buffer = BodyBuffer::Empty;
         for length in [100_000, 400_000] {
             buffer = buffer
-                .push(
-                    Bytes::from(vec![b' '; length]),
-                    (announced, announced),
-                    &mut reservation,
-                )
+                .push(frame(length), expected, &mut reservation)
                 .unwrap();
         }
         assert!(matches!(buffer, BodyBuffer::Joined(all) if all.capacity() == announced));

@@ -1,4 +1,7 @@
-//! Discovery: public cards, written once, for readers of every version.
+//! Discovery documents: agent cards, the catalog of agents, and the key set.
+//!
+//! The documents are encoded when routes are built. Only a card behind a trusted proxy is encoded
+//! per request.
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
@@ -13,23 +16,26 @@ use crate::model::{AgentCard, Binding, Error, Result, Version};
 use crate::wire::card::{WELL_KNOWN, write_card};
 use crate::wire::path::encode_segment;
 
-/// Where all agents of a server are listed.
+/// Path of the catalog of all agents.
 pub(super) const CATALOG_PATH: &str = "/.well-known/ai-catalog.json";
 
-/// Where the keys are that cards are signed with.
+/// Path of the public keys that verify cards and notifications.
 pub(super) const KEY_SET_PATH: &str = "/.well-known/jwks.json";
 
-/// The card of one agent, wherever it is seen from.
+/// Public card of one agent.
 pub(super) struct PublishedCard {
     card: AgentCard,
-    /// Under which it is found at the base_url, if it is not the one there.
+    /// Name of the agent below the root, `None` for the root agent.
     tenant: Option<String>,
-    /// As it is seen from where the server knows itself to be.
+    /// Encoded card with the server's own base URL.
     default_document: Document,
 }
 
 impl PublishedCard {
-    /// The card of the agent at the base_url, or of another of this name; `seal` signs it as it is shown.
+    /// Encodes the card for the server's own base URL. `sign` signs the complete card.
+    ///
+    /// # Errors
+    /// Signing or encoding failed.
     pub(super) fn new(
         card: AgentCard,
         base_url: &BaseUrl,
@@ -37,29 +43,31 @@ impl PublishedCard {
         settings: &ServerSettings,
         sign: impl FnOnce(&mut AgentCard) -> Result<()>,
     ) -> Result<Self> {
-        let mut default_document =
+        let mut complete =
             with_default_interfaces(card.clone(), base_url, tenant.as_deref()).with_default_skill();
-        sign(&mut default_document)?;
-        let default_document = Document::card(default_document, settings)?;
+        sign(&mut complete)?;
         Ok(Self {
             card,
             tenant,
-            default_document,
+            default_document: Document::from_card(complete, settings)?,
         })
     }
 
-    /// The card, as a caller sees it who came by way of `root`.
+    /// Returns the card. `forwarded` is the base URL that a trusted proxy reports, if any.
+    ///
+    /// # Errors
+    /// Encoding failed.
     pub(super) fn reply(
         &self,
         headers: &HeaderMap,
-        base_url: Option<&BaseUrl>,
+        forwarded: Option<&BaseUrl>,
         settings: &ServerSettings,
     ) -> Result<Reply> {
-        let Some(base_url) = base_url else {
+        let Some(base_url) = forwarded else {
             return Ok(self.default_document.reply(headers));
         };
         let card = with_default_interfaces(self.card.clone(), base_url, self.tenant.as_deref());
-        let mut reply = Document::card(card, settings)?.reply(headers);
+        let mut reply = Document::from_card(card, settings)?.reply(headers);
         reply.headers_mut().insert(
             VARY,
             HeaderValue::from_static("X-Forwarded-Host, X-Forwarded-Proto, X-Forwarded-Prefix"),
@@ -67,7 +75,6 @@ impl PublishedCard {
         Ok(reply)
     }
 
-    /// Its line in the catalog.
     fn catalog_entry(&self, base_url: &BaseUrl) -> serde_json::Value {
         let url = base_url.join(&agent_path(self.tenant.as_deref())).url();
         serde_json::json!({
@@ -79,7 +86,10 @@ impl PublishedCard {
     }
 }
 
-/// All agents of a server.
+/// Returns the catalog of all agents.
+///
+/// # Errors
+/// Encoding failed.
 pub(super) fn catalog(
     cards: &[PublishedCard],
     headers: &HeaderMap,
@@ -94,7 +104,7 @@ pub(super) fn catalog(
     Ok(Document::new(catalog.to_string().into_bytes(), settings)?.reply(headers))
 }
 
-/// JSON that clients may keep.
+/// JSON document that clients may cache: body, `ETag` and `Cache-Control`.
 pub(super) struct Document {
     body: Bytes,
     etag: HeaderValue,
@@ -102,63 +112,67 @@ pub(super) struct Document {
 }
 
 impl Document {
-    fn card(card: AgentCard, settings: &ServerSettings) -> Result<Self> {
+    fn from_card(card: AgentCard, settings: &ServerSettings) -> Result<Self> {
         let mut body = Vec::new();
         write_card(&mut body, &card.with_default_skill(), settings.card_form)?;
         Self::new(body, settings)
     }
 
+    /// Creates a document. Its `ETag` is a hash of the body.
+    ///
+    /// # Errors
+    /// Internal: a header value is invalid, which ASCII values never are.
     pub(super) fn new(body: Vec<u8>, settings: &ServerSettings) -> Result<Self> {
         let digest = Sha256::digest(&body);
-        let tag: String = digest
+        let hash: String = digest
             .iter()
             .take(16)
             .map(|byte| format!("{byte:02x}"))
             .collect();
-        let cache = format!("public, max-age={}", settings.card_max_age.as_secs());
+        let cache_control = format!("public, max-age={}", settings.card_max_age.as_secs());
         Ok(Self {
             body: body.into(),
-            etag: HeaderValue::from_str(&format!("\"{tag}\"")).map_err(Error::internal)?,
-            cache_control: HeaderValue::from_str(&cache).map_err(Error::internal)?,
+            etag: HeaderValue::from_str(&format!("\"{hash}\"")).map_err(Error::internal)?,
+            cache_control: HeaderValue::from_str(&cache_control).map_err(Error::internal)?,
         })
     }
 
-    /// The document, or that the caller has it already.
+    /// Returns the document, or status 304 if `If-None-Match` has its `ETag`.
     pub(super) fn reply(&self, headers: &HeaderMap) -> Reply {
         let is_cached = headers
             .get_all(IF_NONE_MATCH)
             .iter()
-            .any(|tags| self.matches_etag(tags));
-        let mut reply = match is_cached {
-            true => reply::empty(StatusCode::NOT_MODIFIED),
-            false => reply::json(StatusCode::OK, self.body.clone()),
+            .any(|etags| self.matches_etag(etags));
+        let mut reply = if is_cached {
+            reply::empty(StatusCode::NOT_MODIFIED)
+        } else {
+            reply::json(StatusCode::OK, self.body.clone())
         };
-        reply.headers_mut().insert(ETAG, self.etag.clone());
-        reply
-            .headers_mut()
-            .insert(CACHE_CONTROL, self.cache_control.clone());
+        let headers = reply.headers_mut();
+        headers.insert(ETAG, self.etag.clone());
+        headers.insert(CACHE_CONTROL, self.cache_control.clone());
         reply
     }
 
-    fn matches_etag(&self, tags: &HeaderValue) -> bool {
-        let Ok(tags) = tags.to_str() else {
+    fn matches_etag(&self, etags: &HeaderValue) -> bool {
+        let Ok(etags) = etags.to_str() else {
             return false;
         };
-        let mut tags = tags
+        let mut etags = etags
             .split(',')
-            .map(|tag| tag.trim().trim_start_matches("W/"));
-        tags.any(|tag| tag == "*" || tag == self.etag)
+            .map(|etag| etag.trim().trim_start_matches("W/"));
+        etags.any(|etag| etag == "*" || etag == self.etag)
     }
 }
 
-/// Where an agent is below the base_url.
+/// Returns the path of an agent below the base URL, without slashes around it.
 fn agent_path(tenant: Option<&str>) -> String {
     tenant
         .map(|name| format!("agents/{}", encode_segment(name)))
         .unwrap_or_default()
 }
 
-/// A card that says nothing of where the agent is gets what is served at `root`, or below it under a name.
+/// Adds the interfaces that this server provides to a card that declares none.
 pub(super) fn with_default_interfaces(
     mut card: AgentCard,
     base_url: &BaseUrl,
@@ -167,13 +181,13 @@ pub(super) fn with_default_interfaces(
     if !card.supported_interfaces.is_empty() {
         return card;
     }
-    let base = base_url.join(&agent_path(tenant));
+    let agent_url = base_url.join(&agent_path(tenant)).url();
     for version in Version::ALL {
         for binding in [Binding::JsonRpc, Binding::HttpJson] {
-            card = card.interface(base.url(), binding, version);
+            card = card.interface(agent_url.clone(), binding, version);
         }
-        // A gRPC service has no path: behind the first agent one is found by its name as the tenant, if the version
-        // has tenants.
+        // gRPC has no base path. Agents below the root are addressed by tenant, in versions that
+        // have tenants.
         if grpc::IS_ENABLED && (tenant.is_none() || version.has_tenants()) {
             card = card.interface(base_url.authority(), Binding::Grpc, version);
             if let Some(interface) = card.supported_interfaces.last_mut() {

@@ -1,5 +1,7 @@
-//! What comes out of a stream, in chunks: a reader that is far behind has no more of it in memory, written out, than
-//! one that keeps up.
+//! Encodes a task stream in chunks of bounded size.
+//!
+//! A subscriber with a long backlog has at most one encoded chunk in memory, like one that keeps up
+//! (R06).
 
 use std::task::{Context, Poll, ready};
 use std::vec;
@@ -10,20 +12,20 @@ use crate::model::Result;
 use crate::service::{StreamItem, TaskEventStream};
 use crate::telemetry::metrics;
 
-/// What an event takes when it is written, mostly: room that is there from the start need not grow step by step.
+/// Typical size of an encoded event. Used to allocate the buffer of a chunk at once.
 const TYPICAL_EVENT_BYTES: usize = 384;
 
-/// A piece is about so large: what is larger than that, allocators do not keep at hand.
+/// Target size of a chunk. Allocators cache blocks up to about this size.
 const CHUNK_BYTES: usize = 32 << 10;
 
-/// A stream, and what came out of it.
+/// Result of one read: the stream, and its next items, an error, or `None` at the end.
 type NextItems = (TaskEventStream, Option<Result<Vec<StreamItem>>>);
 
-/// A stream on its way out.
+/// Task stream that is read and encoded chunk by chunk.
 pub(super) struct ChunkedStream {
-    /// None when all is said.
+    /// Pending read of the stream. `None` once the stream has ended.
     next: Option<ReusableBoxFuture<'static, NextItems>>,
-    /// What has come out and is not written yet.
+    /// Items that were read and are not encoded yet. While there are any, `next` is complete.
     unwritten: Option<(TaskEventStream, vec::IntoIter<StreamItem>)>,
 }
 
@@ -35,18 +37,20 @@ impl ChunkedStream {
         }
     }
 
-    /// Whether nothing follows; gRPC has trailers then.
+    /// Whether the stream has ended. The gRPC body sends its trailers then.
     #[cfg(feature = "grpc")]
     pub(super) fn has_ended(&self) -> bool {
         self.next.is_none()
     }
 
-    /// Says no more.
+    /// Ends the stream. Later polls return `None`.
     pub(super) fn close(&mut self) {
-        (self.next, self.unwritten) = (None, None);
+        self.next = None;
+        self.unwritten = None;
     }
 
-    /// The next piece, as `write` has it; `None` at the end. After an error nothing follows.
+    /// Polls for the next chunk, encoded by `write`. Returns `None` at the end. The stream ends
+    /// after an error.
     pub(super) fn poll_chunk(
         &mut self,
         context: &mut Context<'_>,
@@ -76,14 +80,14 @@ impl ChunkedStream {
     }
 }
 
-/// Writes items until there is enough: what one item is too much for goes out all the same.
+/// Encodes items until the chunk is full. An item larger than a chunk is encoded whole.
 fn encode_chunk<S, I>(
     stream: &S,
     items: &mut vec::IntoIter<I>,
     mut write: impl FnMut(&mut Vec<u8>, &S, &I),
 ) -> Vec<u8> {
     let mut out = Vec::with_capacity((items.len() * TYPICAL_EVENT_BYTES).clamp(1024, CHUNK_BYTES));
-    // One more that is as large as most still fits.
+    // Stops while another event of typical size would still fit.
     while out.len() + TYPICAL_EVENT_BYTES <= CHUNK_BYTES
         && let Some(item) = items.next()
     {
@@ -94,7 +98,7 @@ fn encode_chunk<S, I>(
 
 #[expect(
     clippy::manual_async_fn,
-    reason = "an async fn would have room for the stream twice"
+    reason = "an async fn stores its argument twice"
 )]
 fn next_items(mut stream: TaskEventStream) -> impl Future<Output = NextItems> {
     async move {
@@ -109,21 +113,15 @@ mod tests {
 
     #[test]
     fn r06_backlog_is_encoded_in_chunks() {
+        let append = |out: &mut Vec<u8>, (): &(), item: &Vec<u8>| out.extend_from_slice(item);
         let mut items = vec![vec![0_u8; CHUNK_BYTES / 4 + 1]; 1000].into_iter();
         let mut chunks = Vec::new();
         while items.len() > 0 {
-            chunks.push(
-                encode_chunk(&(), &mut items, |out, (), item| out.extend_from_slice(item)).len(),
-            );
+            chunks.push(encode_chunk(&(), &mut items, append).len());
         }
-        assert_eq!(
-            (chunks.len(), chunks.iter().max()),
-            (250, Some(&(CHUNK_BYTES + 4)))
-        );
-        let mut one = vec![vec![0_u8; 3 * CHUNK_BYTES]].into_iter();
-        assert_eq!(
-            encode_chunk(&(), &mut one, |out, (), item| out.extend_from_slice(item)).len(),
-            3 * CHUNK_BYTES
-        );
+        assert_eq!(chunks.len(), 250);
+        assert_eq!(chunks.iter().max(), Some(&(CHUNK_BYTES + 4)));
+        let mut large = vec![vec![0_u8; 3 * CHUNK_BYTES]].into_iter();
+        assert_eq!(encode_chunk(&(), &mut large, append).len(), 3 * CHUNK_BYTES);
     }
 }

@@ -1,4 +1,4 @@
-//! A connection that has been looked at, and whose peer must read.
+//! Byte stream of a connection: protocol detection, write timeout, and yielding before writes.
 
 use std::io;
 use std::pin::Pin;
@@ -9,27 +9,40 @@ use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// What every HTTP/2 connection begins with. Waited for whole, because hyper waits for the rest of it without a limit.
+/// HTTP/2 connection preface. Detection reads all of it, because hyper has no timeout for the rest.
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// A connection whose first bytes were read to see what it speaks; they are read again from here. A write that the
-/// peer leaves waiting for too long fails, so that nobody is kept by a reader who does not read.
+/// HTTP version of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HttpVersion {
+    Http1,
+    Http2,
+}
+
+/// Connection stream that replays the bytes read for protocol detection.
+///
+/// A write that makes no progress for `write_timeout` fails, so a peer that does not read cannot
+/// hold the connection (S64).
 pub(super) struct ConnectionIo<S> {
     inner: S,
+    /// Bytes read during detection and not replayed yet.
     sniffed: Bytes,
     write_timeout: Duration,
-    /// Set while a write waits.
+    /// Timer that runs while a write makes no progress.
     stalled: Option<Pin<Box<Sleep>>>,
-    /// Whether what is to be written now has let others go first.
+    /// Whether the current write has already yielded to other tasks.
     has_yielded: bool,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionIo<S> {
-    /// Waits for the first bytes; says whether they are HTTP/2.
+    /// Reads the first bytes and detects the protocol.
     ///
     /// # Errors
-    /// The peer left before.
-    pub(super) async fn detect(mut inner: S, write_timeout: Duration) -> io::Result<(Self, bool)> {
+    /// The peer closed the connection before that, or reading failed.
+    pub(super) async fn detect(
+        mut inner: S,
+        write_timeout: Duration,
+    ) -> io::Result<(Self, HttpVersion)> {
         let mut sniffed = Vec::with_capacity(HTTP2_PREFACE.len());
         while sniffed.len() < HTTP2_PREFACE.len() && HTTP2_PREFACE.starts_with(&sniffed) {
             let mut rest = (&mut inner).take((HTTP2_PREFACE.len() - sniffed.len()) as u64);
@@ -37,23 +50,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionIo<S> {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
-        let is_http2 = sniffed == HTTP2_PREFACE;
-        Ok((
-            Self {
-                inner,
-                sniffed: sniffed.into(),
-                write_timeout,
-                stalled: None,
-                has_yielded: false,
-            },
-            is_http2,
-        ))
+        let version = if sniffed == HTTP2_PREFACE {
+            HttpVersion::Http2
+        } else {
+            HttpVersion::Http1
+        };
+        let io = Self {
+            inner,
+            sniffed: sniffed.into(),
+            write_timeout,
+            stalled: None,
+            has_yielded: false,
+        };
+        Ok((io, version))
     }
 }
 
 impl<S> ConnectionIo<S> {
-    /// Waits until those who are ready to run have run: whoever has a request there is answered too, and then all answers are
-    /// written one behind the other. A peer that would sleep between them, and be woken for each, stays awake.
+    /// Yields once to the other ready tasks before a write.
+    ///
+    /// Replies that become ready together are then written back to back, and the peer wakes up once
+    /// for all of them.
     fn yield_before_write(&mut self, context: &Context<'_>) -> Poll<()> {
         self.has_yielded = !self.has_yielded;
         if self.has_yielded {
@@ -63,6 +80,7 @@ impl<S> ConnectionIo<S> {
         Poll::Ready(())
     }
 
+    /// Fails a pending write once it has been pending for `write_timeout`.
     fn with_write_timeout<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -75,10 +93,8 @@ impl<S> ConnectionIo<S> {
         let stalled = self
             .stalled
             .get_or_insert_with(|| Box::pin(sleep(self.write_timeout)));
-        match stalled.as_mut().poll(context) {
-            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-            Poll::Pending => Poll::Pending,
-        }
+        ready!(stalled.as_mut().poll(context));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
@@ -95,7 +111,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for ConnectionIo<S> {
         let length = this.sniffed.len().min(buffer.remaining());
         buffer.put_slice(&this.sniffed[..length]);
         this.sniffed.advance(length);
-        // With what has come behind it: whoever reads makes more room when a beginning comes alone. An error comes again.
+        // Also reads what follows: hyper grows its buffer after a short read. An error is returned
+        // by the next read.
         if this.sniffed.is_empty() && buffer.remaining() > 0 {
             let _ = Pin::new(&mut this.inner).poll_read(context, buffer);
         }
@@ -154,18 +171,19 @@ mod tests {
     async fn sniffed_bytes_are_read_again() {
         let http2 = std::str::from_utf8(HTTP2_PREFACE).unwrap();
         for (bytes, expected) in [
-            (&*format!("{http2}more"), true),
-            ("PRI * HTTP/1.1", false),
-            ("POST / HTTP/1.1", false),
-            ("G", false),
+            (&*format!("{http2}more"), HttpVersion::Http2),
+            ("PRI * HTTP/1.1", HttpVersion::Http1),
+            ("POST / HTTP/1.1", HttpVersion::Http1),
+            ("G", HttpVersion::Http1),
         ] {
             let (mut near, far) = duplex(64);
             near.write_all(bytes.as_bytes()).await.unwrap();
             drop(near);
-            let (mut io, is_http2) = ConnectionIo::detect(far, TIMEOUT).await.unwrap();
+            let (mut io, version) = ConnectionIo::detect(far, TIMEOUT).await.unwrap();
             let mut read = String::new();
             io.read_to_string(&mut read).await.unwrap();
-            assert_eq!((read.as_str(), is_http2), (bytes, expected));
+            assert_eq!(read, bytes);
+            assert_eq!(version, expected);
         }
         for half in ["", "P", "PRI * HTTP/2.0"] {
             let (mut near, far) = duplex(64);
@@ -187,9 +205,9 @@ mod tests {
         };
         tokio::join!(biased; write, async { order.lock().unwrap().push("ran") });
         assert_eq!(order.into_inner().unwrap(), ["ran", "written"]);
-        let mut said = [0; 2];
-        near.read_exact(&mut said).await.unwrap();
-        assert_eq!(&said, b"hi");
+        let mut received = [0; 2];
+        near.read_exact(&mut received).await.unwrap();
+        assert_eq!(&received, b"hi");
     }
 
     #[tokio::test(start_paused = true)]
@@ -199,9 +217,7 @@ mod tests {
         let (mut io, _) = ConnectionIo::detect(far, TIMEOUT).await.unwrap();
         let start = tokio::time::Instant::now();
         let error = io.write_all(&[0; 64]).await.unwrap_err();
-        assert_eq!(
-            (error.kind(), start.elapsed()),
-            (io::ErrorKind::TimedOut, TIMEOUT)
-        );
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(start.elapsed(), TIMEOUT);
     }
 }

@@ -1,8 +1,8 @@
-//! Pages that call: whom they may call for, and whether they call us at all.
+//! CORS, and protection against cross-site requests and DNS rebinding (S78).
 //!
-//! A page in a browser can make its visitor send requests that the visitor never meant. Where only this machine can
-//! reach us, a host name that is not ours was bent to it; and a request that says which page it comes from must come
-//! from one that may call.
+//! A web page can make a browser send requests on behalf of its user. A server on loopback refuses
+//! unknown `Host` names, because such a name was rebound to this machine. A request with an
+//! `Origin` must come from the server's own origin or from one in `cors_origins`.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -22,28 +22,29 @@ const EXPOSED_HEADERS: HeaderValue = HeaderValue::from_static(
 );
 const PREFLIGHT_MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
-/// Which pages may call.
+/// Origins and host names that are accepted.
 pub(super) struct OriginPolicy {
+    /// Values of `cors_origins`, without a trailing slash.
     origins: Vec<String>,
-    /// The names under which a browser may know us; `None` where anybody may.
+    /// Accepted `Host` names. `None` unless the server listens on loopback.
     hosts: Option<Vec<String>>,
-    /// Where we listen, as most of those name it who come from this machine.
+    /// Listening address, the most common `Host` of local clients.
     listen_address: String,
 }
 
-/// What becomes of a request.
+/// Result of checking `Host` and `Origin` of a request.
 pub(super) enum OriginCheck {
-    /// It comes from no other page.
+    /// Not a cross-origin request.
     SameOrigin,
-    /// It comes from a page that may call; the answer says so.
+    /// Request from an allowed origin. The reply needs CORS headers.
     Allowed(HeaderValue),
-    /// It is answered here.
+    /// Refused request or preflight, with its reply.
     Answered(Reply),
 }
 
 impl OriginPolicy {
-    /// Pages of these origins may call what listens on `address`. There a name that somebody has bent to this machine
-    /// is no way in, unless it is the public one.
+    /// Creates the policy of a server that listens on `address`. On loopback the host of
+    /// `public_url` is accepted too.
     pub(super) fn new(origins: &[String], address: SocketAddr, public_url: Option<&str>) -> Self {
         let hosts = address.ip().is_loopback().then(|| {
             let public = public_url
@@ -61,23 +62,22 @@ impl OriginPolicy {
         }
     }
 
-    /// `authority` is the host that HTTP/2 names. A proxy that is `trusted` comes with the names of its clients.
+    /// Checks a request. `authority` is the HTTP/2 pseudo-header. A trusted proxy may send any
+    /// `Host`.
     pub(super) fn check(
         &self,
         method: &Method,
         authority: Option<&str>,
         headers: &HeaderMap,
-        trusted: bool,
+        is_trusted_proxy: bool,
     ) -> OriginCheck {
         let host = headers
             .get(HOST)
             .and_then(|host| host.to_str().ok())
             .or(authority)
             .unwrap_or_default();
-        if !trusted && !self.is_own_host(host) {
-            return forbidden(
-                "this host name is not known here; set public_url to the address that is used\n",
-            );
+        if !is_trusted_proxy && !self.is_own_host(host) {
+            return forbidden("unknown host name; set public_url to the URL that clients use\n");
         }
         let Some(origin) = headers.get(ORIGIN) else {
             return OriginCheck::SameOrigin;
@@ -88,18 +88,18 @@ impl OriginPolicy {
         if !self
             .origins
             .iter()
-            .any(|known| known == "*" || origin == known.as_str())
+            .any(|allowed| allowed == "*" || origin == allowed.as_str())
         {
-            return forbidden(
-                "pages of this origin may not call; cors_origins names those that may\n",
-            );
+            return forbidden("origin not allowed; add it to cors_origins\n");
         }
-        match *method == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
-            true => OriginCheck::Answered(preflight(origin, headers)),
-            false => OriginCheck::Allowed(origin.clone()),
+        if *method == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
+            OriginCheck::Answered(preflight(origin, headers))
+        } else {
+            OriginCheck::Allowed(origin.clone())
         }
     }
 
+    /// Whether `host` is an accepted name, an IP address, or missing.
     fn is_own_host(&self, host: &str) -> bool {
         let Some(hosts) = self.hosts.as_ref().filter(|_| host != self.listen_address) else {
             return true;
@@ -109,14 +109,14 @@ impl OriginPolicy {
             _ => host,
         };
         let name = name.trim_matches(['[', ']']);
-        // No host at all is no browser.
+        // Browsers always send a host.
         name.is_empty()
             || name.parse::<IpAddr>().is_ok()
             || hosts.iter().any(|own| own.eq_ignore_ascii_case(name))
     }
 }
 
-/// Whether a page calls where it came from.
+/// Whether the origin has the same host and port as the request.
 fn is_same_origin(origin: &HeaderValue, host: &str) -> bool {
     let origin = origin.to_str().unwrap_or_default();
     let authority = origin
@@ -129,7 +129,7 @@ fn forbidden(reason: &'static str) -> OriginCheck {
     OriginCheck::Answered(reply::text(StatusCode::FORBIDDEN, reason))
 }
 
-/// What a browser asks before it lets a page call.
+/// Returns the reply to a CORS preflight request.
 fn preflight(origin: &HeaderValue, headers: &HeaderMap) -> Reply {
     let mut reply = reply::empty(StatusCode::NO_CONTENT);
     add_cors_headers(reply.headers_mut(), origin.clone());
@@ -142,7 +142,7 @@ fn preflight(origin: &HeaderValue, headers: &HeaderMap) -> Reply {
     reply
 }
 
-/// Lets the page read the answer. Never with cookies: nobody is known by them here.
+/// Adds the headers that let a page read the reply. Credentials (cookies) are never allowed.
 pub(super) fn add_cors_headers(headers: &mut HeaderMap, origin: HeaderValue) {
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED_HEADERS);
@@ -177,7 +177,7 @@ mod tests {
         let local = ("host", "localhost:41241");
         for (method, headers, expected) in [
             ("POST", &[][..], Ok(None)),
-            // Not even a browser says where it comes from when a page reads what it takes for its own host.
+            // DNS rebinding: a browser sends no `Origin` on same-origin reads.
             ("GET", &[("host", "evil.example:41241")], Err(403)),
             (
                 "POST",
@@ -211,7 +211,7 @@ mod tests {
                 Err(403),
             ),
             ("POST", &[local, ("origin", "null")], Err(403)),
-            // A name that was bent to this machine.
+            // DNS rebinding.
             (
                 "POST",
                 &[

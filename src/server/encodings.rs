@@ -1,4 +1,5 @@
-//! The forms in which an entry or a task goes out: one per way of writing it, shared by all who read it so.
+//! Keys of the encoding cache: entries and tasks are encoded once per output format and shared by
+//! all readers of it.
 
 use bytes::Bytes;
 
@@ -6,8 +7,12 @@ use crate::model::{ContextId, Entry, StreamResponse, Task, TaskId};
 use crate::service::TaskView;
 use crate::wire::{Dialect, write_task};
 
-/// The form of an entry, or of a task, in JSON, each below 16: the rest are gRPC's. What is written for one client alone is
-/// nobody else's.
+/// First cache key that the gRPC formats use. Keys below it belong to JSON.
+#[cfg(feature = "grpc")]
+pub(super) const FIRST_GRPC_ENCODING: u8 = 16;
+
+/// Returns the cache key of a JSON format, below 16. Returns `None` for dialects that depend on one
+/// client.
 pub(super) fn json_encoding(dialect: &Dialect, closes: bool) -> Option<u8> {
     match (dialect, closes) {
         (Dialect::V1, _) => Some(0),
@@ -21,7 +26,7 @@ pub(super) fn json_encoding(dialect: &Dialect, closes: bool) -> Option<u8> {
     }
 }
 
-/// A task that is the answer to a call, on any JSON binding.
+/// Returns the JSON of a task, from the cache if the dialect is cacheable.
 pub(super) fn encode_task(task: &TaskView, dialect: &Dialect) -> Bytes {
     let write = |task: &Task, out: &mut Vec<u8>| write_task(out, task, dialect);
     match json_encoding(dialect, false) {
@@ -34,10 +39,11 @@ pub(super) fn encode_task(task: &TaskView, dialect: &Dialect) -> Bytes {
     }
 }
 
-/// Hands over what callers are told of an entry, if they are told of it.
+/// Calls `write` with the stream event of an entry, if the entry is visible to callers.
 pub(super) fn with_stream_response(
     entry: &Entry,
-    (task, context): (&TaskId, &ContextId),
+    task: &TaskId,
+    context: &ContextId,
     write: impl FnOnce(&StreamResponse),
 ) {
     if let Some(event) = entry.update(task, context) {

@@ -1,5 +1,8 @@
-//! Whether a peer of HTTP/2 takes what we have for it. Its connection may be alive while its window is closed: then
-//! nothing is written, and no write can take too long.
+//! Write-stall timeout for HTTP/2 responses.
+//!
+//! With a closed flow-control window nothing is written to the socket, so the write timeout of the
+//! connection never starts. A stall shows in the response body instead: it has returned a frame and
+//! is not polled for the next one.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -9,15 +12,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::sleep;
 
-/// What is handed over at once: a slow peer takes this much well within the timeout, and shows that it does.
-const CHUNK_BYTES: usize = 64 << 10;
+/// Largest frame that a body returns. A slow peer takes this much well within the timeout.
+const FRAME_BYTES: usize = 64 << 10;
 
 tokio::task_local! {
-    /// Whether something was handed over, and nothing has been asked for since.
-    static CHUNK_PENDING: Cell<bool>;
+    /// Whether the body has returned a frame and has not been polled since.
+    static FRAME_PENDING: Cell<bool>;
 }
 
-/// Answers a call of HTTP/2, as long as the peer takes the answer. Its body tells by [`record_poll`].
+/// Runs `response` until it completes. Returns `None` once its body has been stalled for
+/// `stall_timeout`.
+///
+/// The body reports its polls with [`record_poll`], through a task-local.
 pub(super) async fn timeout<T>(
     stall_timeout: Duration,
     response: impl Future<Output = T>,
@@ -29,7 +35,7 @@ pub(super) async fn timeout<T>(
             if let Poll::Ready(done) = response.as_mut().poll(context) {
                 return Poll::Ready(Some(done));
             }
-            if !CHUNK_PENDING.with(Cell::get) {
+            if !FRAME_PENDING.with(Cell::get) {
                 stalled = None;
                 return Poll::Pending;
             }
@@ -38,19 +44,19 @@ pub(super) async fn timeout<T>(
         })
         .await
     };
-    CHUNK_PENDING.scope(Cell::new(false), watched).await
+    FRAME_PENDING.scope(Cell::new(false), watched).await
 }
 
-/// A body was asked for more, so what it gave before is on its way; notes whether it now gives something.
+/// Records the result of polling a response body, and returns it.
 pub(super) fn record_poll<T>(frame: Poll<Option<T>>) -> Poll<Option<T>> {
-    // On HTTP/1 nobody looks: there the write itself waits.
-    let _ = CHUNK_PENDING.try_with(|pending| pending.set(matches!(frame, Poll::Ready(Some(_)))));
+    // The task-local is unset on HTTP/1, which has a write timeout of its own.
+    let _ = FRAME_PENDING.try_with(|pending| pending.set(matches!(frame, Poll::Ready(Some(_)))));
     frame
 }
 
-/// The next piece of what is to go out; `None` when all is out.
-pub(super) fn next_chunk(bytes: &mut Bytes) -> Option<Bytes> {
-    (!bytes.is_empty()).then(|| bytes.split_to(bytes.len().min(CHUNK_BYTES)))
+/// Splits off the next frame of at most 64 KiB. Returns `None` if `bytes` is empty.
+pub(super) fn next_frame(bytes: &mut Bytes) -> Option<Bytes> {
+    (!bytes.is_empty()).then(|| bytes.split_to(bytes.len().min(FRAME_BYTES)))
 }
 
 #[cfg(test)]
@@ -67,11 +73,9 @@ mod tests {
             let _ = record_poll(Poll::Ready(Some(())));
             std::future::pending::<()>().await;
         };
-        assert_eq!(
-            (timeout(TIMEOUT, stuck).await, begin.elapsed()),
-            (None, TIMEOUT)
-        );
-        // One that has nothing to give may wait, and one that is taken piece by piece takes its time.
+        assert_eq!(timeout(TIMEOUT, stuck).await, None);
+        assert_eq!(begin.elapsed(), TIMEOUT);
+        // A body without data may wait, and a body that is read slowly may take any time.
         let slow = async {
             for _ in 0..3 {
                 let _ = record_poll(Poll::Ready(Some(())));
@@ -84,12 +88,12 @@ mod tests {
     }
 
     #[test]
-    fn large_bodies_are_split_into_chunks() {
-        let mut bytes = Bytes::from(vec![0; 2 * CHUNK_BYTES + 1]);
-        let pieces: Vec<_> = std::iter::from_fn(|| next_chunk(&mut bytes))
-            .map(|piece| piece.len())
+    fn large_bodies_are_split_into_frames() {
+        let mut bytes = Bytes::from(vec![0; 2 * FRAME_BYTES + 1]);
+        let frames: Vec<_> = std::iter::from_fn(|| next_frame(&mut bytes))
+            .map(|frame| frame.len())
             .collect();
-        assert_eq!(pieces, [CHUNK_BYTES, CHUNK_BYTES, 1]);
-        assert_eq!(next_chunk(&mut bytes), None);
+        assert_eq!(frames, [FRAME_BYTES, FRAME_BYTES, 1]);
+        assert_eq!(next_frame(&mut bytes), None);
     }
 }

@@ -1,15 +1,16 @@
-//! A server that runs: what it serves now, and the way to change that.
+//! Handle of a running server: replaces its configuration without a restart.
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
-use super::Server;
-use super::reloadable_config::ServerRuntime;
+use super::assembly::ServerRuntime;
+use super::builder::Server;
 use super::routes::Routes;
 use crate::engine::Engine;
 use crate::model::Result;
 use crate::push::PushDispatcher;
+use crate::rt::{lock, read_lock, write_lock};
 
-/// What is served now: every request takes it anew, and keeps what it took to its end.
+/// Routes that new requests use. A request keeps the routes it started with.
 pub(super) struct CurrentRoutes(RwLock<Arc<Routes>>);
 
 impl CurrentRoutes {
@@ -18,33 +19,31 @@ impl CurrentRoutes {
     }
 
     pub(super) fn get(&self) -> Arc<Routes> {
-        // Only ever replaced whole, so a panic elsewhere spoils nothing.
-        self.0
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        read_lock(&self.0).clone()
     }
 
     fn set(&self, routes: Routes) {
-        let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = write_lock(&self.0);
         let previous = std::mem::replace(&mut *current, Arc::new(routes));
-        // Agents may go with it: that is no reason for others to wait.
+        // Unlocked first: dropping the old routes can drop agents, which takes time.
         drop(current);
         drop(previous);
     }
 }
 
-/// A server that runs, for those who change what it serves.
+/// Handle of a running server. Replaces its configuration; clones refer to the same server.
 ///
 /// ```no_run
-/// # use attache::{AgentCard, Outcome, HostedAgent, Server, Turn};
+/// # use attache::{AgentCard, HostedAgent, Outcome, Server, Turn};
 /// # async fn example() -> attache::Result<()> {
-/// # let (echo, shout) = (|_: Turn| async { Ok(Outcome::Completed) }, |_: Turn| async { Ok(Outcome::Completed) });
-/// let bound = Server::new(AgentCard::new("Echo", "Says it back"), echo).bind("127.0.0.1:8080").await?;
+/// # let echo = |_: Turn| async { Ok(Outcome::Completed) };
+/// # let shout = |_: Turn| async { Ok(Outcome::Completed) };
+/// let card = || AgentCard::new("Echo", "Echoes the message");
+/// let bound = Server::new(card(), echo).bind("127.0.0.1:8080").await?;
 /// let handle = bound.handle();
-/// // Later, while it serves: another agent beside the first.
-/// let next = Server::new(AgentCard::new("Echo", "Says it back"), echo);
-/// handle.replace(next.agent(HostedAgent::new("shout", AgentCard::new("Shout", "Says it louder"), shout)))?;
+/// // Later, while it serves: add another agent.
+/// let shout = HostedAgent::new("shout", AgentCard::new("Shout", "Answers in capitals"), shout);
+/// handle.replace(Server::new(card(), echo).agent(shout))?;
 /// # Ok(())
 /// # }
 /// ```
@@ -52,7 +51,7 @@ impl CurrentRoutes {
 pub struct ServerHandle {
     runtime: Arc<ServerRuntime>,
     current: Arc<CurrentRoutes>,
-    /// One change at a time.
+    /// Serializes replacements.
     replace_lock: Arc<Mutex<()>>,
 }
 
@@ -77,26 +76,26 @@ impl ServerHandle {
         &self.runtime.push_dispatcher
     }
 
-    /// Serves from now on what another server would: its agents with their cards and settings, who may call and how often, its
-    /// limits, and how requests are served. What has begun ends as it began, and no request is lost.
+    /// Replaces the configuration by that of `server`: agents, cards, access, limits and server
+    /// settings.
     ///
-    /// An agent that is no longer among them drains: its card and its address are gone for whoever brings something new, while
-    /// its tasks can be read, followed and canceled until the last that was running has rested.
+    /// Running calls and turns end under the old configuration. No request is lost.
     ///
-    /// What belongs to the process stays as it is: the address, TLS, the store, what the engine and webhooks may do, the
-    /// number of connections and streams, and the door of operators.
+    /// A removed agent drains: it has no card and accepts no messages. Its tasks can be read,
+    /// subscribed to and canceled until its last running task stops running.
+    ///
+    /// Fixed until a restart: address, TLS, store, engine and push settings, limits on connections
+    /// and streams, and the admin interface.
     ///
     /// # Errors
-    /// Invalid: what could not be served, with its name; nothing has changed then.
+    /// Invalid, with the name of the setting. The old configuration then stays in place.
     pub fn replace(&self, server: Server) -> Result<()> {
-        let _guard = self
-            .replace_lock
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _guard = lock(&self.replace_lock);
         let (config, _) = server.into_configs()?;
-        let agents = self.runtime.engine.prepare_agents(config.agent_configs());
+        let agents = self.runtime.engine.prepare_agents(config.registrations());
         let routes = config.build_routes(&self.runtime, &agents, Some(&self.current.get()))?;
-        // Before anybody asks for them. Those who go are there as long as somebody asks for what was served before.
+        // Before the routes, so that every agent of the routes exists. Removed agents live as long
+        // as the old routes.
         self.runtime.engine.replace_agents(agents);
         self.current.set(routes);
         Ok(())

@@ -1,4 +1,4 @@
-//! An agent as it is given to a server: its name, its card, what it does, and for whom.
+//! Description of an agent to host: name, card, implementation, tenants and settings.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::agent::{Agent, DynAgent};
 use crate::engine::AgentSettings;
 use crate::model::AgentCard;
 
-/// An agent that is served beside others.
+/// An agent to host, with its name, card and settings.
 ///
 /// ```no_run
 /// # use attache::{AgentCard, Failure, Outcome, HostedAgent, Server, Turn};
@@ -19,16 +19,17 @@ use crate::model::AgentCard;
 ///     turn.write("shout", turn.text().to_uppercase()).await;
 ///     Ok(Outcome::Completed)
 /// };
-/// Server::new(AgentCard::new("Count", "Counts letters"), count)
-///     // At /agents/shout, with a card of its own.
-///     .agent(HostedAgent::new("shout", AgentCard::new("Shout", "Says it louder"), shout))
+/// // Served at /agents/shout, with its own card.
+/// let shout = HostedAgent::new("shout", AgentCard::new("Shout", "Answers in capitals"), shout);
+/// Server::new(AgentCard::new("Count", "Counts characters"), count)
+///     .agent(shout)
 ///     .serve("127.0.0.1:8080")
 ///     .await
 /// # }
 /// ```
 pub struct HostedAgent {
     pub(super) name: Arc<str>,
-    /// Where its tasks are kept.
+    /// Namespace of its tasks in the store.
     pub(super) namespace: Arc<str>,
     pub(super) card: AgentCard,
     pub(super) extended_card: Option<AgentCard>,
@@ -38,7 +39,8 @@ pub struct HostedAgent {
 }
 
 impl HostedAgent {
-    /// An agent that is reached at `/agents/{name}`, and at the root by `name` as the tenant.
+    /// Creates an agent that is served at `/agents/{name}`, and at the root with `name` as the
+    /// tenant.
     pub fn new(name: impl AsRef<str>, card: AgentCard, agent: impl Agent) -> Self {
         let name: Arc<str> = name.as_ref().into();
         Self {
@@ -52,34 +54,36 @@ impl HostedAgent {
         }
     }
 
-    /// Its name.
+    /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Keeps its tasks under this name rather than its own: an agent that is called otherwise from now on keeps those it has.
+    /// Sets the namespace of its tasks in the store, by default its name. A renamed agent keeps its
+    /// tasks with it.
     #[must_use]
     pub fn namespace(mut self, name: impl AsRef<str>) -> Self {
         self.namespace = name.as_ref().into();
         self
     }
 
-    /// Its card, as it was given.
+    /// Returns the card passed to [`new`](Self::new).
     #[must_use]
     pub fn card(&self) -> &AgentCard {
         &self.card
     }
 
-    /// Sets what this agent may do, where that is not what all may.
+    /// Overrides the engine settings for this agent.
     #[must_use]
     pub fn settings(mut self, settings: AgentSettings) -> Self {
         self.settings = settings;
         self
     }
 
-    /// Shows another card to callers who have authenticated; the public card says that there is one. It needs
-    /// [`Server::access`](super::Server::access): a server that asks nobody who they are is not built with it.
+    /// Sets the extended card, for authenticated callers. The public card then declares it.
+    ///
+    /// Requires [`Server::access`](super::Server::access); without it the server is not built.
     #[must_use]
     pub fn extended_card(mut self, card: AgentCard) -> Self {
         self.extended_card = Some(card);
@@ -87,7 +91,7 @@ impl HostedAgent {
         self
     }
 
-    /// Keeps the tasks of these tenants apart from each other's, and from those of nobody in particular.
+    /// Declares tenants. Their tasks are isolated from each other and from tasks without a tenant.
     #[must_use]
     pub fn tenants<'a>(mut self, tenants: impl IntoIterator<Item = &'a str>) -> Self {
         self.tenants = tenants.into_iter().map(Arc::from).collect();

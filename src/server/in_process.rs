@@ -1,30 +1,32 @@
-//! A server without a socket: clients in the same process are connected to it directly.
+//! Server without a socket: clients in the same process connect through in-memory streams.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::io::{DuplexStream, duplex};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::connections::HttpServer;
-use super::{AssembledServer, Server, ServerHandle};
+use super::assembly::AssembledServer;
+use super::builder::Server;
+use super::handle::ServerHandle;
+use super::http_server::HttpServer;
 use crate::client::Client;
 use crate::egress::{ClientTls, Connector, Egress};
 use crate::model::{Binding, Result, Version};
 use crate::push::DeadLetters;
 
-/// Nobody listens there; what a caller of this process is seen as.
-const IN_PROCESS_ADDRESS: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-/// Where its clients say that they call.
+/// Peer address of in-process connections. Nothing listens there.
+const IN_PROCESS_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+/// Base URL of in-process requests.
 const IN_PROCESS_URL: &str = "http://localhost/";
-/// How much may be under way in one direction of one connection.
+/// Capacity of one direction of a connection.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// A server that only this process can reach, for tests and for agents that live together. Everything but the socket
-/// is there: what a client says goes through the same HTTP, codecs and limits.
+/// Server that only this process can reach, for tests and for agents in one process.
+///
+/// Calls pass the same HTTP stack, codecs and limits as over a socket.
 ///
 /// ```
 /// # use attache::model::{Binding, Message, SendMessageRequest, Version};
@@ -35,14 +37,15 @@ const BUFFER_BYTES: usize = 64 << 10;
 ///     turn.write("echo", turn.text()).await;
 ///     Ok(Outcome::Completed)
 /// };
-/// let server = Server::new(AgentCard::new("Echo", "Says it back"), agent).serve_in_process().await?;
+/// let card = AgentCard::new("Echo", "Echoes the message");
+/// let server = Server::new(card, agent).serve_in_process().await?;
 /// let client = server.client(Binding::JsonRpc, Version::V1)?;
 /// client.send_message(SendMessageRequest::new(Message::user("hello"))).await?;
 /// # Ok(())
 /// # }
 /// ```
 ///
-/// It serves until it is dropped; calls and turns end with it.
+/// It serves until it is dropped. Running calls and turns end then.
 pub struct InProcessServer {
     egress: Egress,
     handle: ServerHandle,
@@ -50,10 +53,10 @@ pub struct InProcessServer {
 }
 
 impl Server {
-    /// Serves within this process, to the clients that [`InProcessServer::client`] makes.
+    /// Serves inside this process, to the clients of [`InProcessServer::client`].
     ///
     /// # Errors
-    /// The store does not answer, or two agents have one name.
+    /// Unavailable: the store failed. Invalid: a setting.
     pub async fn serve_in_process(self) -> Result<InProcessServer> {
         let (config, static_config) = self.into_configs()?;
         let AssembledServer {
@@ -62,20 +65,21 @@ impl Server {
             stop,
             ..
         } = static_config.assemble(config, IN_PROCESS_ADDRESS).await?;
-        let (engine, push_dispatcher) = (handle.engine().clone(), handle.push_dispatcher().clone());
+        let engine = handle.engine().clone();
         let maintenance = async move { match engine.run_maintenance().await {} };
         tasks.spawn(stop.clone().run_until_cancelled_owned(maintenance));
-        let push_dispatcher = async move { match push_dispatcher.run().await {} };
-        tasks.spawn(stop.clone().run_until_cancelled_owned(push_dispatcher));
-        let connector = Arc::new(InProcessConnector {
+        let push_dispatcher = handle.push_dispatcher().clone();
+        let delivery = async move { match push_dispatcher.run().await {} };
+        tasks.spawn(stop.clone().run_until_cancelled_owned(delivery));
+        let connector = InProcessConnector {
             http_server: HttpServer::new(handle.current(), tasks, stop.clone()),
             graceful: GracefulShutdown::new(),
             stop: stop.clone(),
-        });
+        };
+        let connector = Arc::new(connector);
         let connector = Connector::new(move |_| std::future::ready(connector.connect()));
-        let egress = Egress::with_connector(connector, &ClientTls::new());
         Ok(InProcessServer {
-            egress,
+            egress: Egress::with_connector(connector, &ClientTls::new()),
             handle,
             _stop: stop.drop_guard(),
         })
@@ -83,42 +87,37 @@ impl Server {
 }
 
 impl InProcessServer {
-    /// The way to change what it serves while it runs.
+    /// Returns a handle that can replace the configuration while the server runs.
     #[must_use]
     pub fn handle(&self) -> ServerHandle {
         self.handle.clone()
     }
 
-    /// What became of deliveries to webhooks, for operators.
+    /// Returns the undelivered push notifications, for operators.
     #[must_use]
     pub fn dead_letters(&self) -> DeadLetters {
         self.handle.push_dispatcher().dead_letters()
     }
 
-    /// A client of the agent at the root. Its calls fail once the server is dropped.
+    /// Creates a client of the root agent. Its calls fail once the server is dropped.
     ///
     /// # Errors
     /// Unsupported: gRPC without the feature `grpc`.
     pub fn client(&self, binding: Binding, version: Version) -> Result<Client> {
         Client::with_egress(self.egress.clone(), IN_PROCESS_URL, binding, version)
     }
-}
 
-impl InProcessServer {
-    /// A client of the agent that was given under this name.
+    /// Creates a client of the agent with this name.
     ///
     /// # Errors
     /// Unsupported: gRPC without the feature `grpc`.
     pub fn client_for(&self, agent: &str, binding: Binding, version: Version) -> Result<Client> {
-        Client::with_egress(
-            self.egress.clone(),
-            &format!("{IN_PROCESS_URL}agents/{agent}"),
-            binding,
-            version,
-        )
+        let url = format!("{IN_PROCESS_URL}agents/{agent}");
+        Client::with_egress(self.egress.clone(), &url, binding, version)
     }
 }
 
+/// Connector that opens an in-memory connection to the server.
 struct InProcessConnector {
     http_server: HttpServer,
     graceful: GracefulShutdown,
@@ -130,9 +129,10 @@ impl InProcessConnector {
         if self.stop.is_cancelled() {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
-        let (near, far) = duplex(BUFFER_BYTES);
+        let (client, server) = duplex(BUFFER_BYTES);
+        let watcher = self.graceful.watcher();
         self.http_server
-            .serve_connection(far, IN_PROCESS_ADDRESS, None, self.graceful.watcher());
-        Ok(near)
+            .serve_connection(server, IN_PROCESS_ADDRESS, None, watcher);
+        Ok(client)
     }
 }

@@ -1,4 +1,4 @@
-//! Taking connections in: as many as there is room for, and what to do when the machine has none left.
+//! TCP listener with a connection limit and a backoff for failing accepts.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,36 +9,45 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 
-/// How long to wait when there are no more file descriptors, at first and at most: some will come free.
+/// First delay after a failed accept, usually for lack of file descriptors. It doubles up to
+/// [`MAX_ACCEPT_BACKOFF`].
 const MIN_ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 const MAX_ACCEPT_BACKOFF: Duration = Duration::from_secs(1);
-/// File descriptors that are not for connections: the store, the log, agents and what they open.
+/// File descriptors that connections may not use: the store, the log, and files of agents.
 const RESERVED_FILES: u64 = 64;
 
-/// Held as long as a connection is there.
+/// Permit that a connection holds until it is closed. `None` for connections without a limit.
 pub(super) type ConnectionPermit = Option<OwnedSemaphorePermit>;
 
-/// Where connections come in.
+/// Listener that accepts at most a fixed number of concurrent connections.
 pub(super) struct LimitedListener {
     listener: TcpListener,
     permits: Arc<Semaphore>,
     backoff: AcceptBackoff,
 }
 
+/// Connection that a [`LimitedListener`] has accepted.
+pub(super) struct AcceptedConnection {
+    pub(super) stream: TcpStream,
+    pub(super) peer: SocketAddr,
+    pub(super) permit: ConnectionPermit,
+}
+
 impl LimitedListener {
-    /// Takes as many connections at a time as are wanted and the process may have.
-    pub(super) fn new(listener: TcpListener, wanted: usize) -> Self {
+    /// Limits `listener` to `max_connections`, or to fewer if the process may not open that many
+    /// files.
+    pub(super) fn new(listener: TcpListener, max_connections: usize) -> Self {
         let files = open_file_limit();
-        let connection_limit = connection_limit(wanted, files);
-        if connection_limit < wanted {
+        let limit = connection_limit(max_connections, files);
+        if limit < max_connections {
             tracing::info!(
-                max_connections = connection_limit,
-                wanted,
-                files,
-                "fewer connections, because so few files may be open"
+                max_connections = limit,
+                configured = max_connections,
+                open_files = files,
+                "connection limit lowered by the limit on open files"
             );
         }
-        let permits = Arc::new(Semaphore::new(connection_limit.min(Semaphore::MAX_PERMITS)));
+        let permits = Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS)));
         Self {
             listener,
             permits,
@@ -46,50 +55,59 @@ impl LimitedListener {
         }
     }
 
-    /// The next connection, once there is room for it.
-    pub(super) async fn accept(&mut self) -> (TcpStream, SocketAddr, ConnectionPermit) {
+    /// Waits for a permit and then for a connection. Retries with backoff if accepting fails.
+    pub(super) async fn accept(&mut self) -> AcceptedConnection {
         loop {
             let permit = self.permits.clone().acquire_owned().await.ok();
             match self.listener.accept().await {
                 Ok((stream, peer)) => {
                     if self.backoff.reset() {
-                        tracing::info!("connections are accepted again");
+                        tracing::info!("accepting connections again");
                     }
-                    return (stream, peer, permit);
+                    return AcceptedConnection {
+                        stream,
+                        peer,
+                        permit,
+                    };
                 }
-                // A caller who left before being served is nobody's trouble.
                 Err(error) if is_client_abort(&error) => {}
                 Err(error) => {
-                    let (delay, is_first) = self.backoff.next_delay();
-                    if is_first {
+                    if self.backoff.is_reset() {
                         tracing::error!(%error, "cannot accept connections");
                     }
-                    sleep(delay).await;
+                    sleep(self.backoff.next_delay()).await;
                 }
             }
         }
     }
 }
 
-/// That connections cannot be accepted: delays once, tried less and less often.
+/// Exponential backoff for failing accepts. Holds the last delay, `None` after a success.
 #[derive(Default)]
 struct AcceptBackoff(Option<Duration>);
 
 impl AcceptBackoff {
-    /// How long to wait now, and whether this is news.
-    fn next_delay(&mut self) -> (Duration, bool) {
+    /// Whether the next failure is the first in a row, which is the one to log.
+    fn is_reset(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Returns the delay before the next attempt and doubles it, up to the maximum.
+    fn next_delay(&mut self) -> Duration {
         let delay = self.0.map_or(MIN_ACCEPT_BACKOFF, |last| {
             (last * 2).min(MAX_ACCEPT_BACKOFF)
         });
-        (delay, self.0.replace(delay).is_none())
+        self.0 = Some(delay);
+        delay
     }
 
-    /// Forgets it; says whether there was any.
+    /// Records a success. Returns whether failures preceded it.
     fn reset(&mut self) -> bool {
         self.0.take().is_some()
     }
 }
 
+/// Whether the client closed the connection before it was accepted.
 fn is_client_abort(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(
@@ -98,16 +116,19 @@ fn is_client_abort(error: &io::Error) -> bool {
     )
 }
 
-/// How many connections there may be where so many files may be open: a part of these is for others.
-fn connection_limit(wanted: usize, files: Option<u64>) -> usize {
-    let Some(files) = files else { return wanted };
-    let others = RESERVED_FILES.max(files / 8).min(files / 2);
-    wanted
-        .min(usize::try_from(files - others).unwrap_or(usize::MAX))
+/// Returns the connection limit for a process that may open `files` files. A share of them is
+/// reserved.
+fn connection_limit(max_connections: usize, files: Option<u64>) -> usize {
+    let Some(files) = files else {
+        return max_connections;
+    };
+    let reserved = RESERVED_FILES.max(files / 8).min(files / 2);
+    max_connections
+        .min(usize::try_from(files - reserved).unwrap_or(usize::MAX))
         .max(1)
 }
 
-/// How many files this process may have open, if somebody has said so.
+/// Returns the soft limit on open files (`RLIMIT_NOFILE`), if there is one.
 #[cfg(unix)]
 fn open_file_limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current
@@ -124,7 +145,7 @@ mod tests {
 
     #[test]
     fn connection_limit_leaves_files_for_others() {
-        for (wanted, files, connection_limit) in [
+        for (max_connections, files, expected) in [
             (50_000, None, 50_000),
             (50_000, Some(1_024), 896),
             (50_000, Some(256), 192),
@@ -135,8 +156,8 @@ mod tests {
             (0, Some(0), 1),
         ] {
             assert_eq!(
-                super::connection_limit(wanted, files),
-                connection_limit,
+                connection_limit(max_connections, files),
+                expected,
                 "{files:?}"
             );
         }
@@ -146,20 +167,16 @@ mod tests {
     fn accept_backoff_doubles_and_reports_once() {
         let mut backoff = AcceptBackoff::default();
         assert!(!backoff.reset());
-        let delays: Vec<_> = (0..7).map(|_| backoff.next_delay()).collect();
-        assert_eq!(
-            delays
-                .iter()
-                .map(|(_, is_first)| *is_first)
-                .collect::<Vec<_>>(),
-            [&[true][..], &[false; 6]].concat()
-        );
-        assert!(delays.is_sorted_by_key(|(delay, _)| *delay));
-        assert_eq!(
-            (delays[0].0, delays[6].0),
-            (MIN_ACCEPT_BACKOFF, MAX_ACCEPT_BACKOFF)
-        );
+        assert!(backoff.is_reset());
+        let mut delays = Vec::new();
+        for _ in 0..7 {
+            delays.push(backoff.next_delay());
+            assert!(!backoff.is_reset(), "reported once");
+        }
+        assert!(delays.is_sorted());
+        assert_eq!(delays[0], MIN_ACCEPT_BACKOFF);
+        assert_eq!(delays[6], MAX_ACCEPT_BACKOFF);
         assert!(backoff.reset());
-        assert!(backoff.next_delay().1, "news again");
+        assert!(backoff.is_reset(), "the next failure is reported again");
     }
 }

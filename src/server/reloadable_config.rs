@@ -1,12 +1,11 @@
-//! What a server serves, put together: once when it is built, and again whenever that changes while it runs.
+//! Configuration that a reload replaces, and the routes built from it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tokio_util::sync::CancellationToken;
-
+use super::admission::Admission;
+use super::assembly::ServerRuntime;
 use super::base_url::BaseUrl;
-use super::body::BodyBudget;
 use super::card::{self, Document, PublishedCard};
 use super::cors::OriginPolicy;
 use super::hosted_agent::HostedAgent;
@@ -15,49 +14,35 @@ use super::settings::ServerSettings;
 #[cfg(feature = "jws")]
 use super::signing::CardSigning;
 use crate::auth::{Access, CallLimiter, CallerLimits};
-use crate::engine::{AgentRegistration, AgentSet, Engine};
+use crate::engine::{AgentRegistration, AgentSet};
+#[cfg(feature = "jws")]
+use crate::jws::Signer;
 use crate::model::{AgentCard, Error, Limits, Result};
-use crate::push::PushDispatcher;
 use crate::service::{
     AgentEntry, Capabilities, Directory, Service, ServiceOptions, StreamLimiter, TaskQuota,
 };
 use crate::wire::path::is_tenant;
 
-/// What may change while a server runs.
+/// Configuration that a reload replaces.
 pub(super) struct ReloadableConfig {
-    /// The first is the one index the root.
+    /// Agents, the root agent first.
     pub(super) agents: Vec<HostedAgent>,
     pub(super) settings: Arc<ServerSettings>,
     pub(super) limits: Limits,
     pub(super) access: Option<Access>,
     pub(super) caller_limits: Option<CallerLimits>,
     pub(super) public_url: Option<String>,
+    /// Keys that sign cards.
     #[cfg(feature = "jws")]
-    pub(super) signers: Vec<crate::jws::Signer>,
+    pub(super) signers: Vec<Signer>,
+    /// Further keys of the key set.
     #[cfg(feature = "jws")]
-    pub(super) published_keys: Vec<crate::jws::Signer>,
-}
-
-/// What stays.
-pub(super) struct ServerRuntime {
-    pub(super) address: SocketAddr,
-    pub(super) uses_tls: bool,
-    pub(super) engine: Engine,
-    pub(super) push_dispatcher: PushDispatcher,
-    pub(super) stream_limiter: Arc<StreamLimiter>,
-    pub(super) body_budget: Arc<BodyBudget>,
-    /// Its key is shown beside those of the cards.
-    #[cfg(feature = "jws")]
-    pub(super) push_signer: Option<crate::jws::Signer>,
-    /// Cancelled when the server is to stop, and calls should go elsewhere.
-    pub(super) shutting_down: CancellationToken,
-    /// Cancelled when it takes no more of them.
-    pub(super) drain: CancellationToken,
+    pub(super) published_keys: Vec<Signer>,
 }
 
 impl ReloadableConfig {
-    /// The agents, as the engine takes them.
-    pub(super) fn agent_configs(&self) -> Vec<AgentRegistration> {
+    /// Returns the agents in the form that the engine registers.
+    pub(super) fn registrations(&self) -> Vec<AgentRegistration> {
         let registration = |hosted: &HostedAgent| AgentRegistration {
             name: hosted.namespace.clone(),
             agent: hosted.agent.clone(),
@@ -66,15 +51,15 @@ impl ReloadableConfig {
         self.agents.iter().map(registration).collect()
     }
 
-    /// How many may read streams.
+    /// Creates the limiter of concurrent streams. A reload keeps it.
     pub(super) fn stream_limiter(&self) -> Arc<StreamLimiter> {
         StreamLimiter::new(self.settings.stream_limits())
     }
 
-    /// Where clients reach what listens there.
+    /// Returns the public URL, or the URL of the listening address.
     ///
     /// # Errors
-    /// Invalid: the public url is none.
+    /// Invalid `public_url`.
     pub(super) fn base_url(&self, address: SocketAddr, uses_tls: bool) -> Result<BaseUrl> {
         match &self.public_url {
             Some(url) => BaseUrl::parse(url),
@@ -82,11 +67,13 @@ impl ReloadableConfig {
         }
     }
 
-    /// What is hosted by it, to callers of the ground; `agents` are its agents. Those who were hosted `before` and are no
-    /// longer are there until what they have begun has ended.
+    /// Builds the routes. `agents` are the registered agents of this configuration.
+    ///
+    /// Agents of `previous` that are not in this configuration stay as draining agents while they
+    /// have running tasks.
     ///
     /// # Errors
-    /// Invalid: something that cannot be so, with its name.
+    /// Invalid, with the name of the setting.
     pub(super) fn build_routes(
         self,
         runtime: &ServerRuntime,
@@ -99,39 +86,10 @@ impl ReloadableConfig {
             runtime.address,
             self.public_url.as_deref(),
         );
-        let caller_limits = self
-            .caller_limits
-            .as_ref()
-            .or(self.access.as_ref().map(|access| access.caller_limits()))
-            .cloned();
-        let quota = caller_limits
-            .as_ref()
-            .map_or_else(TaskQuota::default, |caller_limits| TaskQuota {
-                open: caller_limits.open_tasks,
-                waiting: caller_limits.waiting_tasks,
-                tenant_open: caller_limits.tenant_open_tasks,
-                tenant_total: caller_limits.tenant_tasks,
-            });
-        // What callers have used up stays used up, unless they may do something else now.
-        let reused = previous
-            .filter(|previous| previous.caller_limits == caller_limits)
-            .map(|previous| previous.call_limiter.clone());
-        let call_limiter = reused.unwrap_or_else(|| {
-            caller_limits
-                .as_ref()
-                .map(|caller_limits| Arc::new(CallLimiter::new(caller_limits)))
-        });
+        let caller_limits = self.effective_caller_limits();
+        let call_limiter = call_limiter(caller_limits.as_ref(), previous);
         #[cfg(feature = "jws")]
-        let signing = {
-            let has_public_url = self.public_url.is_some();
-            CardSigning::new(
-                self.signers,
-                runtime.push_signer.clone(),
-                self.published_keys,
-                &base_url,
-                has_public_url,
-            )?
-        };
+        let signing = self.card_signing(runtime, &base_url)?;
         #[cfg(feature = "jws")]
         let key_set = signing.key_set();
         #[cfg(not(feature = "jws"))]
@@ -139,128 +97,215 @@ impl ReloadableConfig {
         let key_set = key_set
             .map(|keys| Document::new(keys.into_bytes(), &self.settings))
             .transpose()?;
-        let (engine, keeps_tasks) = (&runtime.engine, runtime.engine.keeps_tasks());
-        let (mut entries, mut cards) = (Vec::new(), Vec::new());
-        for (index, hosted) in self.agents.into_iter().enumerate() {
-            let tenant = (index > 0).then(|| hosted.name.to_string());
-            let mut card = hosted.card;
-            declare_capabilities(&mut card, keeps_tasks);
-            let describe = |card: &mut AgentCard| {
-                if let Some(access) = &self.access {
-                    access.describe(&hosted.name, card);
-                }
-            };
-            describe(&mut card);
-            let extended_card = hosted.extended_card.map(|mut extended| {
-                declare_capabilities(&mut extended, keeps_tasks);
-                describe(&mut extended);
-                card::with_default_interfaces(extended, &base_url, tenant.as_deref())
-                    .with_default_skill()
-            });
-            let service = Service::new(
-                engine.clone(),
-                agents.get(&hosted.namespace).cloned(),
-                runtime.push_dispatcher.clone(),
-                ServiceOptions {
-                    capabilities: Capabilities::new(
-                        &card,
-                        extended_card,
-                        self.settings.enforced_modes(),
-                    ),
-                    limits: self.limits.clone(),
-                    quota,
-                    stream_limiter: runtime.stream_limiter.clone(),
-                    waiting_stream_timeout: self.settings.waiting_stream_timeout,
-                    max_blocking_wait: self.settings.max_blocking_wait,
-                },
-            );
-            entries.push(AgentEntry {
-                name: hosted.name,
-                namespace: hosted.namespace,
-                service,
-                tenants: hosted.tenants,
-                draining: None,
-            });
-            cards.push(PublishedCard::new(
-                card,
-                &base_url,
-                tenant,
-                &self.settings,
-                |card| {
-                    #[cfg(feature = "jws")]
-                    signing.sign(card)?;
-                    let _ = card;
-                    Ok(())
-                },
-            )?);
-        }
+        let builder = AgentBuilder {
+            runtime,
+            agents,
+            settings: &self.settings,
+            limits: &self.limits,
+            access: self.access.as_ref(),
+            quota: task_quota(caller_limits.as_ref()),
+            base_url: &base_url,
+            #[cfg(feature = "jws")]
+            signing: &signing,
+        };
+        let (mut entries, cards) = builder.build_all(self.agents)?;
         if let Some(previous) = previous {
-            let names: Vec<_> = entries.iter().map(|agent| agent.name.clone()).collect();
-            entries.extend(previous.directory.draining_entries(&names));
+            let names: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
+            entries.extend(previous.admission.directory.draining_entries(&names));
         }
         Ok(Routes {
-            directory: Directory::new(entries),
+            admission: Admission {
+                directory: Directory::new(entries),
+                access: self.access,
+                caller_limits,
+                call_limiter,
+                settings: self.settings.clone(),
+                body_budget: runtime.body_budget.clone(),
+            },
             cards,
             key_set,
             base_url,
             has_public_url: self.public_url.is_some(),
             origin_policy,
-            caller_limits,
-            call_limiter,
-            access: self.access,
             settings: self.settings,
-            body_budget: runtime.body_budget.clone(),
             shutting_down: runtime.shutting_down.clone(),
             drain: runtime.drain.clone(),
         })
     }
 
-    /// Says what of it cannot be so, before anything is begun. Two agents of one name would be one and the same, and a tenant of the first
-    /// hides an agent of its name. A card for those who are known is for nobody where nobody is asked.
+    #[cfg(feature = "jws")]
+    fn card_signing(&self, runtime: &ServerRuntime, base_url: &BaseUrl) -> Result<CardSigning> {
+        CardSigning::new(
+            self.signers.clone(),
+            runtime.push_signer.clone(),
+            self.published_keys.clone(),
+            base_url,
+            self.public_url.is_some(),
+        )
+    }
+
+    /// Returns the limits of the server, or else those of its access control.
+    fn effective_caller_limits(&self) -> Option<CallerLimits> {
+        let of_access = || self.access.as_ref().map(Access::caller_limits);
+        self.caller_limits.as_ref().or_else(of_access).cloned()
+    }
+
+    /// Validates the configuration: unique agent names and namespaces, valid tenant names,
+    /// `extended_card` only with `access`, and the public URL.
     ///
     /// # Errors
-    /// Invalid: which.
+    /// Invalid, with the name of the setting.
     pub(super) fn validate(&self) -> Result<()> {
         self.public_url.as_deref().map(BaseUrl::parse).transpose()?;
-        let agents = &self.agents;
-        let first = agents.first().map_or(&[][..], |hosted| &hosted.tenants);
-        for (index, hosted) in agents.iter().enumerate() {
-            let is_duplicate = agents[..index]
-                .iter()
-                .any(|other| other.name == hosted.name);
-            if is_duplicate
-                || (index > 0 && (!is_tenant(&hosted.name) || first.contains(&hosted.name)))
-            {
-                let reason = format!(
-                    "`{}` is taken, or cannot be the name of an agent",
-                    hosted.name
-                );
-                return Err(Error::invalid("name", reason));
-            }
-            if agents[..index]
+        for (index, hosted) in self.agents.iter().enumerate() {
+            let earlier = &self.agents[..index];
+            validate_name(&hosted.name, earlier)?;
+            if earlier
                 .iter()
                 .any(|other| other.namespace == hosted.namespace)
             {
-                let reason = format!("`{}` has the tasks of another agent", hosted.namespace);
+                let reason = format!("`{}` is used by another agent", hosted.namespace);
                 return Err(Error::invalid("namespace", reason));
             }
             if self.access.is_none() && hosted.extended_card.is_some() {
-                // 03 §6: it MUST be asked for by somebody who is known.
-                let reason = "is for callers who are known, and without `access` nobody is";
+                // 03 §6: clients MUST authenticate to get it.
+                let reason = "requires `access`: only authenticated callers get it";
                 return Err(Error::invalid("extended_card", reason));
             }
-            if let Some(wrong) = hosted.tenants.iter().find(|tenant| !is_tenant(tenant)) {
-                return Err(Error::invalid(
-                    "tenants",
-                    format!("`{wrong}` cannot be the name of a tenant"),
-                ));
+            if let Some(tenant) = hosted.tenants.iter().find(|tenant| !is_tenant(tenant)) {
+                let reason = format!("`{tenant}` is not a valid tenant name");
+                return Err(Error::invalid("tenants", reason));
             }
         }
         Ok(())
     }
 }
 
-/// Where no task is kept there is nothing to follow.
+/// Validates the name of an agent, given the agents before it.
+///
+/// Agents below the root are addressed as tenants of the root. Their names must be valid tenant
+/// names, and not tenants of the root agent.
+fn validate_name(name: &Arc<str>, earlier: &[HostedAgent]) -> Result<()> {
+    let invalid = |reason: String| Err(Error::invalid("name", reason));
+    if earlier.iter().any(|other| other.name == *name) {
+        return invalid(format!("`{name}` is used by another agent"));
+    }
+    let Some(root) = earlier.first() else {
+        return Ok(());
+    };
+    if !is_tenant(name) {
+        return invalid(format!("`{name}` is not a valid agent name"));
+    }
+    if root.tenants.contains(name) {
+        return invalid(format!("`{name}` is a tenant of the root agent"));
+    }
+    Ok(())
+}
+
+/// Returns the limiter of `previous` if its limits are the same, so that a reload keeps the counts.
+fn call_limiter(
+    limits: Option<&CallerLimits>,
+    previous: Option<&Routes>,
+) -> Option<Arc<CallLimiter>> {
+    match previous.map(|previous| &previous.admission) {
+        Some(admission) if admission.caller_limits.as_ref() == limits => {
+            admission.call_limiter.clone()
+        }
+        _ => limits.map(|limits| Arc::new(CallLimiter::new(limits))),
+    }
+}
+
+fn task_quota(limits: Option<&CallerLimits>) -> TaskQuota {
+    limits.map_or_else(TaskQuota::default, |limits| TaskQuota {
+        open: limits.open_tasks,
+        waiting: limits.waiting_tasks,
+        tenant_open: limits.tenant_open_tasks,
+        tenant_total: limits.tenant_tasks,
+    })
+}
+
+/// Builder of the service and the card of each agent.
+struct AgentBuilder<'a> {
+    runtime: &'a ServerRuntime,
+    agents: &'a AgentSet,
+    settings: &'a ServerSettings,
+    limits: &'a Limits,
+    access: Option<&'a Access>,
+    quota: TaskQuota,
+    base_url: &'a BaseUrl,
+    #[cfg(feature = "jws")]
+    signing: &'a CardSigning,
+}
+
+impl AgentBuilder<'_> {
+    /// Builds all agents. The first one is the root agent.
+    fn build_all(&self, hosted: Vec<HostedAgent>) -> Result<(Vec<AgentEntry>, Vec<PublishedCard>)> {
+        let mut entries = Vec::with_capacity(hosted.len());
+        let mut cards = Vec::with_capacity(hosted.len());
+        for (index, hosted) in hosted.into_iter().enumerate() {
+            let (entry, card) = self.build(hosted, index == 0)?;
+            entries.push(entry);
+            cards.push(card);
+        }
+        Ok((entries, cards))
+    }
+
+    fn build(&self, hosted: HostedAgent, is_root: bool) -> Result<(AgentEntry, PublishedCard)> {
+        let tenant = (!is_root).then(|| hosted.name.to_string());
+        let card = self.complete_card(&hosted.name, hosted.card);
+        let extended_card = hosted.extended_card.map(|extended| {
+            let extended = self.complete_card(&hosted.name, extended);
+            card::with_default_interfaces(extended, self.base_url, tenant.as_deref())
+                .with_default_skill()
+        });
+        let modes = self.settings.enforced_modes();
+        let service = Service::new(
+            self.runtime.engine.clone(),
+            self.agents.get(&hosted.namespace).cloned(),
+            self.runtime.push_dispatcher.clone(),
+            ServiceOptions {
+                capabilities: Capabilities::new(&card, extended_card, modes),
+                limits: self.limits.clone(),
+                quota: self.quota,
+                stream_limiter: self.runtime.stream_limiter.clone(),
+                waiting_stream_timeout: self.settings.waiting_stream_timeout,
+                max_blocking_wait: self.settings.max_blocking_wait,
+            },
+        );
+        let entry = AgentEntry {
+            name: hosted.name,
+            namespace: hosted.namespace,
+            service,
+            tenants: hosted.tenants,
+            draining: None,
+        };
+        let sign = |card: &mut AgentCard| self.sign(card);
+        let card = PublishedCard::new(card, self.base_url, tenant, self.settings, sign)?;
+        Ok((entry, card))
+    }
+
+    /// Declares capabilities and security schemes in a card.
+    fn complete_card(&self, name: &str, mut card: AgentCard) -> AgentCard {
+        declare_capabilities(&mut card, self.runtime.engine.keeps_tasks());
+        if let Some(access) = self.access {
+            access.describe(name, &mut card);
+        }
+        card
+    }
+
+    #[cfg(feature = "jws")]
+    fn sign(&self, card: &mut AgentCard) -> Result<()> {
+        self.signing.sign(card)
+    }
+
+    #[cfg(not(feature = "jws"))]
+    fn sign(&self, _: &mut AgentCard) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Declares streaming and push notifications, unless the card says otherwise. A store that keeps no
+/// tasks has neither.
 fn declare_capabilities(card: &mut AgentCard, keeps_tasks: bool) {
     card.capabilities.streaming.get_or_insert(true);
     card.capabilities.push_notifications.get_or_insert(true);

@@ -1,7 +1,8 @@
-//! What goes back: heads and bodies.
+//! HTTP replies: bodies, and helpers that build them with their headers.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
@@ -13,19 +14,20 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use super::h2_stall;
 use crate::model::{Error, ErrorKind};
 
+/// HTTP response of this server.
 pub(super) type Reply = Response<ReplyBody>;
 
-/// Why a body ends before its time.
+/// Cause of a body that ends early.
 pub(super) type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A body in pieces.
+/// Body that is produced frame by frame.
 pub(super) type BoxedFrames = Box<dyn HttpBody<Data = Bytes, Error = BodyError> + Send + Unpin>;
 
-/// The body of an answer.
+/// Body of a [`Reply`].
 pub(super) enum ReplyBody {
-    /// Known from the start.
+    /// Complete body. Sent in frames of at most 64 KiB.
     Full(Bytes),
-    /// Written while a task goes on, or with something behind it.
+    /// Body that grows while it is sent, or has trailers.
     Stream(BoxedFrames),
 }
 
@@ -39,7 +41,7 @@ impl HttpBody for ReplyBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         h2_stall::record_poll(match self.get_mut() {
             Self::Full(rest) => {
-                Poll::Ready(h2_stall::next_chunk(rest).map(|piece| Ok(Frame::data(piece))))
+                Poll::Ready(h2_stall::next_frame(rest).map(|frame| Ok(Frame::data(frame))))
             }
             Self::Stream(body) => Pin::new(body).poll_frame(context),
         })
@@ -60,12 +62,12 @@ impl HttpBody for ReplyBody {
     }
 }
 
-/// An answer in JSON.
+/// Returns a JSON reply.
 pub(super) fn json(status: StatusCode, body: impl Into<Bytes>) -> Reply {
     full(status, "application/json", body.into())
 }
 
-/// An answer as it happens. No cache keeps it, and no proxy holds it back.
+/// Returns a server-sent event stream that caches do not store and proxies do not buffer.
 pub(super) fn event_stream(body: ReplyBody) -> Reply {
     let mut reply = Response::new(body);
     let headers = reply.headers_mut();
@@ -78,18 +80,19 @@ pub(super) fn event_stream(body: ReplyBody) -> Reply {
     reply
 }
 
-/// An answer for people.
+/// Returns a plain-text reply.
 pub(super) fn text(status: StatusCode, text: impl Into<Bytes>) -> Reply {
     full(status, "text/plain; charset=utf-8", text.into())
 }
 
-/// An answer without a body.
+/// Returns a reply without a body.
 pub(super) fn empty(status: StatusCode) -> Reply {
     let mut reply = Response::new(ReplyBody::Full(Bytes::new()));
     *reply.status_mut() = status;
     reply
 }
 
+/// Returns status 405 with the allowed methods.
 pub(super) fn method_not_allowed(methods: &'static str) -> Reply {
     let mut reply = text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n");
     reply
@@ -98,6 +101,7 @@ pub(super) fn method_not_allowed(methods: &'static str) -> Reply {
     reply
 }
 
+/// Returns a reply with a complete body.
 pub(super) fn full(status: StatusCode, media_type: &'static str, body: Bytes) -> Reply {
     let mut reply = Response::new(ReplyBody::Full(body));
     *reply.status_mut() = status;
@@ -107,10 +111,10 @@ pub(super) fn full(status: StatusCode, media_type: &'static str, body: Bytes) ->
     reply
 }
 
-/// Tells when to come again.
+/// Sets `Retry-After`, and the rate-limit headers if a rate limit caused the error.
 pub(super) fn set_retry_after(reply: &mut Reply, error: &Error) {
     if let Some(after) = error.retry_after() {
-        let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
+        let seconds = ceil_seconds(after);
         reply.headers_mut().insert(RETRY_AFTER, seconds.into());
         let limit = error
             .metadata()
@@ -122,7 +126,7 @@ pub(super) fn set_retry_after(reply: &mut Reply, error: &Error) {
     }
 }
 
-/// Tells which scopes were missing, as RFC 6750 has it.
+/// Sets `WWW-Authenticate` with the missing scopes of a permission error (RFC 6750).
 pub(super) fn set_missing_scopes(reply: &mut Reply, error: &Error) {
     let scopes = error
         .metadata()
@@ -141,7 +145,8 @@ pub(super) fn set_missing_scopes(reply: &mut Reply, error: &Error) {
     }
 }
 
-/// Tells how many calls there may be, how many are left, and in how many seconds all of them will be.
+/// Sets the rate-limit headers: calls allowed, calls left, and seconds until all of them are
+/// available again.
 pub(super) fn set_rate_limit(headers: &mut HeaderMap, limit: u32, remaining: u32, reset: u64) {
     headers.insert(HeaderName::from_static("x-ratelimit-limit"), limit.into());
     headers.insert(
@@ -151,14 +156,21 @@ pub(super) fn set_rate_limit(headers: &mut HeaderMap, limit: u32, remaining: u32
     headers.insert(HeaderName::from_static("x-ratelimit-reset"), reset.into());
 }
 
-/// What is wrong with us and not with the caller goes to the log, and nothing of it to the caller but the id under which
-/// it is found there.
+/// Rounds a duration up to whole seconds.
+pub(super) fn ceil_seconds(duration: Duration) -> u64 {
+    duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
+}
+
+/// Logs a server-side failure and returns the error for the caller.
+///
+/// The log gets the cause under a new error id. The caller gets the id as `errorId`, and never the
+/// cause (S81).
 pub(super) fn log_failure(error: Error) -> Error {
     let cause = std::error::Error::source(&error);
     match (error.kind(), cause) {
-        // A limit does its work; nobody has to come and see.
+        // A limit was reached. No operator action is needed, so no error id.
         (ErrorKind::Unavailable, None) => {
-            tracing::warn!(why = error.message(), "call put off");
+            tracing::warn!(reason = error.message(), "call refused: unavailable");
             error
         }
         (ErrorKind::Internal | ErrorKind::Unavailable, cause) => {
@@ -181,17 +193,17 @@ mod tests {
 
     use super::*;
 
-    /// What is logged, field by field.
+    /// Subscriber that records the fields of log events.
     #[derive(Clone, Default)]
-    struct Log(Arc<Mutex<Vec<String>>>);
+    struct RecordedFields(Arc<Mutex<Vec<String>>>);
 
-    impl Visit for Log {
+    impl Visit for RecordedFields {
         fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
             self.0.lock().unwrap().push(format!("{field}={value:?}"));
         }
     }
 
-    impl Subscriber for Log {
+    impl Subscriber for RecordedFields {
         fn enabled(&self, _: &Metadata<'_>) -> bool {
             true
         }
@@ -209,19 +221,20 @@ mod tests {
 
     #[test]
     fn s81_caller_gets_an_error_id_and_the_log_gets_the_cause() {
-        let log = Log::default();
+        let log = RecordedFields::default();
         let cause = || "postgres://root:hunter2@10.0.0.7";
         let down = Error::new(ErrorKind::Unavailable).with_source(cause());
         for error in [Error::internal(cause()), down] {
-            let told = tracing::subscriber::with_default(log.clone(), || log_failure(error));
-            let (key, id) = told.metadata().next().expect("an id");
-            assert_eq!((key, id.len()), ("errorId", 36));
+            let error = tracing::subscriber::with_default(log.clone(), || log_failure(error));
+            let (key, id) = error.metadata().next().expect("an id");
+            assert_eq!(key, "errorId");
+            assert_eq!(id.len(), 36);
             let lines = std::mem::take(&mut *log.0.lock().unwrap()).join("\n");
             assert!(lines.contains(id) && lines.contains("hunter2"), "{lines}");
-            assert!(!told.to_string().contains("hunter2"), "{told}");
+            assert!(!error.to_string().contains("hunter2"), "{error}");
         }
-        for fine in [ErrorKind::TaskNotFound, ErrorKind::Unavailable] {
-            assert_eq!(log_failure(fine.into()).metadata().len(), 0, "{fine:?}");
+        for kind in [ErrorKind::TaskNotFound, ErrorKind::Unavailable] {
+            assert_eq!(log_failure(kind.into()).metadata().len(), 0, "{kind:?}");
         }
     }
 }

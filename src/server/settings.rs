@@ -1,4 +1,4 @@
-//! How a server serves. Every bound has a default.
+//! Settings of the HTTP server. Every limit has a default.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -9,79 +9,86 @@ use crate::model::units::{ByteSize, HumanDuration, HumanDurationOrNever};
 use crate::service::{EnforcedModes, StreamLimits};
 use crate::wire::card::CardForm;
 
-/// How a server serves.
+/// Settings of the HTTP server: limits, timeouts, streams, cards and CORS.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ServerSettings {
-    /// The largest body that is read, in bytes.
+    /// Maximum size of a request body, in bytes.
     #[serde(with = "ByteSize")]
     pub max_body_bytes: usize,
-    /// How much room all bodies together may take that wait for the rest of them, in bytes.
+    /// Maximum memory of all request bodies being read, in bytes. The first 64 KiB of each body are
+    /// not counted.
     #[serde(with = "ByteSize")]
     pub max_buffered_body_bytes: usize,
-    /// The largest head of a request, in bytes.
+    /// Maximum size of a request head, in bytes.
     #[serde(with = "ByteSize")]
     pub max_header_bytes: usize,
-    /// How long a caller may take to send the head of a request; an idle connection is closed after this too.
+    /// Timeout for the head of a request. An idle HTTP/1 connection is closed after it too.
     #[serde(with = "HumanDuration")]
     pub header_timeout: Duration,
-    /// How long a connection of HTTP/2 may be without a call, even if its peer answers pings.
+    /// Time after which an HTTP/2 connection without calls is closed, even if its peer answers
+    /// pings.
     #[serde(with = "HumanDuration")]
     pub idle_timeout: Duration,
-    /// How long a caller may take to send the body.
+    /// Timeout for the body of a request.
     #[serde(with = "HumanDuration")]
     pub body_timeout: Duration,
-    /// How long a caller may leave what we send unread.
+    /// Timeout of a write that makes no progress because the peer does not read.
     #[serde(with = "HumanDuration")]
     pub write_timeout: Duration,
-    /// Connections at the same time; more wait to be accepted. Kept below the number of files that the process may
-    /// have open.
+    /// Maximum number of concurrent connections. Further connections wait to be accepted. The limit
+    /// on open files lowers it.
     pub max_connections: usize,
-    /// Calls at the same time on one HTTP/2 connection.
+    /// Maximum number of concurrent calls on one HTTP/2 connection.
     pub max_concurrent_calls: u32,
-    /// Streams at the same time.
+    /// Maximum number of concurrent streams.
     pub max_streams: usize,
-    /// Streams at the same time of one task.
+    /// Maximum number of concurrent streams of one task.
     pub max_streams_per_task: usize,
-    /// Streams at the same time of one caller, if we know who that is.
+    /// Maximum number of concurrent streams of one authenticated caller.
     pub max_streams_per_caller: usize,
-    /// How long a stream may be silent before a comment keeps it open; `None`: for ever.
+    /// Interval of the comments that keep a silent stream open. `None`: no comments.
     #[serde(with = "HumanDurationOrNever")]
     pub heartbeat: Option<Duration>,
-    /// How long a subscription stays with a task that waits for somebody outside; `None`: until it ends.
+    /// How long a subscription to a task in `input-required` or `auth-required` stays open. `None`:
+    /// until the task ends.
     #[serde(with = "HumanDurationOrNever")]
     pub waiting_stream_timeout: Option<Duration>,
-    /// How long a call waits for the end of a turn before it gets the task as it is; `None`: until the end.
+    /// How long a blocking call waits for the end of a turn. It then returns the unfinished task.
+    /// `None`: until the end.
     #[serde(with = "HumanDurationOrNever")]
     pub max_blocking_wait: Option<Duration>,
-    /// How long a server that is to stop still takes calls, while `/readyz` says that others should have them.
+    /// How long the server accepts calls after a shutdown signal, while `/readyz` reports that it
+    /// is not ready.
     #[serde(with = "HumanDuration")]
     pub shutdown_delay: Duration,
-    /// How long calls and turns may take to end when the server is to stop.
+    /// Grace period for running calls and turns on shutdown.
     #[serde(with = "HumanDuration")]
     pub shutdown_grace: Duration,
-    /// Whether callers of 1.0 must say so in `A2A-Version`.
+    /// Whether callers of version 1.0 must send `A2A-Version`.
     pub strict_version: bool,
-    /// Whether gRPC tells everybody its protobuf files.
+    /// Whether gRPC server reflection is enabled.
     pub grpc_reflection: bool,
-    /// Whether parts of a message whose media type is none of the card's input modes are refused.
+    /// Whether to refuse message parts whose media type is not among the card's input modes.
     pub enforce_input_modes: bool,
-    /// Whether callers who accept none of the card's output modes are refused.
+    /// Whether to refuse callers that accept none of the card's output modes.
     pub enforce_output_modes: bool,
-    /// How the card is written: for readers of every version, or of one.
+    /// Format of the card: readable by clients of every version, or of one version.
     pub card_form: CardForm,
-    /// How long clients may keep the card.
+    /// How long clients may cache the card.
     #[serde(with = "HumanDuration")]
     pub card_max_age: Duration,
-    /// Proxies that are believed when they say where clients reach us (`X-Forwarded-Host`, `-Proto`, `-Prefix`).
+    /// Addresses of proxies whose `X-Forwarded-Host`, `-Proto` and `-Prefix` headers are trusted.
     pub trusted_proxies: Vec<IpAddr>,
-    /// Pages of other origins that may call, such as `https://app.example.com`; `*` for all. None by default.
+    /// Origins whose pages may call, such as `https://app.example.com`. `*` allows all. Empty by
+    /// default.
     pub cors_origins: Vec<String>,
 }
 
 impl ServerSettings {
+    /// Returns the limits on concurrent streams.
     pub(super) fn stream_limits(&self) -> StreamLimits {
         StreamLimits {
             total: self.max_streams,
@@ -89,14 +96,18 @@ impl ServerSettings {
             per_caller: self.max_streams_per_caller,
         }
     }
-}
 
-impl ServerSettings {
+    /// Returns which declared modes are enforced.
     pub(super) fn enforced_modes(&self) -> EnforcedModes {
         EnforcedModes {
             input: self.enforce_input_modes,
             output: self.enforce_output_modes,
         }
+    }
+
+    /// Whether requests from this address come through a trusted proxy.
+    pub(super) fn is_trusted_proxy(&self, peer: IpAddr) -> bool {
+        self.trusted_proxies.contains(&peer.to_canonical())
     }
 }
 

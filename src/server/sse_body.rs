@@ -1,4 +1,5 @@
-//! A stream as server-sent events: what a body is made of while a task goes on.
+//! Response body of a server-sent event stream: events of a task, heartbeats, and the end of the
+//! stream.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -10,54 +11,46 @@ use tokio::time::{Instant, Sleep, sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::chunked_stream::ChunkedStream;
-use super::encodings::json_encoding;
-use super::h2_stall::next_chunk;
-use super::reply::{BodyError, log_failure};
-use crate::model::{Entry, Error, Result};
-use crate::service::{StreamItem, TaskEventStream};
-use crate::wire::jsonrpc::{JsonRpcId, begin_result, end_result};
-use crate::wire::{Dialect, StreamEventWriter, sse, write_event, write_stream_error};
+use super::event_encoder::EventEncoder;
+use super::h2_stall::next_frame;
+use super::reply::BodyError;
+use crate::model::Result;
+use crate::service::TaskEventStream;
+use crate::wire::sse;
 
-/// What stands around each event, and how it is written.
-pub(super) struct JsonEventEncoder {
-    /// The call that is answered; REST has none.
-    id: Option<JsonRpcId<'static>>,
-    /// What stands before each event; the call is the same for all of them.
-    prefix: Vec<u8>,
-    event_writer: StreamEventWriter,
-}
-
-/// How what happens to a task is written.
-pub(super) trait EventEncoder: Send + Unpin {
-    /// Writes one thing that happened.
-    fn write(&mut self, out: &mut Vec<u8>, stream: &TaskEventStream, item: &StreamItem);
-
-    /// What is written when nothing can be told any more.
-    fn encode_failure(&mut self, error: Error) -> Vec<u8>;
-
-    /// What is written behind the last thing; nothing the second time.
-    fn finish(&mut self) -> Option<Vec<u8>> {
-        None
-    }
-}
-
-/// The body of a stream.
-pub(super) struct SseBody<T = JsonEventEncoder> {
+/// Body of a server-sent event stream.
+pub(super) struct SseBody<T> {
     stream: ChunkedStream,
     encoder: T,
-    /// What has been written and not handed over yet.
+    /// Encoded bytes that no frame has carried yet.
     unsent: Bytes,
     heartbeat: Option<Heartbeat>,
-    /// Ready when the server is to stop: whoever reads comes again, and finds another.
+    /// Ready when the server drains. The body then ends, so that the subscriber reconnects
+    /// elsewhere.
     drain: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
+/// Timer of the comments that keep a silent stream open.
 struct Heartbeat {
     interval: Duration,
     next: Pin<Box<Sleep>>,
 }
 
+impl Heartbeat {
+    fn new(interval: Duration) -> Self {
+        Self {
+            interval,
+            next: Box::pin(sleep(interval)),
+        }
+    }
+
+    fn reset(&mut self) {
+        self.next.as_mut().reset(Instant::now() + self.interval);
+    }
+}
+
 impl<T: EventEncoder> SseBody<T> {
+    /// Creates the body. A `heartbeat` of `None` or zero sends no heartbeats.
     pub(super) fn new(
         stream: TaskEventStream,
         encoder: T,
@@ -70,55 +63,57 @@ impl<T: EventEncoder> SseBody<T> {
             unsent: Bytes::new(),
             heartbeat: heartbeat
                 .filter(|interval| !interval.is_zero())
-                .map(|interval| Heartbeat {
-                    interval,
-                    next: Box::pin(sleep(interval)),
-                }),
+                .map(Heartbeat::new),
             drain: Box::pin(drain.cancelled_owned()),
         }
     }
 
-    /// The next piece of what there is, or a sign of life; `None` at the end.
-    fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        if let Some(chunk) = next_chunk(&mut self.unsent) {
-            return Poll::Ready(Some(chunk));
+    /// Polls for the bytes of the next frame: events, then drain, then a heartbeat. Returns `None`
+    /// at the end.
+    fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if let Some(frame) = next_frame(&mut self.unsent) {
+            return Poll::Ready(Some(frame));
         }
-        while let Poll::Ready(bytes) = self.poll_encoded(context) {
-            if bytes.as_ref().is_some_and(Vec::is_empty) {
-                // Nothing that this reader is told of.
+        while let Poll::Ready(encoded) = self.poll_encoded(context) {
+            if encoded.as_ref().is_some_and(Vec::is_empty) {
+                // All items of the chunk are invisible to this subscriber.
                 continue;
             }
-            if let Some(Heartbeat { interval, next }) = &mut self.heartbeat {
-                next.as_mut().reset(Instant::now() + *interval);
+            if let Some(heartbeat) = &mut self.heartbeat {
+                heartbeat.reset();
             }
-            self.unsent = bytes.unwrap_or_default().into();
-            return Poll::Ready(next_chunk(&mut self.unsent));
+            self.unsent = encoded.unwrap_or_default().into();
+            return Poll::Ready(next_frame(&mut self.unsent));
         }
         if self.drain.as_mut().poll(context).is_ready() {
             self.stream.close();
             return Poll::Ready(Some(Bytes::from_static(sse::RECONNECT)));
         }
-        if let Some(Heartbeat { interval, next }) = &mut self.heartbeat
-            && next.as_mut().poll(context).is_ready()
-        {
-            next.as_mut().reset(Instant::now() + *interval);
-            // Polled again for its waker: the reset alone wakes nobody.
-            context.waker().wake_by_ref();
-            return Poll::Ready(Some(Bytes::from_static(sse::KEEP_ALIVE)));
-        }
-        Poll::Pending
+        self.poll_heartbeat(context)
     }
 
-    /// What comes next; `None` at the end.
+    fn poll_heartbeat(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let Some(heartbeat) = &mut self.heartbeat else {
+            return Poll::Pending;
+        };
+        ready!(heartbeat.next.as_mut().poll(context));
+        heartbeat.reset();
+        // `reset` does not register the waker; the next poll does.
+        context.waker().wake_by_ref();
+        Poll::Ready(Some(Bytes::from_static(sse::KEEP_ALIVE)))
+    }
+
+    /// Polls for the next encoded chunk. Returns `None` at the end.
     fn poll_encoded(&mut self, context: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
         let Self {
             stream, encoder, ..
         } = self;
-        let encoded = ready!(stream.poll_chunk(context, |out, stream, item| {
+        let chunk = ready!(stream.poll_chunk(context, |out, stream, item| {
             encoder.write(out, stream, item)
         }));
-        Poll::Ready(match encoded {
-            Some(encoded) => Some(encoded.unwrap_or_else(|error| encoder.encode_failure(error))),
+        Poll::Ready(match chunk {
+            Some(Ok(chunk)) => Some(chunk),
+            Some(Err(error)) => Some(encoder.encode_failure(error)),
             None => encoder.finish(),
         })
     }
@@ -132,70 +127,7 @@ impl<T: EventEncoder> Body for SseBody<T> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        self.poll_chunk(context)
-            .map(|chunk| chunk.map(|chunk| Ok(Frame::data(chunk))))
-    }
-}
-
-impl EventEncoder for JsonEventEncoder {
-    fn encode_failure(&mut self, error: Error) -> Vec<u8> {
-        let mut out = Vec::new();
-        write_stream_error(
-            &mut out,
-            &log_failure(error),
-            self.id.as_ref(),
-            self.event_writer.dialect().version(),
-        );
-        out
-    }
-
-    fn write(&mut self, out: &mut Vec<u8>, stream: &TaskEventStream, item: &StreamItem) {
-        match item {
-            StreamItem::Full(event, at) => {
-                self.begin_event(out, at.map(|at| at.0));
-                // Where nothing follows, the event itself says so.
-                write_event(out, event, false, self.event_writer.dialect());
-            }
-            StreamItem::Update { entry, closes } => {
-                self.begin_event(out, Some(entry.seq.0));
-                let encoding = json_encoding(self.event_writer.dialect(), *closes);
-                let mut write = |entry: &Entry, out: &mut Vec<u8>| {
-                    let (task, context) = stream.ids();
-                    self.event_writer
-                        .write_entry(out, entry, task, context, *closes);
-                };
-                match encoding {
-                    Some(encoding) => entry.encode_into(encoding, out, write),
-                    None => write(entry, out),
-                }
-            }
-        }
-        self.end_event(out);
-    }
-}
-
-impl JsonEventEncoder {
-    pub(super) fn new(id: Option<JsonRpcId<'static>>, dialect: Dialect) -> Self {
-        let mut prefix = Vec::new();
-        if let Some(id) = &id {
-            begin_result(&mut prefix, id);
-        }
-        Self {
-            id,
-            prefix,
-            event_writer: StreamEventWriter::new(dialect),
-        }
-    }
-
-    fn begin_event(&self, out: &mut Vec<u8>, at: Option<u64>) {
-        sse::begin_event(out, at);
-        out.extend_from_slice(&self.prefix);
-    }
-
-    fn end_event(&self, out: &mut Vec<u8>) {
-        if self.id.is_some() {
-            end_result(out);
-        }
-        sse::end_event(out);
+        self.poll_bytes(context)
+            .map(|frame| frame.map(|bytes| Ok(Frame::data(bytes))))
     }
 }

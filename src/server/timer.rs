@@ -1,21 +1,27 @@
-//! The timer of one connection, which is set for every request and goes off for hardly any.
+//! Reusable timer for one HTTP/1 connection. hyper starts a timer for every request; almost none of
+//! them fires.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use hyper::rt::{Sleep, Timer};
 use tokio::time::{Instant, sleep_until};
 
-/// Times what one connection waits for, one thing after the other. What the runtime was told for one of them stays there for
-/// those behind it: it goes off too early for them, once in a while, and is set anew only then.
+use crate::rt::lock;
+
+/// Timer that keeps one Tokio timer entry across consecutive sleeps of a connection.
+///
+/// A later deadline does not reset the entry. The entry then fires early, and the sleep resets it
+/// at that point. So a request costs no timer registration as long as the entry fires before the
+/// deadline.
 #[derive(Clone, Default)]
 pub(super) struct ReusableTimer(Arc<Mutex<Option<SharedSleep>>>);
 
 type SharedSleep = Pin<Box<tokio::time::Sleep>>;
 
-/// One thing that is waited for.
+/// One sleep on the shared timer entry. Only one of them is polled at a time.
 struct ReusableSleep {
     timer: ReusableTimer,
     deadline: Instant,
@@ -26,9 +32,8 @@ impl Future for ReusableSleep {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let deadline = self.deadline;
-        // Set or not, whatever panics elsewhere.
-        let mut sleep = self.timer.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let sleep = sleep.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+        let mut shared = lock(&self.timer.0);
+        let sleep = shared.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
         if sleep.deadline() > deadline {
             sleep.as_mut().reset(deadline);
         }
@@ -66,24 +71,30 @@ mod tests {
 
     use super::*;
 
-    const SOON: Duration = Duration::from_secs(30);
+    const DURATION: Duration = Duration::from_secs(30);
 
     #[tokio::test(start_paused = true)]
     async fn sleeps_end_on_time_after_other_sleeps() {
         let timer = ReusableTimer::default();
         for _ in 0..5 {
-            // Not waited for to its end, as with a request that comes.
-            assert!(timeout(SOON / 3, timer.sleep(SOON)).await.is_err());
+            // Dropped before its end, like the timer of a request that arrives in time.
+            assert!(timeout(DURATION / 3, timer.sleep(DURATION)).await.is_err());
         }
-        for wait in [SOON, SOON / 10, SOON * 3, Duration::ZERO, SOON] {
-            let begun = Instant::now();
+        for wait in [
+            DURATION,
+            DURATION / 10,
+            DURATION * 3,
+            Duration::ZERO,
+            DURATION,
+        ] {
+            let begin = Instant::now();
             timer.sleep(wait).await;
-            assert_eq!(begun.elapsed(), wait);
+            assert_eq!(begin.elapsed(), wait);
         }
-        let late = timer.sleep(SOON);
-        advance(SOON * 2).await;
-        let begun = Instant::now();
+        let late = timer.sleep(DURATION);
+        advance(DURATION * 2).await;
+        let begin = Instant::now();
         late.await;
-        assert_eq!(begun.elapsed(), Duration::ZERO);
+        assert_eq!(begin.elapsed(), Duration::ZERO);
     }
 }

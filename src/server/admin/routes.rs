@@ -1,6 +1,5 @@
-//! What operators may ask of a running server, whichever way they come: over its socket or, with a key, over HTTP.
-//!
-//! [`AdminRoutes::add`] is the one way to add something: everything below is added by it.
+//! Endpoints of the admin interface, for the socket and the TCP address. [`AdminRoutes::new`] lists
+//! them.
 
 use std::pin::Pin;
 
@@ -13,19 +12,22 @@ use crate::push::{DeadLetters, FailedWebhook, UndeliveredNotification};
 use crate::server::reply::{self, Reply, full, method_not_allowed, text};
 use crate::telemetry::metrics;
 
-/// How many webhooks, or letters, are listed at once.
+/// Maximum number of items in a list reply.
 const PAGE_SIZE: usize = 100;
 
 type AdminFuture = Pin<Box<dyn Future<Output = Reply> + Send>>;
 type AdminHandler = Box<dyn Fn(AdminQuery) -> AdminFuture + Send + Sync>;
 
-/// What an operator asks, beside the path.
+/// Query parameters of an admin request.
 pub(in crate::server) struct AdminQuery {
     query: String,
 }
 
 impl AdminQuery {
-    /// A number of the query.
+    /// Returns a numeric parameter, if present.
+    ///
+    /// # Errors
+    /// Invalid: not a number.
     fn number(&self, name: &'static str) -> Result<Option<u64>> {
         let mut values =
             form_urlencoded::parse(self.query.as_bytes()).filter(|(key, _)| key == name);
@@ -41,15 +43,22 @@ impl AdminQuery {
     }
 }
 
-/// Everything that operators may ask.
+/// Endpoint of the admin interface.
+struct AdminRoute {
+    method: Method,
+    path: &'static str,
+    handler: AdminHandler,
+}
+
+/// Routes of the admin interface.
 #[derive(Default)]
 pub(in crate::server) struct AdminRoutes {
-    routes: Vec<(Method, &'static str, AdminHandler)>,
+    routes: Vec<AdminRoute>,
 }
 
 impl AdminRoutes {
-    /// The questions that every server answers.
-    pub(in crate::server) fn new(reload: ReloadCallbacks, deliveries: &DeadLetters) -> Self {
+    /// Creates the routes.
+    pub(in crate::server) fn new(reload: ReloadCallbacks, dead_letters: &DeadLetters) -> Self {
         let mut routes = Self::default();
         routes.add(Method::GET, "/healthz", |_| async {
             text(StatusCode::OK, "ok\n")
@@ -62,12 +71,11 @@ impl AdminRoutes {
             std::future::ready(run_reload(&keys))
         });
         routes.add(Method::GET, "/metrics", |_| async { metrics_reply() });
-        routes.add_deliveries(deliveries);
+        routes.add_push(dead_letters);
         routes
     }
 
-    /// Answers a question from now on.
-    pub(in crate::server) fn add<F>(
+    fn add<F>(
         &mut self,
         method: Method,
         path: &'static str,
@@ -75,41 +83,43 @@ impl AdminRoutes {
     ) where
         F: Future<Output = Reply> + Send + 'static,
     {
-        self.routes.push((
+        self.routes.push(AdminRoute {
             method,
             path,
-            Box::new(move |query| Box::pin(handler(query))),
-        ));
+            handler: Box::new(move |query| Box::pin(handler(query))),
+        });
     }
 
-    fn add_deliveries(&mut self, deliveries: &DeadLetters) {
-        let own = deliveries.clone();
+    fn add_push(&mut self, dead_letters: &DeadLetters) {
+        let shared = dead_letters.clone();
         self.add(Method::GET, "/push/deliveries", move |query| {
-            let own = own.clone();
-            async move { json_reply(list_deliveries(&own, &query).await) }
+            let dead_letters = shared.clone();
+            async move { json_reply(list_deliveries(&dead_letters, &query).await) }
         });
-        let own = deliveries.clone();
+        let shared = dead_letters.clone();
         self.add(Method::GET, "/push/undelivered", move |query| {
-            let own = own.clone();
-            async move { json_reply(list_undelivered(&own, &query).await) }
+            let dead_letters = shared.clone();
+            async move { json_reply(list_undelivered(&dead_letters, &query).await) }
         });
-        let own = deliveries.clone();
+        let shared = dead_letters.clone();
         self.add(Method::POST, "/push/retry", move |query| {
-            let own = own.clone();
-            async move { json_reply(retry_delivery(&own, &query).await) }
+            let dead_letters = shared.clone();
+            async move { json_reply(retry_delivery(&dead_letters, &query).await) }
         });
     }
 
+    /// Handles a request. Replies are not cached.
     pub(in crate::server) async fn handle<B>(&self, request: &Request<B>) -> Reply {
         let path = request.uri().path();
-        let Some((method, _, handler)) = self.routes.iter().find(|(_, own, _)| *own == path) else {
-            return text(StatusCode::NOT_FOUND, "no such thing\n");
+        let Some(route) = self.routes.iter().find(|route| route.path == path) else {
+            return text(StatusCode::NOT_FOUND, "not found\n");
         };
-        if method != request.method() {
-            return method_not_allowed(if method == Method::GET { "GET" } else { "POST" });
+        if route.method != request.method() {
+            let is_get = route.method == Method::GET;
+            return method_not_allowed(if is_get { "GET" } else { "POST" });
         }
         let query = request.uri().query().unwrap_or_default().to_owned();
-        let mut reply = handler(AdminQuery { query }).await;
+        let mut reply = (route.handler)(AdminQuery { query }).await;
         reply.headers_mut().insert(
             http::header::CACHE_CONTROL,
             HeaderValue::from_static("no-store"),
@@ -120,35 +130,27 @@ impl AdminRoutes {
 
 fn metrics_reply() -> Reply {
     match metrics::text() {
-        Some(text) => full(StatusCode::OK, metrics::MEDIA_TYPE, text.into()),
-        None => text(StatusCode::NOT_FOUND, "nothing is counted\n"),
+        Some(metrics) => full(StatusCode::OK, metrics::MEDIA_TYPE, metrics.into()),
+        None => text(StatusCode::NOT_FOUND, "metrics are not enabled\n"),
     }
 }
 
 fn run_reload(reload: &ReloadCallback) -> Reply {
     match reload() {
-        Ok(more) if more.is_empty() => text(StatusCode::OK, "reloaded\n"),
-        Ok(more) => {
-            let text = format!("reloaded; {more}\n").into_bytes();
-            full(StatusCode::OK, "text/plain; charset=utf-8", text.into())
-        }
+        Ok(remark) if remark.is_empty() => text(StatusCode::OK, "reloaded\n"),
+        Ok(remark) => text(StatusCode::OK, format!("reloaded; {remark}\n")),
         Err(error) => {
             tracing::error!(cause = &*error as &dyn std::error::Error, "cannot reload");
-            let text = format!("{error}\n").into_bytes();
-            full(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "text/plain; charset=utf-8",
-                text.into(),
-            )
+            text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"))
         }
     }
 }
 
 async fn list_deliveries(
-    deliveries: &DeadLetters,
+    dead_letters: &DeadLetters,
     query: &AdminQuery,
 ) -> Result<serde_json::Value> {
-    let failed = deliveries
+    let failed = dead_letters
         .failed_webhooks(query.number("after")?, PAGE_SIZE)
         .await?;
     let next = failed.get(PAGE_SIZE - 1).map(|last| last.number);
@@ -171,20 +173,23 @@ fn webhook_json(failed: &FailedWebhook) -> serde_json::Value {
 }
 
 async fn list_undelivered(
-    deliveries: &DeadLetters,
+    dead_letters: &DeadLetters,
     query: &AdminQuery,
 ) -> Result<serde_json::Value> {
-    let undelivered = deliveries
+    let undelivered = dead_letters
         .undelivered(query.required_number("number")?, PAGE_SIZE)
         .await?;
     let notification_json = |notification: &UndeliveredNotification| json!({"id": notification.event_id, "sequence": notification.seq.0, "time": notification.time});
     Ok(json!({"undelivered": undelivered.iter().map(notification_json).collect::<Vec<_>>()}))
 }
 
-async fn retry_delivery(deliveries: &DeadLetters, query: &AdminQuery) -> Result<serde_json::Value> {
+async fn retry_delivery(
+    dead_letters: &DeadLetters,
+    query: &AdminQuery,
+) -> Result<serde_json::Value> {
     let number = query.required_number("number")?;
-    deliveries.retry(number).await?;
-    tracing::info!(number, "webhook is called again");
+    dead_letters.retry(number).await?;
+    tracing::info!(number, "webhook delivery resumed");
     Ok(json!({"number": number}))
 }
 

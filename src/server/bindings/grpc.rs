@@ -1,4 +1,4 @@
-//! The gRPC binding, both services: decode, call, encode; beside them health and, if asked for, reflection.
+//! gRPC binding, for the services of both versions, with health checking and optional reflection.
 
 mod frame;
 mod health;
@@ -8,6 +8,7 @@ mod stream_body;
 use std::pin::pin;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, Request as HttpRequest};
 use hyper::body::Incoming;
@@ -18,19 +19,34 @@ use crate::model::{
     StreamResponse, Version,
 };
 use crate::server::admission::RequestContext;
-use crate::server::call_headers::{CallSpan, release_head, requested_version, set_version_header};
+use crate::server::call_headers::{release_head, requested_version, set_version_header};
+use crate::server::call_span::CallSpan;
 use crate::server::reply::{self, Reply};
 use crate::server::routes::Routes;
+use crate::server::transport::ConnectionPeer;
 use crate::service::{AgentEntry, ServiceResponse};
 use crate::wire::grpc::{operation, returns_ended_task, route_version, to_status};
 use crate::wire::negotiation::{NegotiationError, negotiate};
 use crate::wire::{read_grpc, write_grpc, write_grpc_event};
+use health::HealthRpc;
+use reflection::ReflectionService;
 use stream_body::GrpcStreamBody;
 
-/// Whether cards say that there is gRPC.
+/// Whether cards declare gRPC interfaces.
 pub(in crate::server) const IS_ENABLED: bool = true;
 
-/// An rpc: what it does, in which version, and until when.
+/// Service that a path addresses.
+enum Target {
+    Call {
+        operation: Operation,
+        version: Version,
+    },
+    Health(HealthRpc),
+    Reflection(&'static ReflectionService),
+    Unknown,
+}
+
+/// Operation of the A2A service, with its version and deadline.
 #[derive(Clone, Copy)]
 struct GrpcCall {
     operation: Operation,
@@ -38,58 +54,83 @@ struct GrpcCall {
     deadline: Option<Instant>,
 }
 
+/// Handles a gRPC request. Its path names the service; the tenant in its message can name an agent.
 pub(in crate::server) async fn handle(
     routes: &Routes,
-    agent: &AgentEntry,
-    mut context: RequestContext,
+    peer: &ConnectionPeer,
     request: Box<HttpRequest<Incoming>>,
 ) -> Reply {
+    let admission = &routes.admission;
+    let agent = admission.directory.root();
+    let target = target(routes, &request);
+    // Health probes are not authenticated.
+    let authenticated = if matches!(target, Target::Health(_)) {
+        Ok(RequestContext::anonymous(peer))
+    } else {
+        admission.authenticate(peer, &request).await
+    };
+    let mut context = match authenticated {
+        Ok(context) => context,
+        Err(error) => return error_reply(error, target.version()),
+    };
     if is_compressed(request.headers()) {
-        return match routes.check_rate_limit(&agent.namespace, &mut context) {
+        return match admission.rate_limit(agent, &mut context) {
             Ok(_) => frame::status_reply(&frame::compression_unsupported()),
             Err(error) => error_reply(error, Version::V1),
         };
     }
+    match target {
+        Target::Call { operation, version } => {
+            let rpc = GrpcCall {
+                operation,
+                version,
+                deadline: read_deadline(request.headers()),
+            };
+            handle_call(routes, agent, context, rpc, request).await
+        }
+        Target::Health(rpc) => health::handle(routes, rpc, request.into_body())
+            .await
+            .unwrap_or_else(|error| error_reply(error, Version::V1)),
+        Target::Reflection(service) => match admission.rate_limit(agent, &mut context) {
+            Ok(_permit) => service(*request).await,
+            Err(error) => error_reply(error, Version::V1),
+        },
+        Target::Unknown => {
+            let error = ErrorKind::MethodNotFound.into();
+            let error = admission.charge_rejection(agent, &mut context, error);
+            error_reply(error, Version::V1)
+        }
+    }
+}
+
+/// Returns the service that the path of a request addresses.
+fn target(routes: &Routes, request: &HttpRequest<Incoming>) -> Target {
     let path = request.uri().path();
     if let Some((operation, version)) = operation(path) {
-        let rpc = GrpcCall {
-            operation,
-            version,
-            deadline: read_deadline(request.headers()),
-        };
-        return handle_call(routes, agent, context, rpc, request).await;
+        return Target::Call { operation, version };
     }
     if let Some(rpc) = health::parse_rpc(path) {
-        let result = health::handle(routes, rpc, request.into_body()).await;
-        return result.unwrap_or_else(|error| error_reply(error, Version::V1));
+        return Target::Health(rpc);
     }
     if routes.settings.grpc_reflection
         && let Some(service) = reflection::service(path)
     {
-        return match routes.check_rate_limit(&agent.namespace, &mut context) {
-            Ok(_) => service(*request).await,
-            Err(error) => error_reply(error, Version::V1),
-        };
+        return Target::Reflection(service);
     }
-    error_reply(
-        routes.charge_rejection(agent, &mut context, ErrorKind::MethodNotFound.into()),
-        Version::V1,
-    )
+    Target::Unknown
 }
 
-/// Whether anybody may call this, whoever they are: probes ask whether the server is well.
-pub(in crate::server) fn is_public(path: &str) -> bool {
-    health::parse_rpc(path).is_some()
+impl Target {
+    /// Returns the version of error replies.
+    fn version(&self) -> Version {
+        match self {
+            Self::Call { version, .. } => *version,
+            Self::Health(_) | Self::Reflection(_) | Self::Unknown => Version::V1,
+        }
+    }
 }
 
-/// Answers a call of somebody whom we do not serve.
-pub(in crate::server) fn unauthenticated(request: &HttpRequest<Incoming>, error: Error) -> Reply {
-    error_reply(
-        error,
-        operation(request.uri().path()).map_or(Version::V1, |(_, version)| version),
-    )
-}
-
+/// Handles an operation of the A2A service, within its deadline.
 async fn handle_call(
     routes: &Routes,
     agent: &AgentEntry,
@@ -97,29 +138,23 @@ async fn handle_call(
     rpc: GrpcCall,
     request: Box<HttpRequest<Incoming>>,
 ) -> Reply {
+    let admission = &routes.admission;
+    let strict = routes.settings.strict_version;
     let requested = requested_version(request.headers(), None);
     if let Err(NegotiationError {
         error,
         reply_version,
-    }) = negotiate(
-        route_version(rpc.version),
-        &requested,
-        routes.settings.strict_version,
-    ) {
-        return error_reply(
-            routes.charge_rejection(agent, &mut context, error),
-            reply_version,
-        );
+    }) = negotiate(route_version(rpc.version), &requested, strict)
+    {
+        let error = admission.charge_rejection(agent, &mut context, error);
+        return error_reply(error, reply_version);
     }
-    let (mut head, body) = (*request).into_parts();
-    let GrpcCall {
-        operation, version, ..
-    } = rpc;
-    let span = CallSpan::new(operation, Binding::Grpc, version, &head.headers);
+    let (mut head, body) = HttpRequest::into_parts(*request);
+    let span = CallSpan::new(rpc.operation, Binding::Grpc, rpc.version, &head.headers);
     let caller = context.caller().clone();
     let result = {
-        let execution = pin!(execute(routes, agent, &mut context, rpc, (&mut head, body)));
-        let call = span.instrument(&caller, execution);
+        let call = pin!(execute(routes, agent, &mut context, rpc, &mut head, body));
+        let call = span.instrument(&caller, call);
         match rpc.deadline {
             Some(deadline) => timeout_at(deadline, call)
                 .await
@@ -128,70 +163,82 @@ async fn handle_call(
         }
     };
     result.unwrap_or_else(|error| {
-        error_reply(
-            routes.charge_rejection(agent, &mut context, error),
-            rpc.version,
-        )
+        let error = admission.charge_rejection(agent, &mut context, error);
+        error_reply(error, rpc.version)
     })
 }
 
+/// Runs a call: decode, resolve agent, authorize, rate-limit, call, encode.
 async fn execute(
     routes: &Routes,
     agent: &AgentEntry,
     context: &mut RequestContext,
     rpc: GrpcCall,
-    (head, body): (&mut Parts, Incoming),
+    head: &mut Parts,
+    body: Incoming,
 ) -> Result<Reply> {
-    let GrpcCall {
-        operation,
-        version,
-        deadline,
-    } = rpc;
-    let message = frame::unframe(routes.read_body(context, body).await?)?;
-    let mut decoded = read_grpc(operation, version, &message)?;
-    // What came in is let go once it is read: the call may take long.
-    drop(message);
-    let authorized = routes.authorize(agent, context, &head.headers, version, &mut decoded)?;
+    let admission = &routes.admission;
+    let body = admission.read_body(context, body).await?;
+    let mut request = decode(rpc, body)?;
+    let call = admission
+        .resolve_agent(agent, context, &head.headers, rpc.version, &mut request)?
+        .authorize(&request)?
+        .rate_limit()?;
     release_head(head);
-    let fallback = ended_task_request(operation, version, &decoded);
-    let response = match authorized.call(decoded).await {
+    let fallback = ended_task_request(rpc, &request);
+    let response = match call.call(request).await {
         Err(error) if is_task_ended(&error) => {
-            authorized
-                .call(Request::GetTask(fallback.ok_or(error)?))
-                .await?
+            call.call(Request::GetTask(fallback.ok_or(error)?)).await?
         }
         response => response?,
     };
-    let mut reply = match response {
-        ServiceResponse::Single(response) => {
-            frame::unary_reply(encode_response(operation, version, response)?)
-        }
-        ServiceResponse::Task(task) => frame::unary_reply(encode_response(
-            operation,
-            version,
-            Response::Task(task.clone()),
-        )?),
-        ServiceResponse::Stream(stream) => {
-            let messages = GrpcStreamBody::new(*stream, version, deadline, routes.drain.clone());
-            frame::stream_reply(Box::new(messages))
-        }
-    };
-    authorized.add_response_headers(reply.headers_mut());
+    let mut reply = encode(routes, rpc, response)?;
+    call.add_response_headers(reply.headers_mut());
     Ok(reply)
 }
 
-/// What to ask for where a subscription to a task that has ended gives the task.
-fn ended_task_request(
-    operation: Operation,
-    version: Version,
-    request: &Request,
-) -> Option<GetTaskRequest> {
+/// Decodes the one message of a request, and frees the body.
+fn decode(rpc: GrpcCall, body: Bytes) -> Result<Request> {
+    let message = frame::unframe(body)?;
+    read_grpc(rpc.operation, rpc.version, &message)
+}
+
+/// Encodes a response as one message or a stream of messages.
+fn encode(routes: &Routes, rpc: GrpcCall, response: ServiceResponse) -> Result<Reply> {
+    Ok(match response {
+        ServiceResponse::Single(response) => frame::unary_reply(encode_message(rpc, response)?),
+        ServiceResponse::Task(task) => {
+            frame::unary_reply(encode_message(rpc, Response::Task(task.clone()))?)
+        }
+        ServiceResponse::Stream(stream) => {
+            let drain = routes.drain.clone();
+            let body = GrpcStreamBody::new(*stream, rpc.version, rpc.deadline, drain);
+            frame::stream_reply(Box::new(body))
+        }
+    })
+}
+
+/// Encodes a single message in its frame. A streaming operation gets it as a stream event.
+fn encode_message(rpc: GrpcCall, response: Response) -> Result<Vec<u8>> {
+    let mut out = Vec::with_capacity(1024);
+    frame::write(&mut out, |out| match response {
+        Response::Task(task) if rpc.operation.is_streaming() => {
+            write_grpc_event(out, &StreamResponse::Task(task), true, rpc.version);
+            Ok(())
+        }
+        response => write_grpc(out, &response, rpc.version),
+    })?;
+    Ok(out)
+}
+
+/// Returns the read that replaces a subscription to an ended task, in versions that return the task
+/// then.
+fn ended_task_request(rpc: GrpcCall, request: &Request) -> Option<GetTaskRequest> {
     match request {
-        Request::SubscribeToTask(request) if returns_ended_task(operation, version) => {
-            let (tenant, id) = (request.tenant.clone(), request.id.clone());
+        Request::SubscribeToTask(request) if returns_ended_task(rpc.operation, rpc.version) => {
             Some(GetTaskRequest {
-                tenant,
-                id,
+                tenant: request.tenant.clone(),
+                id: request.id.clone(),
                 history_length: None,
             })
         }
@@ -199,33 +246,21 @@ fn ended_task_request(
     }
 }
 
-/// Whether it is the state of the task that stands in the way.
+/// Whether an operation failed because the task has ended.
 fn is_task_ended(error: &Error) -> bool {
     error.kind() == ErrorKind::UnsupportedOperation
         && error.metadata().any(|(key, _)| key == "state")
 }
 
-/// The one message of an answer in its frame, even where a stream was asked for.
-fn encode_response(operation: Operation, version: Version, response: Response) -> Result<Vec<u8>> {
-    let mut out = Vec::with_capacity(1024);
-    frame::write(&mut out, |out| match response {
-        Response::Task(task) if operation.is_streaming() => {
-            write_grpc_event(out, &StreamResponse::Task(task), true, version);
-            Ok(())
-        }
-        response => write_grpc(out, &response, version),
-    })?;
-    Ok(out)
-}
-
-/// Messages come as they are: what is small on the wire must not be large in memory.
+/// Whether the message is compressed. Compression is not supported, so there are no decompression
+/// bombs.
 fn is_compressed(headers: &HeaderMap) -> bool {
     headers
         .get("grpc-encoding")
         .is_some_and(|encoding| encoding != "identity")
 }
 
-/// When the caller stops waiting, if it says so.
+/// Returns the deadline of `grpc-timeout`.
 fn read_deadline(headers: &HeaderMap) -> Option<Instant> {
     let timeout = headers
         .get("grpc-timeout")?
@@ -235,7 +270,7 @@ fn read_deadline(headers: &HeaderMap) -> Option<Instant> {
     Instant::now().checked_add(timeout)
 }
 
-/// At most eight digits and a unit. What is none is no deadline.
+/// Parses a `grpc-timeout`: at most eight digits and a unit. Returns `None` for malformed values.
 fn parse_timeout(text: &str) -> Option<Duration> {
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {

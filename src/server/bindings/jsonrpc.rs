@@ -1,12 +1,13 @@
-//! The JSON-RPC binding: decode, call, encode, in the version of the caller. HTTP 200 whatever the answer is, but for
-//! what a caller can only wait for, or has no right to.
+//! JSON-RPC binding, in the version of the caller.
+//!
+//! Errors have HTTP status 200. Proxies act on some, which have 401, 403, 408, 429 or 503.
 
 use std::pin::pin;
 
 use bytes::Bytes;
 use http::header::ACCEPT;
 use http::request::Parts;
-use http::{HeaderMap, Request as HttpRequest, StatusCode};
+use http::{HeaderMap, Method, Request as HttpRequest, StatusCode};
 use hyper::body::Incoming;
 
 use crate::model::{
@@ -16,25 +17,27 @@ use crate::model::{
 use crate::server::admission::RequestContext;
 use crate::server::body;
 use crate::server::call_headers::{
-    CallSpan, error_version, release_head, requested_version, response_dialect, set_version_header,
+    error_version, release_head, requested_version, response_dialect, set_version_header,
 };
+use crate::server::call_span::CallSpan;
 use crate::server::encodings;
-use crate::server::reply::{self, Reply, ReplyBody};
+use crate::server::event_encoder::JsonEventEncoder;
+use crate::server::reply::{self, Reply, ReplyBody, method_not_allowed};
 use crate::server::routes::Routes;
-use crate::server::sse_body::{JsonEventEncoder, SseBody};
+use crate::server::transport::ConnectionPeer;
 use crate::service::{AgentEntry, ServiceResponse, TaskView};
 use crate::wire::fast::{FastCall, LARGE_BODY_BYTES, fast_decode, fast_decode_large};
 use crate::wire::jsonrpc::{
-    self, JsonRpcId, RejectedRequest, begin_result, end_result, read_request, write_error,
+    JsonRpcId, JsonRpcRequest, RejectedRequest, begin_result, end_result, read_request, write_error,
 };
 use crate::wire::method::{JsonRpcMethod, find_method};
 use crate::wire::negotiation::{NegotiationError, RequestedVersion, negotiate};
 use crate::wire::{Dialect, read_params, rejects_in_stream, write_result, write_stream_error};
 
-/// Where it is served, each also with a slash behind it.
+/// Paths below an agent that accept JSON-RPC, each also with a trailing slash.
 pub(in crate::server) const PATHS: [&str; 3] = ["", "/a2a", "/api/a2a"];
 
-/// A call, read from a body that is no longer needed.
+/// Decoded call. It does not borrow from the body, which is freed.
 struct DecodedCall {
     id: JsonRpcId<'static>,
     method: JsonRpcMethod,
@@ -42,68 +45,99 @@ struct DecodedCall {
     params: Result<(Request, Dialect)>,
 }
 
-/// A body that is no call, and how to say so.
+/// Body that is not a valid call, with the id and version of the error reply.
 struct JsonRpcDecodeError {
     id: JsonRpcId<'static>,
     error: Error,
     reply_version: Version,
 }
 
+/// Handles a JSON-RPC request to `agent`.
 pub(in crate::server) async fn handle(
     routes: &Routes,
     agent: &AgentEntry,
-    context: &mut RequestContext,
+    peer: &ConnectionPeer,
     request: Box<HttpRequest<Incoming>>,
 ) -> Reply {
-    let (mut head, body) = (*request).into_parts();
-    // Not in the match, which would have room for it until its end.
-    let decoded = decode(routes, context, &head, body).await;
+    if *request.method() != Method::POST {
+        return method_not_allowed("POST");
+    }
+    let admission = &routes.admission;
+    // Results are bound before `match`: a future awaited in its scrutinee lives to the end of it.
+    let authenticated = admission.authenticate(peer, &request).await;
+    let mut context = match authenticated {
+        Ok(context) => context,
+        Err(error) => return unauthenticated(&request, error),
+    };
+    let (mut head, body) = HttpRequest::into_parts(*request);
+    let decoded = decode(routes, &mut context, &head, body).await;
+    let call = match decoded {
+        Ok(call) => call,
+        Err(rejection) => {
+            let error = admission.charge_rejection(agent, &mut context, rejection.error);
+            return error_reply(&rejection.id, error, rejection.reply_version);
+        }
+    };
     let DecodedCall {
         id,
         method,
         version,
         params,
-    } = match decoded {
-        Ok(call) => call,
-        Err(JsonRpcDecodeError {
-            id,
-            error,
-            reply_version,
-        }) => {
-            return error_reply(
-                &id,
-                routes.charge_rejection(agent, context, error),
-                reply_version,
-            );
-        }
-    };
+    } = call;
     let span = CallSpan::new(method.operation, Binding::JsonRpc, version, &head.headers);
     let caller = context.caller().clone();
     let result = span
         .instrument(
             &caller,
-            pin!(execute(routes, agent, context, &mut head, (&id, params))),
+            pin!(execute(routes, agent, &mut context, &mut head, &id, params)),
         )
         .await;
     result.unwrap_or_else(|error| {
-        let error = routes.charge_rejection(agent, context, error);
-        match rejects_in_stream(method.operation, version) {
-            true => error_stream(&id, error, version),
-            false => error_reply(&id, error, version),
+        let error = admission.charge_rejection(agent, &mut context, error);
+        if rejects_in_stream(method.operation, version) {
+            error_stream(&id, error, version)
+        } else {
+            error_reply(&id, error, version)
         }
     })
 }
 
-/// Answers a request of somebody whom we do not serve; what else it says is not even read.
-pub(in crate::server) fn unauthenticated(request: &HttpRequest<Incoming>, error: Error) -> Reply {
-    error_reply(
-        &JsonRpcId::NULL,
-        error,
-        error_version(&requested_version(request.headers(), request.uri().query())),
-    )
+/// Runs a decoded call: resolve agent, authorize, rate-limit, call, encode.
+async fn execute(
+    routes: &Routes,
+    agent: &AgentEntry,
+    context: &mut RequestContext,
+    head: &mut Parts,
+    id: &JsonRpcId<'static>,
+    params: Result<(Request, Dialect)>,
+) -> Result<Reply> {
+    let (request, dialect) = params?;
+    let dialect = response_dialect(&head.headers, &request, dialect);
+    let mut request = if accepts_only_events(&head.headers) {
+        into_subscription(request)
+    } else {
+        request
+    };
+    let call = routes
+        .admission
+        .resolve_agent(
+            agent,
+            context,
+            &head.headers,
+            dialect.version(),
+            &mut request,
+        )?
+        .authorize(&request)?
+        .rate_limit()?;
+    let task_alias = requested_task_id(&request);
+    release_head(head);
+    let response = call.call(request).await?;
+    let mut reply = encode(routes, id, response, dialect, task_alias)?;
+    call.add_response_headers(reply.headers_mut());
+    Ok(reply)
 }
 
-/// Reads the call, and lets go of its body: what it asks for may take long.
+/// Reads and decodes the body.
 async fn decode(
     routes: &Routes,
     context: &mut RequestContext,
@@ -111,46 +145,37 @@ async fn decode(
     body: Incoming,
 ) -> Result<DecodedCall, JsonRpcDecodeError> {
     let requested = requested_version(&head.headers, head.uri.query());
-    let rejection = |error| JsonRpcDecodeError {
+    let reject = |error| JsonRpcDecodeError {
         id: JsonRpcId::NULL,
         error,
         reply_version: error_version(&requested),
     };
-    body::check_content_type(&head.headers).map_err(rejection)?;
-    let body = routes.read_body(context, body).await.map_err(rejection)?;
-    let strict = routes.settings.strict_version;
+    body::check_content_type(&head.headers).map_err(reject)?;
+    let body = routes
+        .admission
+        .read_body(context, body)
+        .await
+        .map_err(reject)?;
+    decode_body(body, &requested, routes.settings.strict_version)
+}
+
+/// Decodes a call, with the fast decoder if it covers the body.
+fn decode_body(
+    body: Bytes,
+    requested: &RequestedVersion,
+    strict: bool,
+) -> Result<DecodedCall, JsonRpcDecodeError> {
     let (large, body) = decode_large(body);
-    if let Some(FastCall {
-        id,
-        method,
-        request,
-    }) = large.or_else(|| fast_decode(&body))
-    {
-        let id = id.into_owned();
-        return match negotiate(method.route_version, &requested, strict) {
-            Ok(version) => Ok(DecodedCall {
-                id,
-                method,
-                version,
-                params: Ok((request, Dialect::V1)),
-            }),
-            Err(NegotiationError {
-                error,
-                reply_version,
-            }) => Err(JsonRpcDecodeError {
-                id,
-                error,
-                reply_version,
-            }),
-        };
+    if let Some(call) = large.or_else(|| fast_decode(&body)) {
+        return decode_fast(call, requested, strict);
     }
     let request =
         read_request(&body).map_err(|RejectedRequest { id, error }| JsonRpcDecodeError {
             id: id.into_owned(),
             error,
-            reply_version: error_version(&requested),
+            reply_version: error_version(requested),
         })?;
-    let (method, version) = negotiate_method(&request, &requested, strict).map_err(
+    let (method, version) = negotiate_method(&request, requested, strict).map_err(
         |NegotiationError {
              error,
              reply_version,
@@ -169,7 +194,37 @@ async fn decode(
     })
 }
 
-/// A call that is mostly a file, or else the body as it came.
+/// Negotiates the version of a call that the fast decoder has read. Its dialect is always 1.0.
+fn decode_fast(
+    call: FastCall<'_>,
+    requested: &RequestedVersion,
+    strict: bool,
+) -> Result<DecodedCall, JsonRpcDecodeError> {
+    let FastCall {
+        id,
+        method,
+        request,
+    } = call;
+    let id = id.into_owned();
+    match negotiate(method.route_version, requested, strict) {
+        Ok(version) => Ok(DecodedCall {
+            id,
+            method,
+            version,
+            params: Ok((request, Dialect::V1)),
+        }),
+        Err(NegotiationError {
+            error,
+            reply_version,
+        }) => Err(JsonRpcDecodeError {
+            id,
+            error,
+            reply_version,
+        }),
+    }
+}
+
+/// Decodes a large body that consists mostly of one file. Otherwise returns the body.
 fn decode_large(body: Bytes) -> (Option<FastCall<'static>>, Bytes) {
     if body.len() < LARGE_BODY_BYTES {
         return (None, body);
@@ -181,62 +236,19 @@ fn decode_large(body: Bytes) -> (Option<FastCall<'static>>, Bytes) {
 }
 
 fn negotiate_method(
-    request: &jsonrpc::JsonRpcRequest<'_>,
+    request: &JsonRpcRequest<'_>,
     requested: &RequestedVersion,
     strict: bool,
 ) -> Result<(JsonRpcMethod, Version), NegotiationError> {
-    let reject = |error: ErrorKind, reply_version| NegotiationError {
-        error: error.into(),
-        reply_version,
-    };
-    let method = find_method(&request.method)
-        .map_err(|key| reject(ErrorKind::MethodNotFound, key.version()))?;
-    negotiate(method.route_version, requested, strict).map(|version| (method, version))
+    let method = find_method(&request.method).map_err(|route_version| NegotiationError {
+        error: ErrorKind::MethodNotFound.into(),
+        reply_version: route_version.version(),
+    })?;
+    let version = negotiate(method.route_version, requested, strict)?;
+    Ok((method, version))
 }
 
-async fn execute(
-    routes: &Routes,
-    agent: &AgentEntry,
-    context: &mut RequestContext,
-    head: &mut Parts,
-    (id, params): (&JsonRpcId<'static>, Result<(Request, Dialect)>),
-) -> Result<Reply> {
-    let (decoded, dialect) = params?;
-    let headers = &head.headers;
-    let dialect = response_dialect(headers, &decoded, dialect);
-    let mut decoded = if accepts_only_events(headers) {
-        as_subscription(decoded)
-    } else {
-        decoded
-    };
-    let authorized = routes.authorize(agent, context, headers, dialect.version(), &mut decoded)?;
-    let task_alias = requested_task_id(&decoded);
-    release_head(head);
-    let mut reply = match authorized.call(decoded).await? {
-        ServiceResponse::Single(response) => {
-            let dialect = dialect.with_alias_in_response(task_alias, &response);
-            reply::json(StatusCode::OK, encode_result(id, &response, &dialect)?)
-        }
-        ServiceResponse::Task(task) => {
-            let dialect = dialect.with_alias(task_alias, &task.id);
-            reply::json(StatusCode::OK, encode_task_result(id, &task, &dialect))
-        }
-        ServiceResponse::Stream(stream) => {
-            let encoder = JsonEventEncoder::new(Some(id.clone()), dialect);
-            let events = SseBody::new(
-                *stream,
-                encoder,
-                routes.settings.heartbeat,
-                routes.drain.clone(),
-            );
-            reply::event_stream(ReplyBody::Stream(Box::new(events)))
-        }
-    };
-    authorized.add_response_headers(reply.headers_mut());
-    Ok(reply)
-}
-
-/// By what name a request asks for its task.
+/// Returns the task id of the request. A dialect with aliases repeats it in the reply.
 fn requested_task_id(request: &Request) -> Option<TaskId> {
     match request {
         Request::GetTask(request) => Some(request.id.clone()),
@@ -245,8 +257,9 @@ fn requested_task_id(request: &Request) -> Option<TaskId> {
     }
 }
 
-/// Seed S2: whoever reads a task and takes nothing but events wants to be told what happens to it.
-fn as_subscription(request: Request) -> Request {
+/// Turns `GetTask` into `SubscribeToTask`: a client that accepts only events wants a stream (09
+/// 2.11).
+fn into_subscription(request: Request) -> Request {
     match request {
         Request::GetTask(GetTaskRequest { tenant, id, .. }) => {
             Request::SubscribeToTask(SubscribeToTaskRequest { tenant, id })
@@ -259,6 +272,30 @@ fn accepts_only_events(headers: &HeaderMap) -> bool {
     headers
         .get(ACCEPT)
         .is_some_and(|accept| accept.as_bytes().trim_ascii() == b"text/event-stream")
+}
+
+/// Encodes a response as a JSON-RPC result or an event stream.
+fn encode(
+    routes: &Routes,
+    id: &JsonRpcId<'static>,
+    response: ServiceResponse,
+    dialect: Dialect,
+    task_alias: Option<TaskId>,
+) -> Result<Reply> {
+    Ok(match response {
+        ServiceResponse::Single(response) => {
+            let dialect = dialect.with_alias_in_response(task_alias, &response);
+            reply::json(StatusCode::OK, encode_result(id, &response, &dialect)?)
+        }
+        ServiceResponse::Task(task) => {
+            let dialect = dialect.with_alias(task_alias, &task.id);
+            reply::json(StatusCode::OK, encode_task_result(id, &task, &dialect))
+        }
+        ServiceResponse::Stream(stream) => {
+            let encoder = JsonEventEncoder::new(Some(id.clone()), dialect);
+            routes.event_stream(*stream, encoder)
+        }
+    })
 }
 
 fn encode_result(id: &JsonRpcId<'_>, response: &Response, dialect: &Dialect) -> Result<Vec<u8>> {
@@ -276,6 +313,12 @@ fn encode_task_result(id: &JsonRpcId<'_>, task: &TaskView, dialect: &Dialect) ->
     out.extend_from_slice(&task);
     end_result(&mut out);
     out
+}
+
+/// Replies to a request whose caller is not authenticated. Its body is not read.
+fn unauthenticated(request: &HttpRequest<Incoming>, error: Error) -> Reply {
+    let requested = requested_version(request.headers(), request.uri().query());
+    error_reply(&JsonRpcId::NULL, error, error_version(&requested))
 }
 
 fn error_reply(id: &JsonRpcId<'_>, error: Error, version: Version) -> Reply {
@@ -296,7 +339,7 @@ fn error_stream(id: &JsonRpcId<'_>, error: Error, version: Version) -> Reply {
     )
 }
 
-/// 01 §9: what asks a caller to wait, to come again, or to say who it is, is said to proxies too.
+/// Sets the HTTP status of errors that proxies act on, and the headers that go with them (01 §9).
 fn with_error_headers(mut reply: Reply, error: &Error, version: Version) -> Reply {
     match error.kind() {
         ErrorKind::Unavailable => *reply.status_mut() = StatusCode::SERVICE_UNAVAILABLE,

@@ -1,10 +1,21 @@
-//! The protocol bindings.
+//! Protocol bindings: JSON-RPC, HTTP+JSON (REST), gRPC, and the OpenAI chat completions API.
+//!
+//! Each binding is a `handle` function with the same steps in the same order:
+//!
+//! ```text
+//! authenticate → decode → resolve agent → authorize → rate-limit → call → encode
+//! ```
+//!
+//! `handle` authenticates, opens the span of the call, and encodes errors. `execute` does the rest
+//! inside the span. `decode` and `encode` belong to the binding; [`admission`](super::admission)
+//! has the other steps. JSON-RPC decodes before it opens the span, since the body names the
+//! operation.
 
 #[cfg(feature = "grpc")]
-pub(in crate::server) mod grpc;
+pub(super) mod grpc;
 #[cfg(not(feature = "grpc"))]
 #[path = "grpc_disabled.rs"]
-pub(in crate::server) mod grpc;
-pub(in crate::server) mod jsonrpc;
-pub(in crate::server) mod openai;
-pub(in crate::server) mod rest;
+pub(super) mod grpc;
+pub(super) mod jsonrpc;
+pub(super) mod openai;
+pub(super) mod rest;

@@ -1,4 +1,5 @@
-//! Chat completions before every agent: a question is a message to it, on the same log as every other.
+//! OpenAI chat completions API in front of every agent. A completion request becomes a message to
+//! the agent.
 
 mod encoder;
 
@@ -6,7 +7,7 @@ use std::pin::pin;
 
 use http::header::{HeaderName, HeaderValue};
 use http::request::Parts;
-use http::{Request as HttpRequest, StatusCode};
+use http::{HeaderMap, Method, Request as HttpRequest, StatusCode};
 use hyper::body::Incoming;
 use sha2::{Digest, Sha256};
 
@@ -16,10 +17,11 @@ use crate::model::{
 };
 use crate::server::admission::RequestContext;
 use crate::server::body;
-use crate::server::call_headers::{CallSpan, idempotency_key, release_head};
-use crate::server::reply::{self, Reply, ReplyBody};
+use crate::server::call_headers::{idempotency_key, release_head};
+use crate::server::call_span::CallSpan;
+use crate::server::reply::{self, Reply, method_not_allowed};
 use crate::server::routes::Routes;
-use crate::server::sse_body::SseBody;
+use crate::server::transport::ConnectionPeer;
 use crate::service::{AgentEntry, ServiceResponse};
 use crate::wire::errors::http_status;
 use crate::wire::openai::{
@@ -28,62 +30,154 @@ use crate::wire::openai::{
 };
 use encoder::CompletionEncoder;
 
-/// Where questions go, below the root or an agent.
+/// Path of chat completions, below the root or an agent.
 pub(in crate::server) const COMPLETIONS_PATH: &str = "/v1/chat/completions";
-/// Where the agents are listed.
+/// Path of the list of agents.
 pub(in crate::server) const MODELS_PATH: &str = "/v1/models";
-/// Clients of this kind ask again by themselves unless they are told not to.
+/// Header that disables the automatic retries of OpenAI clients.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
-/// Answers a question to the agent at this position, or at the root to the one that it names.
+/// Handles a chat completion. `index` is the agent of the path; at the root `model` can name
+/// another one.
 pub(in crate::server) async fn handle(
     routes: &Routes,
     index: usize,
-    mut context: RequestContext,
+    peer: &ConnectionPeer,
     request: Box<HttpRequest<Incoming>>,
 ) -> Reply {
-    let (mut head, body) = (*request).into_parts();
-    let (operation, binding, version) = (Operation::SendMessage, Binding::HttpJson, Version::V1);
-    let span = CallSpan::new(operation, binding, version, &head.headers);
+    if *request.method() != Method::POST {
+        return method_not_allowed("POST");
+    }
+    let admission = &routes.admission;
+    let authenticated = admission.authenticate(peer, &request).await;
+    let mut context = match authenticated {
+        Ok(context) => context,
+        Err(error) => return error_reply(error),
+    };
+    let (mut head, body) = HttpRequest::into_parts(*request);
+    let operation = Operation::SendMessage;
+    let span = CallSpan::new(operation, Binding::HttpJson, Version::V1, &head.headers);
     let caller = context.caller().clone();
     let result = span
         .instrument(
             &caller,
-            pin!(execute(routes, index, &mut context, (&mut head, body))),
+            pin!(execute(routes, index, &mut context, &mut head, body)),
         )
         .await;
     result.unwrap_or_else(|error| {
-        let agent = routes
-            .directory
-            .get(index)
-            .unwrap_or(routes.directory.root());
-        error_reply(routes.charge_rejection(agent, &mut context, error))
+        let agent = agent_or_root(routes, index);
+        error_reply(admission.charge_rejection(agent, &mut context, error))
     })
 }
 
-/// All agents of a server, or the one at this position.
-pub(in crate::server) fn list_models(
+/// Runs a completion: decode, resolve agent, authorize, rate-limit, call, encode.
+async fn execute(
     routes: &Routes,
     index: usize,
-    mut context: RequestContext,
+    context: &mut RequestContext,
+    head: &mut Parts,
+    body: Incoming,
+) -> Result<Reply> {
+    let admission = &routes.admission;
+    body::check_content_type(&head.headers)?;
+    let body = admission.read_body(context, body).await?;
+    let completion = ChatCompletionRequest::parse(&body)?;
+    // Frees the body: the call can run for hours.
+    drop(body);
+    let Some(agent) = resolve_model(routes, index, completion.model.as_deref()) else {
+        admission.rate_limit(admission.directory.root(), context)?;
+        let model = completion.model.as_deref().unwrap_or_default();
+        return Ok(model_not_found(model));
+    };
+    let includes_usage = completion.includes_usage();
+    let mut request = decode(completion, &head.headers)?;
+    let call = admission
+        .resolve_agent(agent, context, &head.headers, Version::V1, &mut request)?
+        .authorize(&request)?
+        .rate_limit()?;
+    release_head(head);
+    let response = call.call(request).await?;
+    let mut reply = encode(routes, agent, response, includes_usage)?;
+    call.add_response_headers(reply.headers_mut());
+    Ok(reply)
+}
+
+/// Turns a completion request into an operation. The idempotency key becomes the message id.
+fn decode(completion: ChatCompletionRequest, headers: &HeaderMap) -> Result<Request> {
+    let is_streaming = completion.stream == Some(true);
+    let mut message = completion.into_request()?;
+    if let Some(key) = idempotency_key(headers)? {
+        message.message.message_id = message_id_from_key(&key);
+    }
+    let message = Box::new(message);
+    Ok(if is_streaming {
+        Request::SendStreamingMessage(message)
+    } else {
+        Request::SendMessage(message)
+    })
+}
+
+/// Encodes a response as a completion or a stream of chunks.
+fn encode(
+    routes: &Routes,
+    agent: &AgentEntry,
+    response: ServiceResponse,
+    includes_usage: bool,
+) -> Result<Reply> {
+    let writer = CompletionWriter {
+        model: agent.name.to_string(),
+        created: 0,
+        task: None,
+        context: None,
+    };
+    match response {
+        ServiceResponse::Single(Response::SendMessage(SendMessageResponse::Task(task))) => {
+            Ok(task_reply(writer, &task))
+        }
+        ServiceResponse::Single(Response::SendMessage(SendMessageResponse::Message(message))) => {
+            Ok(message_reply(writer, &message))
+        }
+        ServiceResponse::Single(_) | ServiceResponse::Task(_) => {
+            Err(Error::internal("response of another operation"))
+        }
+        ServiceResponse::Stream(stream) => {
+            let encoder = CompletionEncoder::new(writer, includes_usage);
+            Ok(routes.event_stream(*stream, encoder))
+        }
+    }
+}
+
+/// Lists the agents as models: all of them at the root, or the agent of the path.
+pub(in crate::server) async fn list_models(
+    routes: &Routes,
+    index: usize,
+    peer: &ConnectionPeer,
+    request: &HttpRequest<Incoming>,
 ) -> Reply {
-    let agent = routes
-        .directory
-        .get(index)
-        .unwrap_or(routes.directory.root());
-    if let Err(error) = routes.check_rate_limit(&agent.namespace, &mut context) {
+    if *request.method() != Method::GET {
+        return method_not_allowed("GET");
+    }
+    let admission = &routes.admission;
+    let authenticated = admission.authenticate(peer, request).await;
+    let mut context = match authenticated {
+        Ok(context) => context,
+        Err(error) => return error_reply(error),
+    };
+    let agent = agent_or_root(routes, index);
+    if let Err(error) = admission.rate_limit(agent, &mut context) {
         return error_reply(error);
     }
     let mut out = Vec::new();
-    match Some(agent).filter(|_| index > 0) {
-        Some(one) => write_models(&mut out, [&*one.name]),
-        None => write_models(&mut out, routes.directory.names()),
+    if index > 0 {
+        write_models(&mut out, [&*agent.name]);
+    } else {
+        write_models(&mut out, admission.directory.names());
     }
     reply::json(StatusCode::OK, out)
 }
 
-/// An error, as clients of this kind understand it.
-pub(in crate::server) fn error_reply(error: Error) -> Reply {
+/// Encodes an error in the format of the OpenAI API.
+fn error_reply(error: Error) -> Reply {
     let error = reply::log_failure(error);
     let mut out = Vec::new();
     write_error(&mut out, &error);
@@ -93,67 +187,8 @@ pub(in crate::server) fn error_reply(error: Error) -> Reply {
     reply
 }
 
-async fn execute(
-    routes: &Routes,
-    index: usize,
-    context: &mut RequestContext,
-    (head, body): (&mut Parts, Incoming),
-) -> Result<Reply> {
-    body::check_content_type(&head.headers)?;
-    let body = routes.read_body(context, body).await?;
-    let completion = ChatCompletionRequest::parse(&body)?;
-    // What came in is let go once it is read: the call may take long.
-    drop(body);
-    let Some(agent) = resolve_model(routes, index, completion.model.as_deref()) else {
-        routes.check_rate_limit(&routes.directory.root().namespace, context)?;
-        return Ok(model_not_found(
-            completion.model.as_deref().unwrap_or_default(),
-        ));
-    };
-    let (streams, includes_usage) = (completion.stream == Some(true), completion.includes_usage());
-    let mut message = completion.into_request()?;
-    if let Some(key) = idempotency_key(&head.headers)? {
-        message.message.message_id = message_id_from_key(&key);
-    }
-    let mut request = match streams {
-        true => Request::SendStreamingMessage(Box::new(message)),
-        false => Request::SendMessage(Box::new(message)),
-    };
-    let writer = CompletionWriter {
-        model: agent.name.to_string(),
-        created: 0,
-        task: None,
-        context: None,
-    };
-    let authorized = routes.authorize(agent, context, &head.headers, Version::V1, &mut request)?;
-    release_head(head);
-    let mut reply = match authorized.call(request).await? {
-        ServiceResponse::Single(Response::SendMessage(SendMessageResponse::Task(task))) => {
-            task_reply(writer, &task)
-        }
-        ServiceResponse::Single(Response::SendMessage(SendMessageResponse::Message(message))) => {
-            message_reply(writer, &message)
-        }
-        ServiceResponse::Single(_) | ServiceResponse::Task(_) => {
-            return Err(Error::internal("an answer of another operation"));
-        }
-        ServiceResponse::Stream(stream) => {
-            let encoder = CompletionEncoder::new(writer, includes_usage);
-            let events = SseBody::new(
-                *stream,
-                encoder,
-                routes.settings.heartbeat,
-                routes.drain.clone(),
-            );
-            reply::event_stream(ReplyBody::Stream(Box::new(events)))
-        }
-    };
-    authorized.add_response_headers(reply.headers_mut());
-    Ok(reply)
-}
-
-/// The id of a message that comes under a key. Questions of this kind have none, and one that is asked again under its key is
-/// the same message.
+/// Derives the message id of an idempotency key, so that a retry is the same message. Completion
+/// requests have no ids.
 fn message_id_from_key(key: &str) -> MessageId {
     let digest = Sha256::digest(key);
     digest
@@ -163,22 +198,27 @@ fn message_id_from_key(key: &str) -> MessageId {
         .into()
 }
 
-/// Below an agent it is that one, whatever it is called; at the root the one that is named.
+/// Returns the agent that `model` names at the root. Below an agent, `model` is ignored.
 fn resolve_model<'a>(
     routes: &'a Routes,
     index: usize,
     model: Option<&str>,
 ) -> Option<&'a AgentEntry> {
+    let directory = &routes.admission.directory;
     match model {
-        Some(model) if index == 0 => routes.directory.get(routes.directory.position(model)?),
-        _ => routes.directory.get(index),
+        Some(model) if index == 0 => directory.get(directory.position(model)?),
+        _ => directory.get(index),
     }
+}
+
+fn agent_or_root(routes: &Routes, index: usize) -> &AgentEntry {
+    let directory = &routes.admission.directory;
+    directory.get(index).unwrap_or(directory.root())
 }
 
 fn model_not_found(model: &str) -> Reply {
     let mut out = Vec::new();
-    let message =
-        format!("there is no agent `{model}`; GET {MODELS_PATH} lists those that there are");
+    let message = format!("no agent named `{model}`; GET {MODELS_PATH} lists the agents");
     let error = OpenAiError {
         message: &message,
         kind: "invalid_request_error",
@@ -189,6 +229,7 @@ fn model_not_found(model: &str) -> Reply {
     reply::json(StatusCode::NOT_FOUND, out)
 }
 
+/// Encodes a task as a completion or an error.
 fn task_reply(writer: CompletionWriter, task: &Task) -> Reply {
     let writer = with_task(writer, task);
     let mut out = Vec::new();
@@ -201,7 +242,7 @@ fn task_reply(writer: CompletionWriter, task: &Task) -> Reply {
         };
         error.write(&mut out);
         let mut reply = reply::json(status, out);
-        // It was worked on: asked again it would be worked on again.
+        // The agent has run. A retry would run it again.
         reply
             .headers_mut()
             .insert(SHOULD_RETRY, HeaderValue::from_static("false"));
@@ -226,7 +267,7 @@ fn message_reply(writer: CompletionWriter, message: &Message) -> Reply {
     reply::json(StatusCode::OK, out)
 }
 
-/// What an answer says of the task that it comes from.
+/// Adds ids and time of the task to the completion.
 fn with_task(writer: CompletionWriter, task: &Task) -> CompletionWriter {
     CompletionWriter {
         created: task
@@ -239,7 +280,8 @@ fn with_task(writer: CompletionWriter, task: &Task) -> CompletionWriter {
     }
 }
 
-/// What a task that has no answer is to a client of this kind. One that waits for somebody asks in its answer.
+/// Returns status and error code of a task without a completion. An interrupted task has one: its
+/// question.
 fn failure_status(state: TaskState) -> Option<(StatusCode, &'static str)> {
     match state {
         TaskState::Completed | TaskState::InputRequired | TaskState::AuthRequired => None,
@@ -252,6 +294,7 @@ fn failure_status(state: TaskState) -> Option<(StatusCode, &'static str)> {
     }
 }
 
+/// Returns the status message of a task, or a text that names its state.
 fn failure_message(task: &Task) -> String {
     let message = task
         .status
@@ -262,13 +305,14 @@ fn failure_message(task: &Task) -> String {
         .filter(|text| !text.is_empty())
         .unwrap_or_else(|| match task.status.state {
             TaskState::Submitted | TaskState::Working | TaskState::Unspecified => {
-                format!("the task {} is still worked on", task.id)
+                format!("task {} is still running", task.id)
             }
-            state => format!("the task has ended: {state}"),
+            state => format!("task ended in state {state}"),
         })
 }
 
-/// What is said where a stream was cut.
+/// Returns the error of a stream that ends before the task.
 fn stream_interrupted() -> Error {
-    Error::new(ErrorKind::Unavailable).with_message("the stream was cut; the task goes on")
+    Error::new(ErrorKind::Unavailable)
+        .with_message("the stream was interrupted; the task continues")
 }

@@ -1,4 +1,4 @@
-//! The HTTP+JSON binding, both versions: decode, call, encode.
+//! HTTP+JSON (REST) binding, in both versions.
 
 use std::pin::pin;
 
@@ -8,57 +8,53 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Request as HttpRequest, StatusCode};
 use hyper::body::Incoming;
 
-use crate::model::{Binding, Error, ErrorKind, Result, Version};
+use crate::model::{Binding, Error, ErrorKind, Request, Result, Version};
 use crate::server::admission::RequestContext;
 use crate::server::body;
 use crate::server::call_headers::{
-    CallSpan, release_head, requested_version, response_dialect, set_version_header,
+    release_head, requested_version, response_dialect, set_version_header,
 };
+use crate::server::call_span::CallSpan;
 use crate::server::encodings;
-use crate::server::reply::{self, Reply, ReplyBody};
+use crate::server::event_encoder::JsonEventEncoder;
+use crate::server::reply::{self, Reply};
 use crate::server::routes::Routes;
-use crate::server::sse_body::{JsonEventEncoder, SseBody};
+use crate::server::transport::ConnectionPeer;
 use crate::service::{AgentEntry, ServiceResponse};
 use crate::wire::errors::{RestError, http_status};
 use crate::wire::negotiation::{NegotiationError, RouteVersion, negotiate};
 use crate::wire::path::{RestRoute, RouteError, route};
-use crate::wire::{self, A2A_JSON, read_rest, rest_content_type, write_body};
+use crate::wire::{self, A2A_JSON, Dialect, read_rest, rest_content_type, write_body};
 
-/// A request that is no call, and how to say so.
+/// Request that is not a valid call, with the version of the error reply.
 struct RestDecodeError {
     error: Error,
     reply_version: Version,
+    /// Value of `Allow`, if the path exists and the method does not.
     allowed_methods: Option<&'static str>,
 }
 
-/// Answers a request whose path begins below the agent's base.
+/// Handles a request to `agent`. `path` is the path below the agent.
 pub(in crate::server) async fn handle(
     routes: &Routes,
     agent: &AgentEntry,
-    mut context: RequestContext,
+    peer: &ConnectionPeer,
     path: &str,
     request: Box<HttpRequest<Incoming>>,
 ) -> Reply {
-    let (mut head, body) = (*request).into_parts();
-    let (route, version) = match resolve_route(&head, path, routes.settings.strict_version) {
-        Ok(resolved) => resolved,
-        Err(RestDecodeError {
-            error,
-            reply_version,
-            allowed_methods,
-        }) => {
-            let mut reply = error_reply(
-                routes.charge_rejection(agent, &mut context, error),
-                reply_version,
-            );
-            if let Some(methods) =
-                allowed_methods.filter(|_| reply.status() == StatusCode::METHOD_NOT_ALLOWED)
-            {
-                reply
-                    .headers_mut()
-                    .insert(ALLOW, HeaderValue::from_static(methods));
-            }
-            return reply;
+    let admission = &routes.admission;
+    let authenticated = admission.authenticate(peer, &request).await;
+    let mut context = match authenticated {
+        Ok(context) => context,
+        Err(error) => return unauthenticated(path, &request, error),
+    };
+    let (mut head, body) = HttpRequest::into_parts(*request);
+    let (route, version) = match decode_route(&head, path, routes.settings.strict_version) {
+        Ok(decoded) => decoded,
+        Err(rejection) => {
+            let error = admission.charge_rejection(agent, &mut context, rejection.error);
+            let reply = error_reply(error, rejection.reply_version);
+            return with_allowed_methods(reply, rejection.allowed_methods);
         }
     };
     let span = CallSpan::new(route.operation, Binding::HttpJson, version, &head.headers);
@@ -71,62 +67,120 @@ pub(in crate::server) async fn handle(
                 agent,
                 &mut context,
                 &route,
-                (&mut head, body)
+                &mut head,
+                body
             )),
         )
         .await;
     result.unwrap_or_else(|error| {
-        error_reply(routes.charge_rejection(agent, &mut context, error), version)
+        let error = admission.charge_rejection(agent, &mut context, error);
+        error_reply(error, version)
     })
 }
 
-/// Which operation a request is for, in which version.
-fn resolve_route(
+/// Runs a call: decode, resolve agent, authorize, rate-limit, call, encode.
+async fn execute(
+    routes: &Routes,
+    agent: &AgentEntry,
+    context: &mut RequestContext,
+    route: &RestRoute,
+    head: &mut Parts,
+    body: Incoming,
+) -> Result<Reply> {
+    let admission = &routes.admission;
+    let body = if head.method == Method::POST {
+        admission.read_body(context, body).await?
+    } else {
+        Bytes::new()
+    };
+    let (mut request, dialect) = decode(route, head, body)?;
+    let version = route.route_version.version();
+    let call = admission
+        .resolve_agent(agent, context, &head.headers, version, &mut request)?
+        .authorize(&request)?
+        .rate_limit()?;
+    let media_type = rest_content_type(mentions_a2a_json(&head.headers), version);
+    release_head(head);
+    let response = call.call(request).await?;
+    let mut reply = encode(routes, response, dialect, media_type)?;
+    call.add_response_headers(reply.headers_mut());
+    Ok(reply)
+}
+
+/// Resolves operation and version from method, path and headers.
+fn decode_route(
     head: &Parts,
     path: &str,
     strict: bool,
 ) -> Result<(RestRoute, Version), RestDecodeError> {
-    let rejection = |error, reply_version| RestDecodeError {
+    let reject = |error, reply_version| RestDecodeError {
         error,
         reply_version,
         allowed_methods: None,
     };
     let route = route(head.method.as_str(), path).map_err(|error| match error {
-        RouteError::NotFound(key) => rejection(ErrorKind::MethodNotFound.into(), key.version()),
+        RouteError::NotFound(key) => reject(ErrorKind::MethodNotFound.into(), key.version()),
         RouteError::MethodNotAllowed(key, methods) => RestDecodeError {
             allowed_methods: Some(methods),
-            ..rejection(ErrorKind::MethodNotAllowed.into(), key.version())
+            ..reject(ErrorKind::MethodNotAllowed.into(), key.version())
         },
     })?;
-    // 04 §2: what the body is comes before what version it is in.
+    // 04 §2: the content type is checked before the version.
     if head.method == Method::POST {
         body::check_content_type(&head.headers)
-            .map_err(|error| rejection(error, route.route_version.version()))?;
+            .map_err(|error| reject(error, route.route_version.version()))?;
     }
     let requested = requested_version(&head.headers, head.uri.query());
     let version = negotiate(route.route_version, &requested, strict).map_err(
         |NegotiationError {
              error,
              reply_version,
-         }| rejection(error, reply_version),
+         }| reject(error, reply_version),
     )?;
     Ok((route, version))
 }
 
-/// Answers a request of somebody whom we do not serve: whatever it asks for, they are told no more.
-pub(in crate::server) fn unauthenticated(
-    path: &str,
-    request: &HttpRequest<Incoming>,
-    error: Error,
-) -> Reply {
-    let key = match route(request.method().as_str(), path) {
-        Ok(route) => route.route_version,
-        Err(RouteError::NotFound(key) | RouteError::MethodNotAllowed(key, _)) => key,
-    };
-    error_reply(error, key.version())
+/// Decodes query and body, and frees the body.
+fn decode(route: &RestRoute, head: &Parts, body: Bytes) -> Result<(Request, Dialect)> {
+    let query = head.uri.query().unwrap_or_default();
+    let (request, dialect) = read_rest(route, query, &body)?;
+    let dialect = response_dialect(&head.headers, &request, dialect);
+    Ok((request, dialect))
 }
 
-/// Answers a request to an agent that is not there.
+/// Encodes a response as JSON or an event stream.
+fn encode(
+    routes: &Routes,
+    response: ServiceResponse,
+    dialect: Dialect,
+    media_type: &'static str,
+) -> Result<Reply> {
+    Ok(match response {
+        ServiceResponse::Single(response) => {
+            let mut out = Vec::with_capacity(1024);
+            write_body(&mut out, &response, &dialect)?;
+            reply::full(StatusCode::OK, media_type, out.into())
+        }
+        ServiceResponse::Task(task) => {
+            let body = encodings::encode_task(&task, &dialect);
+            reply::full(StatusCode::OK, media_type, body)
+        }
+        ServiceResponse::Stream(stream) => {
+            routes.event_stream(*stream, JsonEventEncoder::new(None, dialect))
+        }
+    })
+}
+
+/// Replies to a request whose caller is not authenticated, in the version of its path.
+fn unauthenticated(path: &str, request: &HttpRequest<Incoming>, error: Error) -> Reply {
+    let route_version = match route(request.method().as_str(), path) {
+        Ok(route) => route.route_version,
+        Err(RouteError::NotFound(version) | RouteError::MethodNotAllowed(version, _)) => version,
+    };
+    error_reply(error, route_version.version())
+}
+
+/// Replies to a request whose path addresses no agent.
 pub(in crate::server) fn not_found() -> Reply {
     error_reply(
         ErrorKind::MethodNotFound.into(),
@@ -134,58 +188,24 @@ pub(in crate::server) fn not_found() -> Reply {
     )
 }
 
-async fn execute(
-    routes: &Routes,
-    agent: &AgentEntry,
-    context: &mut RequestContext,
-    route: &RestRoute,
-    (head, body): (&mut Parts, Incoming),
-) -> Result<Reply> {
-    let body = match head.method {
-        Method::POST => routes.read_body(context, body).await?,
-        _ => Bytes::new(),
-    };
-    let (mut decoded, dialect) = read_rest(route, head.uri.query().unwrap_or_default(), &body)?;
-    let dialect = response_dialect(&head.headers, &decoded, dialect);
-    let version = route.route_version.version();
-    // What came in is let go once it is read: the call may take long.
-    drop(body);
-    let authorized = routes.authorize(agent, context, &head.headers, version, &mut decoded)?;
-    let media_type = rest_content_type(mentions_a2a_json(&head.headers), version);
-    release_head(head);
-    let mut reply = match authorized.call(decoded).await? {
-        ServiceResponse::Single(response) => {
-            let mut out = Vec::with_capacity(1024);
-            write_body(&mut out, &response, &dialect)?;
-            reply::full(StatusCode::OK, media_type, out.into())
-        }
-        ServiceResponse::Task(task) => reply::full(
-            StatusCode::OK,
-            media_type,
-            encodings::encode_task(&task, &dialect),
-        ),
-        ServiceResponse::Stream(stream) => {
-            let encoder = JsonEventEncoder::new(None, dialect);
-            let events = SseBody::new(
-                *stream,
-                encoder,
-                routes.settings.heartbeat,
-                routes.drain.clone(),
-            );
-            reply::event_stream(ReplyBody::Stream(Box::new(events)))
-        }
-    };
-    authorized.add_response_headers(reply.headers_mut());
-    Ok(reply)
-}
-
-/// Whether the client sends or accepts the media type of 1.0.
+/// Whether the client sends or accepts `application/a2a+json`, the media type of version 1.0.
 fn mentions_a2a_json(headers: &HeaderMap) -> bool {
     let values = [CONTENT_TYPE, ACCEPT]
         .into_iter()
         .flat_map(|name| headers.get_all(name));
     let mut texts = values.filter_map(|value| value.to_str().ok());
     texts.any(|text| text.to_ascii_lowercase().contains(A2A_JSON))
+}
+
+/// Adds `Allow` to a reply with status 405.
+fn with_allowed_methods(mut reply: Reply, methods: Option<&'static str>) -> Reply {
+    if reply.status() == StatusCode::METHOD_NOT_ALLOWED
+        && let Some(methods) = methods
+    {
+        let headers = reply.headers_mut();
+        headers.insert(ALLOW, HeaderValue::from_static(methods));
+    }
+    reply
 }
 
 fn error_reply(error: Error, version: Version) -> Reply {

@@ -1,4 +1,4 @@
-//! Several agents in one server, tenants, an agent that keeps no tasks, and how all of them are found.
+//! Several agents and tenants in one server, an agent without stored tasks, and discovery of all of them.
 
 use std::net::SocketAddr;
 
@@ -73,7 +73,7 @@ async fn each_agent_is_at_its_path_and_by_its_name() {
             "{path}"
         );
     }
-    // There is no such agent; a tenant that is not there says no more than a task that is not.
+    // Unknown agent. An unknown tenant is indistinguishable from an unknown task.
     for (path, status) in [
         ("/agents/whisper", "UNIMPLEMENTED"),
         ("/agents/", "UNIMPLEMENTED"),
@@ -122,7 +122,7 @@ async fn s10_tasks_of_agents_and_tenants_are_apart() {
         ),
         -32001
     );
-    // The tenants of one agent are nothing to another, and from one agent no way leads to the next.
+    // Tenants belong to one agent, and an agent's path does not reach another agent.
     assert_eq!(
         code(server.post("/", &get(json!({"tenant": "blue"}))).await),
         -32001
@@ -180,7 +180,7 @@ async fn two_agents_of_one_name_are_refused() {
         .await
         .err()
         .expect("one name is one agent");
-    assert!(refused.message().contains("`Echo` is taken"), "{refused}");
+    assert!(refused.message().contains("`Echo` is used by another agent"), "{refused}");
 }
 
 #[tokio::test]
@@ -196,7 +196,7 @@ async fn s33_only_a_trusted_proxy_says_where_we_are() {
     settings.trusted_proxies = vec!["127.0.0.1".parse().unwrap()];
     let server = start_with(Echo, |server| server.server_settings(settings.clone())).await;
     assert_eq!(ask(&server).await, "https://agents.example.com/a/");
-    // What a caller says that we are called is no reason to say so, on an address that others can reach too.
+    // On a non-loopback address the card ignores the caller's Host header.
     let bound = Server::new(AgentCard::new("Echo", "Says it back"), Echo)
         .bind("0.0.0.0:0")
         .await

@@ -1,4 +1,4 @@
-//! A server whose agents change while it runs: no request is lost, and what has begun ends as it began.
+//! Reload: agents change while the server runs, no request is lost, and running turns end with their old agent.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::harness::{Echo, changing, with_deadline};
 
-/// Says a word of its own.
+/// Replies with its own word.
 fn saying(word: &'static str) -> impl Agent {
     move |turn: Turn| async move {
         turn.write("said", word).await;
@@ -20,7 +20,7 @@ fn saying(word: &'static str) -> impl Agent {
     }
 }
 
-/// Waits until it is let go.
+/// Waits for a permit.
 fn waiting(go: &Arc<Notify>) -> impl Agent {
     let go = go.clone();
     move |turn: Turn| {
@@ -87,7 +87,8 @@ async fn r47_a_removed_agent_drains_and_is_gone() {
         .client(Binding::JsonRpc, Version::V1)
         .unwrap()
         .with_tenant("slow");
-    let (task, other) = (begin(&slow).await, begin(&slow).await);
+    let task = begin(&slow).await;
+    let other = begin(&slow).await;
     let subscribe = SubscribeToTaskRequest {
         id: task.id.clone(),
         ..Default::default()
@@ -122,7 +123,7 @@ async fn r47_a_removed_agent_drains_and_is_gone() {
             .state,
         TaskState::Canceled
     );
-    // Another change meanwhile changes nothing about it.
+    // A second reload does not affect the running turn.
     local
         .handle()
         .replace(server().agent(beside("new", Echo)))
@@ -133,8 +134,8 @@ async fn r47_a_removed_agent_drains_and_is_gone() {
     while let Some(event) = with_deadline(stream.next()).await {
         ended |= format!("{:?}", event.unwrap()).contains("Completed");
     }
-    assert!(ended, "whoever follows it hears its end");
-    // The runner lets go of the agent a moment after its last word.
+    assert!(ended, "the subscriber receives the final event");
+    // The runner drops the agent shortly after the last event.
     let gone = async {
         while find(&slow, &task).await.is_ok() {
             tokio::task::yield_now().await;
@@ -145,7 +146,7 @@ async fn r47_a_removed_agent_drains_and_is_gone() {
         with_deadline(find(&slow, &task)).await.unwrap_err().kind(),
         ErrorKind::TaskNotFound
     );
-    // Should it come back, its tasks are there.
+    // If the agent is added again, its tasks are available.
     local
         .handle()
         .replace(server().agent(beside("slow", Echo)))
@@ -186,7 +187,7 @@ async fn an_agent_that_is_called_otherwise_keeps_its_tasks() {
         with_deadline(say(&client("new"))).await.unwrap().text(),
         "changed"
     );
-    // The runner lets go of the agent a moment after its last word.
+    // The runner drops the agent shortly after the last event.
     let gone = async {
         while find(&client("old"), &task).await.is_ok() {
             tokio::task::yield_now().await;
@@ -202,7 +203,7 @@ async fn an_agent_that_is_called_otherwise_keeps_its_tasks() {
             .replace(twice)
             .unwrap_err()
             .to_string()
-            .contains("has the tasks of another agent")
+            .contains("is used by another agent")
     );
 }
 
@@ -305,7 +306,7 @@ async fn r47_no_request_is_lost_while_agents_change() {
     );
 }
 
-/// A turn that has begun is not given to another, and the next one is.
+/// A running turn stays with its agent; the next turn uses the new one.
 #[tokio::test]
 async fn r47_a_changed_agent_works_on_what_comes_next() {
     let go = Arc::new(Notify::new());

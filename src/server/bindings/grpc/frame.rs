@@ -1,4 +1,4 @@
-//! Messages as gRPC frames them, and how an answer ends.
+//! gRPC framing: length-prefixed messages, status and trailers.
 
 use std::future::ready;
 
@@ -13,49 +13,51 @@ use crate::server::body;
 use crate::server::reply::{BoxedFrames, Reply, ReplyBody};
 use crate::server::routes::Routes;
 
-/// Whether it is compressed, and four bytes of length.
+/// Length of a frame header: compression flag, and message length in four bytes.
 const FRAME_HEADER_BYTES: usize = 5;
 
-/// Reads the one message of a request, within the limits of any body.
+/// Reads the one message of a request that is not a call.
 ///
 /// # Errors
-/// It is too large, too late, or not exactly one.
+/// Those of [`body::read`]; invalid request: not exactly one message.
 pub(super) async fn read(body: Incoming, routes: &Routes) -> Result<Bytes> {
-    unframe(body::read(body, &routes.settings, &routes.body_budget).await?)
+    let admission = &routes.admission;
+    unframe(body::read(body, &admission.settings, &admission.body_budget).await?)
 }
 
-/// The one message of a request.
+/// Returns the one message of a request body.
 ///
 /// # Errors
-/// It is not exactly one.
+/// Invalid request: not exactly one uncompressed message.
 pub(super) fn unframe(mut bytes: Bytes) -> Result<Bytes> {
     let invalid = |text| Err(Error::new(ErrorKind::InvalidRequest).with_message(text));
     let Some([compressed, length @ ..]) = bytes.first_chunk::<FRAME_HEADER_BYTES>() else {
-        return invalid("a request needs a message");
+        return invalid("request without a message");
     };
     if *compressed != 0 {
-        return invalid("a compressed message needs a grpc-encoding, and this server takes none");
+        return invalid("compressed messages are not supported");
     }
     let length = u32::from_be_bytes(*length);
     let message = bytes.split_off(FRAME_HEADER_BYTES);
-    match usize::try_from(length) == Ok(message.len()) {
-        true => Ok(message),
-        false => invalid("a request has exactly one message, of the length that it says"),
+    if usize::try_from(length) == Ok(message.len()) {
+        Ok(message)
+    } else {
+        invalid("a request must be exactly one message of the announced length")
     }
 }
 
-/// Writes a message in its frame.
+/// Writes a message with its frame header.
 pub(super) fn write<T>(out: &mut Vec<u8>, message: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     let start = out.len();
     out.extend_from_slice(&[0; FRAME_HEADER_BYTES]);
     let written = message(out);
-    // What came in was not as long, and neither is what comes of it.
+    // Messages are bounded far below 4 GiB.
     let length = u32::try_from(out.len() - start - FRAME_HEADER_BYTES).unwrap_or(u32::MAX);
     out[start + 1..start + FRAME_HEADER_BYTES].copy_from_slice(&length.to_be_bytes());
     written
 }
 
-/// An answer of one message, which is in its frame.
+/// Returns a reply with one framed message and status OK.
 pub(super) fn unary_reply(framed: Vec<u8>) -> Reply {
     let whole = Full::new(Bytes::from(framed)).map_err(|never| match never {});
     stream_reply(Box::new(
@@ -63,19 +65,19 @@ pub(super) fn unary_reply(framed: Vec<u8>) -> Reply {
     ))
 }
 
-/// An answer whose frames end with a status.
+/// Returns a reply whose body ends with trailers.
 pub(super) fn stream_reply(frames: BoxedFrames) -> Reply {
     with_content_type(Reply::new(ReplyBody::Stream(frames)))
 }
 
-/// An answer that is nothing but a status.
+/// Returns a reply with a status and no message.
 pub(super) fn status_reply(status: &Status) -> Reply {
     let mut reply = with_content_type(Reply::new(ReplyBody::Full(Bytes::new())));
     reply.headers_mut().extend(trailers(status));
     reply
 }
 
-/// What an answer ends with.
+/// Returns the trailers of a status.
 pub(super) fn trailers(status: &Status) -> HeaderMap {
     let mut trailers = HeaderMap::new();
     if status.add_header(&mut trailers).is_err() {
@@ -85,10 +87,10 @@ pub(super) fn trailers(status: &Status) -> HeaderMap {
     trailers
 }
 
-/// The answer to a message that is compressed.
+/// Returns the status for a compressed request.
 pub(super) fn compression_unsupported() -> Status {
-    let mut status = Status::unimplemented("this server takes no compressed messages");
-    let identity = "identity".parse().expect("it is ASCII");
+    let mut status = Status::unimplemented("compressed messages are not supported");
+    let identity = "identity".parse().expect("`identity` is ASCII");
     status
         .metadata_mut()
         .insert("grpc-accept-encoding", identity);

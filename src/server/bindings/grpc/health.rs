@@ -1,4 +1,4 @@
-//! `grpc.health.v1.Health`: whether the server takes calls.
+//! gRPC health checking (`grpc.health.v1.Health`). It reports the state of `/readyz`.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -15,14 +15,15 @@ use crate::server::reply::{BodyError, Reply};
 use crate::server::routes::Routes;
 use crate::wire::grpc::to_status;
 
-/// The server as a whole, and the services by their names.
+/// Services that have a health status. The empty name is the server as a whole.
 const SERVICES: [&str; 3] = ["", "lf.a2a.v1.A2AService", "a2a.v1.A2AService"];
 
+/// Method of the health service.
 #[derive(Clone, Copy)]
 pub(super) enum HealthRpc {
-    /// Answers once.
+    /// Returns the status once.
     Check,
-    /// Answers whenever it changes.
+    /// Streams the status and its changes.
     Watch,
 }
 
@@ -48,7 +49,7 @@ enum Health {
 }
 
 impl Health {
-    /// As `/readyz` has it.
+    /// Returns the current status of a service.
     async fn current(service: &str, routes: &Routes) -> Self {
         if !SERVICES.contains(&service) {
             return Self::ServiceUnknown;
@@ -70,7 +71,7 @@ impl Health {
     }
 }
 
-/// The rpc behind a path.
+/// Returns the method that a path names.
 pub(super) fn parse_rpc(path: &str) -> Option<HealthRpc> {
     match path {
         "/grpc.health.v1.Health/Check" => Some(HealthRpc::Check),
@@ -79,18 +80,22 @@ pub(super) fn parse_rpc(path: &str) -> Option<HealthRpc> {
     }
 }
 
+/// Handles a health request.
+///
+/// # Errors
+/// The request cannot be read or decoded.
 pub(super) async fn handle(routes: &Routes, rpc: HealthRpc, body: Incoming) -> Result<Reply> {
     let message = frame::read(body, routes).await?;
-    let request = HealthCheckRequest::decode(message).map_err(|fault| {
+    let request = HealthCheckRequest::decode(message).map_err(|cause| {
         Error::new(ErrorKind::Parse)
             .with_message("Invalid protobuf message")
-            .with_source(fault)
+            .with_source(cause)
     })?;
     let health = Health::current(&request.service, routes).await;
     match (rpc, health) {
-        // A watcher waits for a service to appear; whoever checks wants to know.
+        // `Watch` reports an unknown service as a status, since it may appear later.
         (HealthRpc::Check, Health::ServiceUnknown) => Ok(frame::status_reply(
-            &tonic::Status::not_found("there is no such service"),
+            &tonic::Status::not_found("unknown service"),
         )),
         (HealthRpc::Check, _) => Ok(frame::unary_reply(health.to_frame())),
         (HealthRpc::Watch, _) => Ok(frame::stream_reply(Box::new(HealthWatch {
@@ -100,12 +105,13 @@ pub(super) async fn handle(routes: &Routes, rpc: HealthRpc, body: Incoming) -> R
     }
 }
 
-/// What a watcher is told: how it is now, then that the server stops.
+/// Body of `Watch`: the current status, then `NOT_SERVING` when shutdown begins.
 struct HealthWatch {
     state: WatchState,
     shutting_down: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
+/// Next step of a [`HealthWatch`].
 enum WatchState {
     Send(Health),
     Wait(Health),

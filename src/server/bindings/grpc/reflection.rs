@@ -1,4 +1,4 @@
-//! Server reflection: the protobuf files, for tools that have none. Only where the operator asks for it.
+//! gRPC server reflection: serves the protobuf descriptors to tools. Enabled by `grpc_reflection`.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -13,12 +13,14 @@ use tonic_reflection::server::{Builder, Error};
 use crate::server::reply::{Reply, ReplyBody};
 
 type ReflectionFuture = Pin<Box<dyn Future<Output = Reply> + Send>>;
-type ReflectionService = Box<dyn Fn(Request<Incoming>) -> ReflectionFuture + Send + Sync>;
+/// Reflection service, type-erased.
+pub(super) type ReflectionService =
+    Box<dyn Fn(Request<Incoming>) -> ReflectionFuture + Send + Sync>;
 
-/// A request names a file or a symbol.
+/// Maximum size of a reflection request, which names a file or a symbol.
 const MAX_REQUEST_BYTES: usize = 16 << 10;
 
-/// The same files for everybody, so they are read once.
+/// Services by path prefix. The descriptors are decoded once per process.
 static SERVICES: LazyLock<Result<[(&str, ReflectionService); 2], Error>> = LazyLock::new(|| {
     let v1 = builder()
         .build_v1()?
@@ -38,7 +40,7 @@ fn builder() -> Builder<'static> {
         .register_encoded_file_descriptor_set(attache_proto::v03::FILE_DESCRIPTOR_SET)
 }
 
-/// The service behind a path; tools of today look for the first, older ones for the second.
+/// Returns the service of a path. Current tools use `v1`, older ones `v1alpha`.
 pub(super) fn service(path: &str) -> Option<&'static ReflectionService> {
     let services = SERVICES.as_ref().ok()?;
     services

@@ -1,4 +1,4 @@
-//! A stream as messages of gRPC: what a body is made of while a task goes on.
+//! Response body of a gRPC stream: events of a task, then trailers.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -12,22 +12,20 @@ use tonic::Status;
 use super::{deadline_exceeded, frame};
 use crate::model::{Error, ErrorKind, Result, Version};
 use crate::server::chunked_stream::ChunkedStream;
-use crate::server::encodings::with_stream_response;
+use crate::server::encodings::{FIRST_GRPC_ENCODING, with_stream_response};
 use crate::server::reply::{self, BodyError};
 use crate::service::{StreamItem, TaskEventStream};
 use crate::wire::grpc::to_status;
 use crate::wire::write_grpc_event;
 
-/// The first of the forms of an entry that are gRPC's; `encodings.rs` has those before.
-const FIRST_GRPC_ENCODING: u8 = 16;
-
-/// The body of a stream.
+/// Body of a gRPC stream.
 pub(super) struct GrpcStreamBody {
     stream: ChunkedStream,
     version: Version,
-    /// When the caller stops waiting.
+    /// Deadline of the caller (`grpc-timeout`).
     deadline: Option<Pin<Box<Sleep>>>,
-    /// Ready when the server is to stop: whoever reads comes again, and finds another.
+    /// Ready when the server drains. The stream then ends, so that the subscriber reconnects
+    /// elsewhere.
     drain: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
@@ -46,7 +44,7 @@ impl GrpcStreamBody {
         }
     }
 
-    /// What comes next, or how the stream ended.
+    /// Returns the next data frame, or the trailers at the end.
     fn next_frame(&mut self, chunk: Option<Result<Vec<u8>>>) -> Frame<Bytes> {
         match chunk {
             Some(Ok(out)) => Frame::data(out.into()),
@@ -98,14 +96,14 @@ impl Body for GrpcStreamBody {
     }
 }
 
-/// What a stream ends with when the server stops.
+/// Returns the error that ends a stream on shutdown.
 pub(super) fn server_stopping() -> Error {
     Error::new(ErrorKind::Unavailable).with_message("the server is stopping; subscribe again")
 }
 
 fn write_item(out: &mut Vec<u8>, stream: &TaskEventStream, item: &StreamItem, version: Version) {
     match item {
-        // Where nothing follows, the event itself says so.
+        // `false`: a task or message without successors says so itself.
         StreamItem::Full(event, _) => {
             frame::write(out, |out| write_grpc_event(out, event, false, version))
         }
@@ -113,7 +111,8 @@ fn write_item(out: &mut Vec<u8>, stream: &TaskEventStream, item: &StreamItem, ve
             let encoding = FIRST_GRPC_ENCODING + 2 * (version as u8) + u8::from(*closes);
             frame::write(out, |out| {
                 entry.encode_into(encoding, out, |entry, out| {
-                    with_stream_response(entry, stream.ids(), |event| {
+                    let (task, context) = stream.ids();
+                    with_stream_response(entry, task, context, |event| {
                         write_grpc_event(out, event, *closes, version)
                     });
                 });

@@ -1,29 +1,37 @@
-//! An answer in pieces: what happens to a task, as a client of chat completions is told.
+//! Encoder of a task stream as chat completion chunks.
 
 use super::{failure_message, failure_status, stream_interrupted, with_task};
 use crate::model::{Error, Message, StreamResponse, Task, TaskStatus};
 use crate::server::encodings::with_stream_response;
+use crate::server::event_encoder::EventEncoder;
 use crate::server::reply::log_failure;
-use crate::server::sse_body::EventEncoder;
 use crate::service::{StreamItem, TaskEventStream};
 use crate::wire::openai::{
     CompletionUsage, CompletionWriter, OpenAiError, artifact_text, parts_text, write_error,
 };
 use crate::wire::sse;
 
-/// Writes pieces of one answer.
+/// Encoder of one streamed completion.
 pub(super) struct CompletionEncoder {
     writer: CompletionWriter,
     includes_usage: bool,
     usage: Option<CompletionUsage>,
-    /// Whether something was said.
+    /// Whether a chunk was written. The first one names the role.
     has_started: bool,
-    /// The result that the last piece was of.
+    /// Id of the artifact of the last chunk. A blank line separates artifacts.
     last_artifact: Option<String>,
-    /// Whether all is said.
-    has_ended: bool,
-    /// Whether the end of it was written.
-    is_closed: bool,
+    state: CompletionState,
+}
+
+/// Progress of a streamed completion.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CompletionState {
+    /// More events are expected.
+    Open,
+    /// The last event was written. The end marker is missing.
+    Complete,
+    /// The end marker or an error was written.
+    Closed,
 }
 
 impl CompletionEncoder {
@@ -34,8 +42,7 @@ impl CompletionEncoder {
             usage: None,
             has_started: false,
             last_artifact: None,
-            has_ended: false,
-            is_closed: false,
+            state: CompletionState::Open,
         }
     }
 
@@ -43,7 +50,7 @@ impl CompletionEncoder {
         match response {
             StreamResponse::Task(task) => {
                 self.writer = with_task(self.writer.clone(), task);
-                // What a task that goes on has made so far was told to whoever asked for it.
+                // Artifacts of a running task belong to an earlier completion.
                 if task.status.state.is_terminal() {
                     for artifact in &task.artifacts {
                         self.write_artifact(
@@ -73,10 +80,10 @@ impl CompletionEncoder {
     fn write_message(&mut self, out: &mut Vec<u8>, message: &Message) {
         self.writer.context = message.context_id.as_ref().map(ToString::to_string);
         self.write_text(out, &parts_text(&message.parts));
-        self.has_ended = true;
+        self.state = CompletionState::Complete;
     }
 
-    /// A piece of a result; another result stands apart from the one before.
+    /// Writes a chunk of an artifact, after a blank line if the artifact is another one.
     fn write_artifact(&mut self, out: &mut Vec<u8>, id: &str, text: &str) {
         if text.is_empty() {
             return;
@@ -88,12 +95,12 @@ impl CompletionEncoder {
         self.write_text(out, text);
     }
 
-    /// How the work goes is not part of the answer; how it ended is.
+    /// Writes the last status: its message, or an error. Earlier ones are not part of the
+    /// completion.
     fn write_status(&mut self, out: &mut Vec<u8>, status: &TaskStatus, closes: bool) {
         if !closes {
             return;
         }
-        self.has_ended = true;
         if let Some((_, code)) = failure_status(status.state) {
             let task = Task {
                 status: status.clone(),
@@ -107,9 +114,10 @@ impl CompletionEncoder {
                 code,
             };
             write_sse_event(out, |out| error.write(out));
-            self.is_closed = true;
+            self.state = CompletionState::Closed;
             return;
         }
+        self.state = CompletionState::Complete;
         let text = status
             .message
             .as_ref()
@@ -132,7 +140,8 @@ impl EventEncoder for CompletionEncoder {
         match item {
             StreamItem::Full(response, _) => self.write_response(out, response, false),
             StreamItem::Update { entry, closes } => {
-                with_stream_response(entry, stream.ids(), |response| {
+                let (task, context) = stream.ids();
+                with_stream_response(entry, task, context, |response| {
                     self.write_response(out, response, *closes)
                 });
             }
@@ -142,16 +151,15 @@ impl EventEncoder for CompletionEncoder {
     fn encode_failure(&mut self, error: Error) -> Vec<u8> {
         let mut out = Vec::new();
         write_sse_event(&mut out, |out| write_error(out, &log_failure(error)));
-        self.is_closed = true;
+        self.state = CompletionState::Closed;
         out
     }
 
     fn finish(&mut self) -> Option<Vec<u8>> {
-        if std::mem::replace(&mut self.is_closed, true) {
-            return None;
-        }
-        if !self.has_ended {
-            return Some(self.encode_failure(stream_interrupted()));
+        match std::mem::replace(&mut self.state, CompletionState::Closed) {
+            CompletionState::Open => return Some(self.encode_failure(stream_interrupted())),
+            CompletionState::Complete => {}
+            CompletionState::Closed => return None,
         }
         let mut out = Vec::new();
         if !self.has_started {
