@@ -96,7 +96,9 @@ pub use client::{
 #[cfg(all(feature = "client", feature = "tls"))]
 pub use egress::ClientTls;
 #[cfg(feature = "client")]
-pub use egress::{AllowedTarget, EgressPolicy, HttpClient, HttpResponse, ParseTargetError};
+pub use egress::{
+    AllowedTarget, ConnectError, EgressPolicy, HttpClient, HttpResponse, ParseTargetError,
+};
 #[cfg(feature = "server")]
 pub use egress::{FetchedFile, FileFetcher};
 

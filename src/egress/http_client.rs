@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode, Uri};
 use hyper_util::client::legacy;
 
-use super::{Egress, Protocol, ResponseBody, check_url};
+use super::{ConnectError, Egress, Protocol, ResponseBody, check_url};
 use crate::model::{Error, Result};
 
 /// HTTP client for URLs that the operator named. Only the form of the URL is checked, not its address. Clones share
@@ -42,6 +42,12 @@ impl HttpClient {
             .send(request, Protocol::Http1)
             .await
             .map(HttpResponse)
+    }
+
+    /// Returns the cause of a failed connection; `None` if `error` has another cause.
+    #[must_use]
+    pub fn connect_error(error: &Error) -> Option<ConnectError> {
+        ConnectError::from_error(error)
     }
 
     /// Whether a failed request may have reached the server. If not, it is safe to send it again.

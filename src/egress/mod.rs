@@ -8,6 +8,7 @@
 //! Redirects are never followed here: the caller of a request decides.
 
 mod address;
+mod connect_error;
 mod connector;
 mod document_origin;
 #[cfg(feature = "server")]
@@ -45,6 +46,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::model::{Error, ErrorKind, Result};
+pub use connect_error::ConnectError;
 pub(crate) use connector::{CONNECT_TIMEOUT, Connector};
 #[cfg(feature = "server")]
 pub use file_fetcher::{FetchedFile, FileFetcher};

@@ -1,6 +1,6 @@
 //! Replacement of TLS if the feature `tls` is disabled: https URLs are refused.
 
-use super::Protocol;
+use super::{ConnectError, Protocol};
 use super::connector::Connector;
 
 /// Reason why https URLs are refused.
@@ -23,5 +23,10 @@ impl ClientTls {
 
 /// Returns `None`: without TLS there are no certificates.
 pub(super) fn certificate_error(_: &(dyn std::error::Error + 'static)) -> Option<String> {
+    None
+}
+
+/// Returns `None`: without TLS there are no TLS errors.
+pub(super) fn connect_error(_: &(dyn std::error::Error + 'static)) -> Option<ConnectError> {
     None
 }

@@ -16,8 +16,8 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tower_service::Service;
 
-use super::Protocol;
 use super::connector::{BoxError, BoxedStream, CONNECT_TIMEOUT, Connector};
+use super::{ConnectError, Protocol};
 use crate::model::{Error, Result};
 use no_verification::AcceptAnyCertificate;
 
@@ -211,18 +211,43 @@ fn certificates(pem: &[u8], field: &str) -> Result<Vec<CertificateDer<'static>>>
 
 /// Returns the reason why the server certificate was rejected, if that made the connection fail.
 pub(super) fn certificate_error(failed: &(dyn std::error::Error + 'static)) -> Option<String> {
-    let mut cause = Some(failed);
-    while let Some(error) = cause {
+    match tls_error(failed)? {
+        rustls::Error::InvalidCertificate(reason) => Some(reason.to_string()),
+        _ => None,
+    }
+}
+
+/// Classifies the TLS error that made a connection fail; `None` if there is none.
+pub(super) fn connect_error(failed: &(dyn std::error::Error + 'static)) -> Option<ConnectError> {
+    use rustls::{AlertDescription, CertificateError, InvalidMessage};
+    Some(match tls_error(failed)? {
+        rustls::Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => ConnectError::CertificateName,
+        // The verifier reports this case as an opaque error, which only its debug text identifies.
+        rustls::Error::InvalidCertificate(CertificateError::Other(other))
+            if format!("{other:?}").contains("CaUsedAsEndEntity") =>
+        {
+            ConnectError::CaCertificate
+        }
+        rustls::Error::InvalidCertificate(_) => ConnectError::UntrustedCertificate,
+        rustls::Error::AlertReceived(AlertDescription::CertificateRequired) => {
+            ConnectError::ClientCertificateRequired
+        }
+        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => ConnectError::NotTls,
+        _ => return None,
+    })
+}
+
+/// Returns the TLS error among the causes of an error, also inside I/O errors.
+fn tls_error<'a>(failed: &'a (dyn std::error::Error + 'static)) -> Option<&'a rustls::Error> {
+    let mut causes = std::iter::successors(Some(failed), |error| error.source());
+    causes.find_map(|error| {
         let inner = error
             .downcast_ref::<io::Error>()
             .and_then(io::Error::get_ref);
-        let found = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        if let Some(rustls::Error::InvalidCertificate(reason)) =
-            found.or_else(|| error.downcast_ref())
-        {
-            return Some(reason.to_string());
-        }
-        cause = error.source();
-    }
-    None
+        inner
+            .and_then(|inner| inner.downcast_ref::<rustls::Error>())
+            .or_else(|| error.downcast_ref())
+    })
 }
