@@ -44,17 +44,21 @@ impl TaskQuota {
         }
         let waiting = count_tasks(engine, scope, WAITING_STATES).await?;
         if let Some(max) = self.waiting.filter(|max| waiting >= *max) {
-            return Err(quota_exceeded(format!(
-                "too many tasks of this caller wait for input (limit: waiting_tasks = {max}); answer or cancel some"
-            )));
+            return Err(quota_exceeded(
+                "waiting_tasks",
+                format!(
+                    "too many tasks of this caller wait for input (limit: waiting_tasks = {max}); answer or cancel some"
+                ),
+            ));
         }
         let Some(max) = self.open else {
             return Ok(());
         };
         if waiting + count_tasks(engine, scope, ACTIVE_STATES).await? >= max {
-            return Err(quota_exceeded(format!(
-                "too many open tasks for this caller (limit: open_tasks = {max})"
-            )));
+            return Err(quota_exceeded(
+                "open_tasks",
+                format!("too many open tasks for this caller (limit: open_tasks = {max})"),
+            ));
         }
         Ok(())
     }
@@ -68,14 +72,18 @@ impl TaskQuota {
             return Ok(());
         };
         if let Some(max) = self.tenant_open.filter(|max| counts.open >= *max) {
-            return Err(quota_exceeded(format!(
-                "too many open tasks for this tenant (limit: tenant_open_tasks = {max})"
-            )));
+            return Err(quota_exceeded(
+                "tenant_open_tasks",
+                format!("too many open tasks for this tenant (limit: tenant_open_tasks = {max})"),
+            ));
         }
         if let Some(max) = self.tenant_total.filter(|max| counts.total >= *max) {
-            return Err(quota_exceeded(format!(
-                "too many stored tasks for this tenant (limit: tenant_tasks = {max}); retention deletes the oldest"
-            )));
+            return Err(quota_exceeded(
+                "tenant_tasks",
+                format!(
+                    "too many stored tasks for this tenant (limit: tenant_tasks = {max}); retention deletes the oldest"
+                ),
+            ));
         }
         Ok(())
     }
@@ -94,8 +102,10 @@ async fn count_tasks(engine: &Engine, scope: &Scope, states: [TaskState; 2]) -> 
     Ok(total)
 }
 
-fn quota_exceeded(message: String) -> Error {
+/// An error of a used-up quota. The detail `quota` names the limit, so clients need not parse the message.
+fn quota_exceeded(quota: &'static str, message: String) -> Error {
     Error::new(ErrorKind::RateLimited)
         .with_message(message)
+        .with_detail("quota", quota)
         .with_retry_after(RETRY_AFTER)
 }
