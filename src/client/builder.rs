@@ -105,8 +105,8 @@ impl ClientBuilder {
         })
     }
 
-    /// Trusts an origin (`https://host:port`) that cards of other origins may lead to: the headers are sent to it, and
-    /// connections to it are not checked by the SSRF guard.
+    /// Trusts an origin (`https://host:port`) that cards of other origins may name. Requests to it carry the headers
+    /// and bypass the SSRF guard.
     ///
     /// # Errors
     /// Invalid parameters if it is not an HTTP URL.

@@ -55,7 +55,7 @@ impl CachedCard {
     }
 
     /// Extends the lifetime after a 304 response.
-    pub(super) fn revalidated(self, headers: &HeaderMap, now: Timestamp) -> Self {
+    pub(super) fn revalidate(self, headers: &HeaderMap, now: Timestamp) -> Self {
         Self {
             fresh_until: expiry(now, max_age(headers).unwrap_or_default()),
             ..self

@@ -53,7 +53,7 @@ pub(super) async fn call(client: &Client, model: &str, request: &Request) -> Res
 
 pub(super) fn unsupported() -> Error {
     Error::new(ErrorKind::UnsupportedOperation).with_message(
-        "This operation is not supported: the peer offers chat completions and has no tasks",
+        "operation not supported: the peer offers chat completions only, without tasks",
     )
 }
 

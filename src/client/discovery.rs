@@ -169,7 +169,7 @@ impl ClientBuilder {
         if let (StatusCode::NOT_MODIFIED, Some(cached)) = (response.status(), cached) {
             let body = cached.body.clone();
             self.card_cache
-                .put(&key, cached.revalidated(&headers, now()));
+                .put(&key, cached.revalidate(&headers, now()));
             return Ok(body);
         }
         let body = response

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Request, Response};
 
-/// Traffic between the client and a peer, in order. It contains credentials, which a log must redact.
+/// One event of HTTP traffic between the client and a peer. It contains credentials: redact them before logging.
 #[derive(Debug)]
 pub enum Traffic<'a> {
     /// Request about to be sent.

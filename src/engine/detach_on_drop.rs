@@ -105,7 +105,7 @@ impl Drop for DetachOnDrop {
         let Some(future) = self.future.take() else {
             return;
         };
-        // Outside a runtime, the runtime is shutting down: the future is dropped.
+        // No current runtime: it is shutting down. The future is dropped.
         let Ok(runtime) = Handle::try_current() else {
             return;
         };

@@ -3,7 +3,7 @@
 //! Each active task has exactly one [`runner::Runner`] in this process. Callers send it a command; if there is none,
 //! the caller starts one. Runners are not owned by connections: a task outlives its caller.
 //!
-//! Entry points: [`Engine::start`] (new task), [`Engine::resume`] (message to a task), [`Engine::cancel`],
+//! Entry points: [`Engine::start`] (new task), [`Engine::continue_task`] (message to a task), [`Engine::cancel`],
 //! [`Engine::follow`] (stream), [`Engine::recover`] (startup), [`Engine::run_maintenance`] (expiry and retention).
 
 mod accepted_message;
@@ -415,7 +415,7 @@ impl Engine {
     }
 
     /// Adds a message to a task. Its turn runs after those of earlier messages.
-    pub(crate) async fn resume(
+    pub(crate) async fn continue_task(
         &self,
         call: Call,
         head: &Head,

@@ -8,6 +8,12 @@ const TIMED_OUT: &str = "timed-out";
 /// The agent violated the protocol (04 §3.8).
 pub(super) const INVALID: &str = "invalid-agent-response";
 
+/// The process ended while the task was running.
+pub(super) const INTERRUPTED: &str = "interrupted";
+
+/// The task waited longer than its limit.
+pub(super) const EXPIRED: &str = "expired";
+
 /// The task exceeded `max_task_bytes`.
 pub(super) const TOO_LARGE: &str = "too-large";
 

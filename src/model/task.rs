@@ -112,7 +112,7 @@ pub struct TaskStatus {
     /// Message of the agent about the state.
     #[serde(
         default,
-        deserialize_with = "shared",
+        deserialize_with = "deserialize_shared",
         skip_serializing_if = "Option::is_none"
     )]
     pub message: Option<Arc<Message>>,
@@ -123,7 +123,7 @@ pub struct TaskStatus {
 
 /// Deserializes directly into the `Arc`. The `Arc` deserializer of serde would allocate a `Box`
 /// first.
-fn shared<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Arc<Message>>, D::Error> {
+fn deserialize_shared<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Arc<Message>>, D::Error> {
     Ok(Option::deserialize(deserializer)?.map(Arc::new))
 }
 
@@ -191,7 +191,7 @@ pub struct Task {
     pub metadata: Option<Object>,
 }
 
-/// Event that violates the protocol. The agent that produced it is at fault.
+/// Event that violates the protocol: an error of the agent that produced it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FoldError {
     /// The task is in a terminal state.
@@ -345,18 +345,18 @@ impl Task {
             return Err(FoldError::TaskEnded(self.status.state));
         }
         self.archive_status_message();
-        let stamped = message.task_id.as_ref() == Some(&self.id)
+        let has_task_ids = message.task_id.as_ref() == Some(&self.id)
             && message.context_id.as_ref().map_or("", ContextId::as_str)
                 == self.context_id.as_str();
-        self.history.push(if stamped {
+        self.history.push(if has_task_ids {
             message.clone()
         } else {
-            Arc::new(self.stamp(message))
+            Arc::new(self.with_task_ids(message))
         });
         Ok(())
     }
 
-    fn stamp(&self, message: &Message) -> Message {
+    fn with_task_ids(&self, message: &Message) -> Message {
         let context_id = (!self.context_id.is_empty()).then(|| self.context_id.clone());
         Message {
             task_id: Some(self.id.clone()),

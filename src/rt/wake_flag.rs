@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 
-/// Records wake-ups of the futures that are polled with its waker, and forwards them to the polling task.
+/// Flag that records wake-ups of the futures polled with its waker. It forwards them to the polling task.
 #[derive(Default)]
 pub(crate) struct WakeFlag(Option<Arc<WakeState>>);
 

@@ -298,7 +298,10 @@ impl Service {
             None => None,
         };
         let is_explicit = call.idempotency_key.is_some();
-        let resumed = self.engine.resume(call.clone(), &head, message, key).await;
+        let resumed = self
+            .engine
+            .continue_task(call.clone(), &head, message, key)
+            .await;
         if let (Err(error), Some((replaced, webhook))) = (&resumed, registered)
             && error.is_refusal()
         {

@@ -124,7 +124,7 @@ pub struct Decoder {
     limit: usize,
     /// Start of an incomplete line.
     partial: Vec<u8>,
-    /// The last line ended in CR, so an LF directly after it belongs to the same line end.
+    /// Whether the last line ended in CR. An LF directly after it belongs to the same line end.
     after_cr: bool,
     first_line: bool,
     /// Bytes of all fields since the last blank line, including ignored ones.
@@ -298,7 +298,7 @@ fn text(value: &[u8]) -> String {
     String::from_utf8_lossy(value).into_owned()
 }
 
-/// Like [`text`], without a copy for valid UTF-8.
+/// Decodes UTF-8 like [`text`], without copying valid input.
 fn owned_text(value: Vec<u8>) -> String {
     String::from_utf8(value).unwrap_or_else(|error| text(error.as_bytes()))
 }

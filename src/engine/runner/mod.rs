@@ -319,7 +319,7 @@ impl Runner {
             RunnerCommand::Recover => self.recover().await,
             RunnerCommand::Expire => self.expire().await,
             RunnerCommand::ExpireOverQuota if self.log.is_parked() => {
-                self.fail_task("expired").await
+                self.fail_task(reason::EXPIRED).await
             }
             RunnerCommand::ExpireOverQuota => Ok(()),
         }

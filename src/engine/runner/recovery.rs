@@ -49,7 +49,7 @@ impl Runner {
             RecoveryAction::Nothing => Ok(()),
             // `run_turns`, which follows every command, starts the turn.
             RecoveryAction::RunTurn => Ok(()),
-            RecoveryAction::Fail => self.fail_task("interrupted").await,
+            RecoveryAction::Fail => self.fail_task(reason::INTERRUPTED).await,
         }
     }
 
@@ -79,10 +79,12 @@ impl Runner {
         let settings = &self.engine.inner.settings;
         let is_past = |age| since < self.engine.time_before(age);
         if settings.max_parked_age.is_some_and(is_past) {
-            return self.fail_task("expired").await;
+            return self.fail_task(reason::EXPIRED).await;
         }
         match self.agent.on_waiting(settings) {
-            UnansweredPolicy::FailAfter(age) if is_past(age) => self.fail_task("expired").await,
+            UnansweredPolicy::FailAfter(age) if is_past(age) => {
+                self.fail_task(reason::EXPIRED).await
+            }
             UnansweredPolicy::ContinueAfter(age) if is_past(age) => {
                 self.continue_unanswered().await
             }

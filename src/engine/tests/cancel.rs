@@ -107,7 +107,7 @@ async fn r20_an_agent_that_awaits_cancellation_and_does_not_stop_is_dropped_afte
         tokio::join!(
             engine.cancel(&head, None),
             engine.cancel(&head, None),
-            engine.resume(call(), &head, message("late"), None)
+            engine.continue_task(call(), &head, message("late"), None)
         )
     })
     .await;
@@ -141,7 +141,7 @@ async fn r19_a_task_that_waits_for_its_turn_or_for_an_answer_is_canceled() {
     let (parked, _) = send(&engine, "ask").await;
     let busy = start(&engine, "hang").await.head;
     let queued = start(&engine, "done").await;
-    let behind = within_deadline(engine.resume(call(), &queued.head, message("more"), None))
+    let behind = within_deadline(engine.continue_task(call(), &queued.head, message("more"), None))
         .await
         .unwrap();
     for head in [&parked, &queued.head] {

@@ -209,11 +209,12 @@ async fn r21_a_message_appended_by_another_process_has_its_turn() {
         shared_log
             .write(&head, vec![message_event("say done")], announce)
             .await;
-        let ours = within_deadline(
-            shared_log
-                .engine
-                .resume(call(), &head, message("late"), None),
-        )
+        let ours = within_deadline(shared_log.engine.continue_task(
+            call(),
+            &head,
+            message("late"),
+            None,
+        ))
         .await
         .unwrap();
         shared_log.agent.gate.add_permits(1);
@@ -290,11 +291,12 @@ async fn r22_calls_to_a_superseded_runner_are_refused_as_unavailable() {
     shared_log
         .write(&head, vec![Event::TurnStarted], false)
         .await;
-    let error = within_deadline(
-        shared_log
-            .engine
-            .resume(call(), &head, message("more"), None),
-    )
+    let error = within_deadline(shared_log.engine.continue_task(
+        call(),
+        &head,
+        message("more"),
+        None,
+    ))
     .await
     .unwrap_err();
     assert_eq!(model::Error::from(error).kind(), ErrorKind::Unavailable);

@@ -68,7 +68,7 @@ async fn scenario(engine: &Engine) -> Vec<(TaskId, MessageId)> {
     let second = message("say write yield say done");
     let resumed = retry_until_ok(async || {
         engine
-            .resume(call(), &head, second.clone(), key("second", 2))
+            .continue_task(call(), &head, second.clone(), key("second", 2))
             .await
     })
     .await;
@@ -79,7 +79,7 @@ async fn scenario(engine: &Engine) -> Vec<(TaskId, MessageId)> {
         // A message that ended the task, sent again with its key, is answered with that task.
         let again = retry_until_ok(async || {
             engine
-                .resume(call(), &head, second.clone(), key("second", 2))
+                .continue_task(call(), &head, second.clone(), key("second", 2))
                 .await
         })
         .await;
@@ -104,7 +104,7 @@ async fn scenario(engine: &Engine) -> Vec<(TaskId, MessageId)> {
         ));
         let waiting = message("say done");
         if let Ok(accepted) =
-            within_long_deadline(engine.resume(call(), &head, waiting.clone(), None)).await
+            within_long_deadline(engine.continue_task(call(), &head, waiting.clone(), None)).await
         {
             acknowledged.push((accepted.head.id, waiting.message_id));
         }
@@ -202,7 +202,7 @@ async fn a_task_whose_runner_panicked_can_be_canceled_or_has_failed_without_a_re
     let mut follow = engine.follow(&accepted.head, accepted.log.position);
     for head in [&accepted.head, &waiting] {
         store.panic_next();
-        let error = within_deadline(engine.resume(call(), head, message("more"), None))
+        let error = within_deadline(engine.continue_task(call(), head, message("more"), None))
             .await
             .unwrap_err();
         assert_eq!(model::Error::from(error).kind(), ErrorKind::Unavailable);
@@ -239,7 +239,7 @@ async fn r25_while_the_store_is_down_calls_are_refused_immediately() {
     let mut follow = engine.follow(&head, accepted.log.position);
     store.fail_all(FaultTiming::Before);
     let lost = |error: &Error| matches!(error, Error::StoreUnavailable | Error::Store(_));
-    let error = within_deadline(engine.resume(call(), &head, message("more"), None))
+    let error = within_deadline(engine.continue_task(call(), &head, message("more"), None))
         .await
         .unwrap_err();
     assert!(lost(&error), "{error:?}");
@@ -248,7 +248,7 @@ async fn r25_while_the_store_is_down_calls_are_refused_immediately() {
             .await
             .unwrap_err();
         assert!(lost(&error), "{error:?}");
-        let error = within_deadline(engine.resume(call(), &head, message("more"), None))
+        let error = within_deadline(engine.continue_task(call(), &head, message("more"), None))
             .await
             .unwrap_err();
         assert!(lost(&error), "{error:?}");
@@ -356,7 +356,7 @@ async fn r25_a_hanging_store_blocks_callers_for_at_most_store_timeout() {
             (ErrorKind::Unavailable, seconds)
         );
     };
-    let more = |head| engine.resume(call(), head, message("more"), None);
+    let more = |head| engine.continue_task(call(), head, message("more"), None);
     tokio::join!(
         async {
             waited(

@@ -616,7 +616,7 @@ pub(crate) async fn send(engine: &Engine, text: &str) -> (Head, Task) {
 
 /// Sends a text to a task, and waits for the turn result.
 pub(super) async fn send_to(engine: &Engine, head: &Head, text: &str) -> Result<Task> {
-    let accepted = within_deadline(engine.resume(call(), head, message(text), None)).await?;
+    let accepted = within_deadline(engine.continue_task(call(), head, message(text), None)).await?;
     within_deadline(engine.await_turn_result(accepted)).await
 }
 

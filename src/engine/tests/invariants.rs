@@ -141,9 +141,9 @@ async fn run_steps_with_restarts(
     let head = start(&engine, "say yield ask").await.head;
     for step in steps {
         match step {
-            Step::Message(text) => {
-                drop(within_deadline(engine.resume(call(), &head, message(text), None)).await)
-            }
+            Step::Message(text) => drop(
+                within_deadline(engine.continue_task(call(), &head, message(text), None)).await,
+            ),
             Step::Cancel => drop(within_deadline(engine.cancel(&head, None)).await),
             Step::Check => seen.push(summarize(&check_invariants(&engine, &head).await)),
             Step::Wait => {

@@ -105,11 +105,12 @@ async fn waiting_messages_of_one_task_are_bounded() {
     });
     let head = start(&engine, "hang").await.head;
     for _ in 0..3 {
-        within_deadline(engine.resume(call(), &head, message("more"), None))
+        within_deadline(engine.continue_task(call(), &head, message("more"), None))
             .await
             .unwrap();
     }
-    let refused = within_deadline(engine.resume(call(), &head, message("too much"), None)).await;
+    let refused =
+        within_deadline(engine.continue_task(call(), &head, message("too much"), None)).await;
     assert!(matches!(refused, Err(Error::Overloaded)));
     assert_eq!(check_invariants(&engine, &head).await.history.len(), 4);
     within_deadline(engine.cancel(&head, None)).await.unwrap();
@@ -133,7 +134,7 @@ async fn commands_that_wait_for_a_slow_store_are_bounded() {
         let head = head.clone();
         callers.spawn(async move {
             engine
-                .resume(call(), &head, message("ask"), None)
+                .continue_task(call(), &head, message("ask"), None)
                 .await
                 .map(drop)
         });
@@ -262,12 +263,12 @@ async fn s72_a_message_that_would_make_its_task_too_large_is_refused_and_nothing
     });
     let long = "x".repeat(60_000);
     let (head, _) = send(&engine, "ask").await;
-    within_deadline(engine.resume(call(), &head, message(&format!("ask {long}")), None))
+    within_deadline(engine.continue_task(call(), &head, message(&format!("ask {long}")), None))
         .await
         .unwrap();
     wait_until_idle(&engine).await;
     let before = check_invariants(&engine, &head).await;
-    let refused = within_deadline(engine.resume(call(), &head, message(&long), None))
+    let refused = within_deadline(engine.continue_task(call(), &head, message(&long), None))
         .await
         .err()
         .unwrap();
@@ -545,7 +546,7 @@ async fn s77_events_of_an_earlier_turn_during_a_later_one_are_recorded_as_ignore
     };
     let engine = engine_on(Arc::new(Memory::new()), agent, Settings::default());
     let (head, _) = self::send(&engine, "ask").await;
-    within_deadline(engine.resume(call(), &head, message("hang"), None))
+    within_deadline(engine.continue_task(call(), &head, message("hang"), None))
         .await
         .unwrap();
     let earlier = within_deadline(turns.recv()).await.unwrap();

@@ -140,15 +140,15 @@ async fn messages_take_their_turns_in_order_and_each_caller_gets_its_own_end() {
         .unwrap();
     let head = first.head.clone();
     let second = engine
-        .resume(call(), &head, Message::user("two"), None)
+        .continue_task(call(), &head, Message::user("two"), None)
         .await
         .unwrap();
     let third = engine
-        .resume(call(), &head, Message::user("stop"), None)
+        .continue_task(call(), &head, Message::user("stop"), None)
         .await
         .unwrap();
     let late = engine
-        .resume(call(), &head, Message::user("late"), None)
+        .continue_task(call(), &head, Message::user("late"), None)
         .await
         .unwrap();
     agent.permits.add_permits(4);
@@ -195,7 +195,7 @@ async fn messages_take_their_turns_in_order_and_each_caller_gets_its_own_end() {
     );
     assert_eq!(*agent.received.lock().unwrap(), ["one", "two", "stop"]);
     let refused = engine
-        .resume(call(), &head, Message::user("more"), None)
+        .continue_task(call(), &head, Message::user("more"), None)
         .await;
     assert!(matches!(refused, Err(Error::Ended(TaskState::Completed))));
 }
@@ -212,7 +212,7 @@ async fn an_answered_question_runs_a_turn_before_the_next_result() {
         .await
         .unwrap();
     let accepted = engine
-        .resume(call(), &head, Message::user("stop"), None)
+        .continue_task(call(), &head, Message::user("stop"), None)
         .await
         .unwrap();
     assert_eq!(accepted.log.task.status.state, TaskState::Working);

@@ -73,7 +73,7 @@ async fn r25_a_failed_read_is_not_reported_as_a_deleted_task() {
         let head = head.clone();
         answers.spawn(async move {
             engine
-                .resume(call(), &head, message("done"), None)
+                .continue_task(call(), &head, message("done"), None)
                 .await
                 .map(drop)
         });
@@ -102,7 +102,7 @@ async fn s67_answers_count_towards_max_waiting_turns() {
     let busy = start(&engine, "hang").await.head;
     let mut taken = 0;
     for head in &heads {
-        match within_deadline(engine.resume(call(), head, message("done"), None)).await {
+        match within_deadline(engine.continue_task(call(), head, message("done"), None)).await {
             Ok(_) => taken += 1,
             Err(error) => assert!(matches!(error, Error::Overloaded), "{error:?}"),
         }

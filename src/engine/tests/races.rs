@@ -175,7 +175,9 @@ async fn r17_a_repeated_answer_is_applied_once(store: Arc<dyn Store>) {
             let answer = answer.clone();
             race.spawn(async move {
                 let name = format!("key-{}", head.id);
-                let accepted = engine.resume(call(), &head, answer, key(&name, 1)).await?;
+                let accepted = engine
+                    .continue_task(call(), &head, answer, key(&name, 1))
+                    .await?;
                 engine.await_turn_result(accepted).await
             });
         }
@@ -193,7 +195,7 @@ async fn r17_a_repeated_answer_is_applied_once(store: Arc<dyn Store>) {
         }
         let name = format!("key-{}", head.id);
         let other = engine
-            .resume(call(), &head, message("other"), key(&name, 2))
+            .continue_task(call(), &head, message("other"), key(&name, 2))
             .await;
         assert!(
             matches!(other, Err(Error::Store(store::Error::KeyReused))),

@@ -164,10 +164,10 @@ async fn r10_waiting_messages_take_their_turns_in_order() {
     let busy = start(&engine, "login hang").await.head;
     // The turns of these have not started when the process ends.
     let submitted = start(&engine, "1 ask").await.head;
-    within_deadline(engine.resume(call(), &submitted, message("2 done"), None))
+    within_deadline(engine.continue_task(call(), &submitted, message("2 done"), None))
         .await
         .unwrap();
-    within_deadline(engine.resume(call(), &parked, message("3 done"), None))
+    within_deadline(engine.continue_task(call(), &parked, message("3 done"), None))
         .await
         .unwrap();
     assert_eq!(
@@ -208,7 +208,7 @@ async fn r12_an_unprocessed_message_is_not_an_unanswered_question() {
     let (parked, _) = send(&engine, "ask").await;
     start(&engine, "hang").await;
     let submitted = start(&engine, "done").await.head;
-    within_deadline(engine.resume(call(), &parked, message("done"), None))
+    within_deadline(engine.continue_task(call(), &parked, message("done"), None))
         .await
         .unwrap();
     shut_down(&engine).await;
@@ -303,7 +303,7 @@ async fn send_messages(engine: &Engine) -> Vec<(TaskId, MessageId)> {
         yield_until_idle().await;
         let second = message(second);
         if let Ok(accepted) =
-            within_deadline(engine.resume(call(), &head, second.clone(), None)).await
+            within_deadline(engine.continue_task(call(), &head, second.clone(), None)).await
         {
             taken.push((accepted.head.id, second.message_id));
         }

@@ -82,7 +82,7 @@ async fn the_oldest_ended_tasks_are_deleted_and_unfinished_ones_never() {
         within_deadline(
             fixture
                 .engine
-                .resume(call(), &ended[1], message("more"), None),
+                .continue_task(call(), &ended[1], message("more"), None),
         )
         .await
         .unwrap_err(),
@@ -230,7 +230,7 @@ async fn r43_an_unanswered_task_continues_without_an_answer() {
     clock.advance_to(9_000);
     // A client cannot forge the timeout message.
     let timeout_entry = reason::timeout_message("m".into());
-    let accepted = within_deadline(engine.resume(call(), &answered, timeout_entry, None))
+    let accepted = within_deadline(engine.continue_task(call(), &answered, timeout_entry, None))
         .await
         .unwrap();
     assert_eq!(
@@ -428,11 +428,12 @@ async fn r43_an_answer_that_races_with_the_expiry_is_not_lost() {
     let waiting = fixture.send_at(0, "ask").await;
     let busy = fixture.send_at(0, "hang").await;
     // Answered, but no turn permit is free: its head still looks unanswered.
-    let answered = within_deadline(
-        fixture
-            .engine
-            .resume(call(), &waiting, message("done"), None),
-    )
+    let answered = within_deadline(fixture.engine.continue_task(
+        call(),
+        &waiting,
+        message("done"),
+        None,
+    ))
     .await
     .unwrap();
     fixture.clock.advance_to(60_000);

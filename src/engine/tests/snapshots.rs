@@ -74,9 +74,10 @@ async fn r14_a_replayed_key_does_not_read_the_log() {
         .await
         .unwrap();
     let second = message(&chunks(5_000, "ask"));
-    let accepted = within_deadline(engine.resume(call(), &head, second.clone(), key("second", 2)))
-        .await
-        .unwrap();
+    let accepted =
+        within_deadline(engine.continue_task(call(), &head, second.clone(), key("second", 2)))
+            .await
+            .unwrap();
     within_deadline(engine.await_turn_result(accepted))
         .await
         .unwrap();
@@ -100,7 +101,7 @@ async fn r14_a_replayed_key_does_not_read_the_log() {
             .turn(),
         2
     );
-    let again = within_deadline(engine.resume(call(), &head, second, key("second", 2)))
+    let again = within_deadline(engine.continue_task(call(), &head, second, key("second", 2)))
         .await
         .unwrap();
     assert_eq!(again.turn(), 2);
@@ -126,7 +127,7 @@ async fn a_running_task_is_read_once_and_copied_once_for_all_readers() {
     ];
     assert_eq!(text(&tasks[0]), 3_000 * "piece".len());
     assert!(Arc::ptr_eq(&tasks[0], &tasks[1]));
-    within_deadline(engine.resume(call(), &head, message("more"), None))
+    within_deadline(engine.continue_task(call(), &head, message("more"), None))
         .await
         .unwrap();
     let later = current_task(&engine, &head).await;
@@ -250,7 +251,7 @@ async fn r43_parked_tasks_are_recovered_from_snapshots() {
     let (short, _) = send(&engine, "ask").await;
     start(&engine, "hang").await;
     // Its turn has not started when the process ends.
-    within_deadline(engine.resume(call(), &answered, message("done"), None))
+    within_deadline(engine.continue_task(call(), &answered, message("done"), None))
         .await
         .unwrap();
     shut_down(&engine).await;
@@ -511,7 +512,7 @@ async fn r07_a_reader_that_fell_behind_catches_up_from_the_store() {
     assert!(seen.iter().map(|entry| entry.seq.0).eq(1..=2_504));
     assert!(entries_read(&store) >= 2_000);
     let before = entries_read(&store);
-    within_deadline(engine.resume(call(), &long, message("more"), None))
+    within_deadline(engine.continue_task(call(), &long, message("more"), None))
         .await
         .unwrap();
     assert_eq!(

@@ -54,7 +54,7 @@ async fn a_blocked_caller_returns_when_credentials_are_needed_and_the_turn_goes_
     assert_eq!(task.status.state, TaskState::AuthRequired);
     assert_eq!(task.status.message.unwrap().text(), "log in");
     assert!(engine.inner.journal.active_tasks.get(&head.id).is_some());
-    let accepted = within_deadline(engine.resume(call(), &head, message("more"), None))
+    let accepted = within_deadline(engine.continue_task(call(), &head, message("more"), None))
         .await
         .unwrap();
     let canceled = within_deadline(engine.cancel(&head, None)).await.unwrap();
@@ -124,7 +124,7 @@ async fn r14_a_repeated_message_is_answered_with_its_own_turn() {
         .unwrap();
     let say = |number: u8| {
         let message = messages[usize::from(number) - 1].clone();
-        engine.resume(call(), &head, message, key(&number.to_string(), number))
+        engine.continue_task(call(), &head, message, key(&number.to_string(), number))
     };
     within_deadline(say(2)).await.unwrap();
     within_deadline(say(3)).await.unwrap();
@@ -561,7 +561,7 @@ async fn every_turn_has_the_call_of_its_own_message() {
     };
     let engine = engine_on(store, agent, settings);
     // An earlier process has received the first message: only the trace of its call is in the log.
-    let accepted = within_deadline(engine.resume(traced(2), &head, message("two"), None))
+    let accepted = within_deadline(engine.continue_task(traced(2), &head, message("two"), None))
         .await
         .unwrap();
     let task = within_deadline(engine.await_turn_result(accepted))
@@ -570,7 +570,7 @@ async fn every_turn_has_the_call_of_its_own_message() {
     assert_eq!(task.status.message.unwrap().text(), trace(2).span_id());
     let texts: Vec<_> = task.history.iter().map(|sent| sent.text()).collect();
     assert_eq!(texts, ["one", "two", trace(1).span_id()]);
-    let accepted = within_deadline(engine.resume(call(), &head, message("three"), None))
+    let accepted = within_deadline(engine.continue_task(call(), &head, message("three"), None))
         .await
         .unwrap();
     let task = within_deadline(engine.await_turn_result(accepted))

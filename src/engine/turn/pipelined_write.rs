@@ -53,7 +53,7 @@ impl TurnDriver<'_> {
         let mut limit = pin!(self.limits(None).wait());
         let mut store_timer = pin!(sleep(store_timeout));
         loop {
-            // Commands and snapshots need a moment without an append in flight.
+            // Commands and snapshots run only while no append is in flight, so a waiting one stops pipelining.
             let may_pipeline = !nothing_to_send
                 && matches!(*next, MaybeDone::Gone)
                 && !runner.has_commands()
@@ -159,8 +159,8 @@ fn restart_timer(timer: Pin<&mut Sleep>, duration: Duration) {
     }
 }
 
-/// Writes a failed batch, and the one sent after it, again: after the entries of another process that it conflicted
-/// with. After any other failure the turn is lost.
+/// Appends a failed batch and its successor again, after the entries of the process that caused the conflict.
+/// Any other failure loses the turn.
 async fn rewrite_after_failure<F: Future<Output = AppendAttempt>>(
     runner: &mut Runner,
     mut failed: FailedAppend,
