@@ -1,13 +1,13 @@
-//! What is said to a running server, over the socket in its folder.
+//! Client of the admin API of a running server, over the Unix socket in its data directory.
 
 use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
 
-/// Asks the server of a folder; `None` if none runs there.
+/// Sends a request to the server of a data directory, and returns the response body; `None` if no server is running.
 ///
 /// # Errors
-/// It does not answer, or says that it cannot.
+/// The server does not answer within 10 s, or refuses the request.
 #[cfg(unix)]
 pub(crate) fn request(folder: &Path, method: &str, path: &str) -> anyhow::Result<Option<String>> {
     use std::io::{Read, Write};
@@ -16,7 +16,7 @@ pub(crate) fn request(folder: &Path, method: &str, path: &str) -> anyhow::Result
     let Ok(mut stream) = std::os::unix::net::UnixStream::connect(socket) else {
         return Ok(None);
     };
-    let asked = stream
+    let exchanged = stream
         .set_read_timeout(Some(Duration::from_secs(10)))
         .and_then(|()| {
             write!(
@@ -28,14 +28,15 @@ pub(crate) fn request(folder: &Path, method: &str, path: &str) -> anyhow::Result
             let mut answer = String::new();
             stream.read_to_string(&mut answer).map(|_| answer)
         });
-    let answer = asked
+    let answer = exchanged
         .map_err(|error| anyhow!("the running server does not answer; restart it ({error})"))?;
     let (head, body) = answer
         .split_once("\r\n\r\n")
-        .context("the running server makes no sense")?;
-    match head.starts_with("HTTP/1.1 200") {
-        true => Ok(Some(body.to_owned())),
-        false => bail!("{}", error_message(body)),
+        .context("the running server sent an invalid response")?;
+    if head.starts_with("HTTP/1.1 200") {
+        Ok(Some(body.to_owned()))
+    } else {
+        bail!("{}", error_message(body))
     }
 }
 
@@ -44,7 +45,7 @@ pub(crate) fn request(_: &Path, _: &str, _: &str) -> anyhow::Result<Option<Strin
     Ok(None)
 }
 
-/// The words of a refusal, however they are wrapped.
+/// The message of an error response, from JSON or plain text.
 #[cfg(unix)]
 fn error_message(body: &str) -> String {
     let wrapped: Option<serde_json::Value> = serde_json::from_str(body).ok();

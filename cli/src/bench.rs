@@ -1,4 +1,4 @@
-//! How fast is an agent? A load of one kind for a while, and what came of it.
+//! Load generator: runs one scenario for a time, and measures throughput and latency.
 
 mod closed_loop;
 mod held_streams;
@@ -15,10 +15,10 @@ use crate::args::Scenario;
 pub(crate) use stats::{Measurement, Percentiles};
 use stats::{Progress, Samples};
 
-/// How often it is told how far it is.
+/// Time between progress notes.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is measured, how hard and how long.
+/// Parameters of a measurement.
 #[derive(Debug, Clone)]
 pub(crate) struct BenchPlan {
     pub(crate) scenario: Scenario,
@@ -40,11 +40,11 @@ impl BenchPlan {
     }
 }
 
-/// Why a piece of work does not count.
+/// Failure of one request.
 enum BenchFailure {
-    /// The agent, or the way to it, said no.
+    /// The call failed.
     Refused(Error),
-    /// The work ended otherwise than well, or never.
+    /// The task did not complete, or the stream ended early.
     Unexpected(String),
 }
 
@@ -54,8 +54,8 @@ impl From<Error> for BenchFailure {
     }
 }
 
-/// Measures one scenario, until it is told to `stop`. Each of `clients` has a connection of its own; `tell` hears now and then how
-/// far it is.
+/// Measures one scenario until its time is over or `stop` is cancelled. Each client has its own connection. `report`
+/// receives progress notes.
 pub(crate) async fn measure(
     plan: &BenchPlan,
     clients: Vec<Client>,
@@ -63,61 +63,63 @@ pub(crate) async fn measure(
     report: &mut dyn FnMut(&str),
 ) -> Measurement {
     let progress = Arc::new(Progress::new(plan.count));
-    let over = stop.child_token();
+    let end = stop.child_token();
     let work = async {
         let samples = match plan.scenario {
             Scenario::Send | Scenario::Get | Scenario::Stream => {
-                closed_loop::run(plan, clients, &progress, &over).await
+                closed_loop::run(plan, clients, &progress, &end).await
             }
-            Scenario::FanOut => held_streams::fan_out(plan, clients, &progress, &over).await,
-            Scenario::Idle => held_streams::idle(plan, clients, &progress, &over).await,
+            Scenario::FanOut => held_streams::fan_out(plan, clients, &progress, &end).await,
+            Scenario::Idle => held_streams::idle(plan, clients, &progress, &end).await,
         };
-        over.cancel();
+        end.cancel();
         samples
     };
-    let clock = watch(plan, &progress, &over, report);
+    let clock = watch(plan, &progress, &end, report);
     let (samples, (taken, cpu)) = tokio::join!(work, clock);
     Measurement::new(samples, taken, cpu)
 }
 
-/// Begins to count after the warm-up, and ends it all when the time is over; the time that counted, and our CPU in it.
+/// Starts the measurement after the warm-up, and cancels `end` when its time is over. Returns the measured time, and the
+/// CPU time of this process in it.
 async fn watch(
     plan: &BenchPlan,
     progress: &Progress,
-    over: &CancellationToken,
+    end: &CancellationToken,
     report: &mut dyn FnMut(&str),
 ) -> (Duration, Duration) {
     if !matches!(plan.scenario, Scenario::FanOut | Scenario::Idle) {
         tokio::select! {
             () = tokio::time::sleep(plan.warm_up) => {}
-            () = over.cancelled() => {}
+            () = end.cancelled() => {}
         }
     }
     progress.count_from_now();
-    let (began, cpu) = (Instant::now(), cpu_time());
-    let end = tokio::time::Instant::now() + plan.time;
+    let began = Instant::now();
+    let cpu = cpu_time();
+    let deadline = tokio::time::Instant::now() + plan.time;
     let mut ticks = tokio::time::interval(PROGRESS_INTERVAL);
     ticks.tick().await;
     loop {
         tokio::select! {
-            () = tokio::time::sleep_until(end) => break,
-            () = over.cancelled() => break,
+            () = tokio::time::sleep_until(deadline) => break,
+            () = end.cancelled() => break,
             _ = ticks.tick() => report(&progress.line(plan.scenario.name(), began.elapsed(), plan.time)),
         }
     }
     let measured = (began.elapsed(), cpu_time().saturating_sub(cpu));
-    over.cancel();
+    end.cancel();
     measured
 }
 
-/// The processor time that this process has used.
+/// CPU time of this process.
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
-/// Whether an answer is what somebody who asked would call one.
+/// Fails if the task of a response failed, was rejected or was canceled.
 fn check_answer(answer: &SendMessageResponse) -> Result<(), BenchFailure> {
     match answer {
         SendMessageResponse::Message(_) => Ok(()),
@@ -134,7 +136,7 @@ fn check_state(state: TaskState) -> Result<(), BenchFailure> {
     }
 }
 
-/// A sheet with one fault: nothing could be begun.
+/// Samples with one failure: the scenario could not start.
 fn only_failure(fault: BenchFailure) -> Samples {
     let mut samples = Samples::default();
     samples.add_failure(fault);

@@ -1,8 +1,8 @@
-//! What the schema of 1.0 asks of a card.
+//! Validation of agent cards against the 1.0 schema.
 
 use serde_json::{Map, Value};
 
-/// Everything that is wrong with a card, by its place in it.
+/// Returns all violations of a card, each with its JSON path.
 pub(crate) fn findings(card: &Value) -> Vec<String> {
     let mut found = SchemaFindings::default();
     match card {
@@ -16,8 +16,8 @@ pub(crate) fn findings(card: &Value) -> Vec<String> {
 struct SchemaFindings(Vec<String>);
 
 impl SchemaFindings {
-    fn add(&mut self, place: &str, rule: &str) {
-        self.0.push(format!("{place} {rule}"));
+    fn add(&mut self, path: &str, rule: &str) {
+        self.0.push(format!("{path} {rule}"));
     }
 
     fn card(&mut self, card: &Map<String, Value>) {
@@ -137,14 +137,14 @@ impl SchemaFindings {
         object: &Map<String, Value>,
         at: &str,
         name: &str,
-        some: bool,
+        is_required: bool,
         check: impl Fn(&mut Self, &Map<String, Value>, &str),
     ) {
         let place = format!("{at}{name}");
         let Some(list) = object.get(name).and_then(Value::as_array) else {
             return self.add(&place, "must be a list");
         };
-        if some && list.is_empty() {
+        if is_required && list.is_empty() {
             self.add(&place, "must not be empty");
         }
         for (index, one) in list.iter().enumerate() {

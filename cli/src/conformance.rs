@@ -1,4 +1,4 @@
-//! Does an agent keep the rules of the protocol? One check per rule, on every interface that its card offers.
+//! Conformance checks of a running agent: one check per rule of the protocol, over each interface of its card.
 
 mod access;
 mod errors;
@@ -22,23 +22,23 @@ use serde::Serialize;
 
 use crate::session::Session;
 
-/// So long one check may take; agents may think before they answer.
+/// Time limit of one check. Agents may be slow.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(60);
-/// An id that no agent has given out.
+/// A task id that no agent has assigned.
 const UNKNOWN_TASK_ID: &str = "00000000-0000-4000-8000-00000000beef";
 
-/// What came of one check.
+/// Result of one check.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Finding {
-    /// Where the rule stands, and its name.
+    /// Name: the chapter of `docs/protocol/` and the rule.
     pub(crate) check: &'static str,
     /// The rule in a sentence.
     pub(crate) rule: &'static str,
-    /// The binding that it was checked over.
+    /// Binding of the check.
     pub(crate) binding: String,
     pub(crate) outcome: CheckOutcome,
-    /// Why it is not a pass.
+    /// Reason of a failure or a skip.
     pub(crate) detail: Option<String>,
 }
 
@@ -50,25 +50,25 @@ pub(crate) enum CheckOutcome {
     Skip,
 }
 
-/// Why a check ends without a pass.
+/// Reason why a check did not pass.
 enum NotPassed {
-    /// The rule is broken.
+    /// The agent breaks the rule.
     Violation(String),
-    /// The rule does not apply, or could not be tried.
+    /// The rule does not apply, or cannot be checked.
     Skipped(String),
 }
 
 type CheckResult<T = ()> = Result<T, NotPassed>;
 type CheckFuture<'a> = Pin<Box<dyn Future<Output = CheckResult> + 'a>>;
 
-/// A rule, and how it is looked into.
+/// A check of one rule.
 struct ConformanceCheck {
     name: &'static str,
     rule: &'static str,
     run: for<'a> fn(&'a AgentUnderTest<'a>) -> CheckFuture<'a>,
 }
 
-/// All of them, in the order of the protocol.
+/// All checks, in the order of the protocol.
 const CHECKS: &[&[ConformanceCheck]] = &[
     operations::CHECKS,
     lists::CHECKS,
@@ -80,27 +80,27 @@ const CHECKS: &[&[ConformanceCheck]] = &[
     errors::CHECKS,
 ];
 
-/// The agent over one interface.
+/// The agent over one interface, with the response to a plain message.
 struct AgentUnderTest<'a> {
     session: &'a Session<'a>,
-    /// What came of a plain message.
+    /// Response to a plain message.
     first: Result<SendMessageResponse, Error>,
-    /// Where a webhook may be said to be.
+    /// Webhook URL to register.
     webhook: &'a str,
-    /// A message that keeps the agent busy.
+    /// Message that keeps the agent busy (`--slow`).
     slow: Option<&'a str>,
-    /// A message that makes it ask.
+    /// Message that makes the agent ask for input (`--ask`).
     ask: Option<&'a str>,
 }
 
-/// What the user says about an agent, so that more of it can be seen.
+/// Inputs of the user that enable more checks.
 pub(crate) struct CheckInputs<'a> {
     pub(crate) webhook: &'a str,
     pub(crate) slow: Option<&'a str>,
     pub(crate) ask: Option<&'a str>,
 }
 
-/// Looks into every rule over this interface; tells each finding as it is made.
+/// Runs all checks over one interface, and reports each finding.
 pub(crate) async fn run_checks(
     session: &Session<'_>,
     known: &CheckInputs<'_>,
@@ -119,15 +119,12 @@ pub(crate) async fn run_checks(
     let mut findings = Vec::new();
     for list in CHECKS {
         for check in *list {
-            let ran = tokio::time::timeout(CHECK_TIMEOUT, (check.run)(&agent)).await;
-            let (outcome, detail) = match ran {
+            let result = tokio::time::timeout(CHECK_TIMEOUT, (check.run)(&agent)).await;
+            let (outcome, detail) = match result {
                 Ok(Ok(())) => (CheckOutcome::Pass, None),
-                Ok(Err(NotPassed::Violation(why))) => (CheckOutcome::Fail, Some(why)),
-                Ok(Err(NotPassed::Skipped(why))) => (CheckOutcome::Skip, Some(why)),
-                Err(_) => (
-                    CheckOutcome::Fail,
-                    Some("no answer came within 60s".to_owned()),
-                ),
+                Ok(Err(NotPassed::Violation(detail))) => (CheckOutcome::Fail, Some(detail)),
+                Ok(Err(NotPassed::Skipped(detail))) => (CheckOutcome::Skip, Some(detail)),
+                Err(_) => (CheckOutcome::Fail, Some("no answer within 60s".to_owned())),
             };
             let binding = session.binding.as_str().to_owned();
             let finding = Finding {
@@ -149,14 +146,14 @@ impl AgentUnderTest<'_> {
         self.session.version == Version::V1
     }
 
-    /// What came of the first message.
+    /// The response to the plain message.
     fn first_response(&self) -> CheckResult<&SendMessageResponse> {
         self.first
             .as_ref()
             .map_err(|error| violation(format!("a plain message: {}", error.message())))
     }
 
-    /// The task of the first message.
+    /// The task of the plain message.
     fn first_task(&self) -> CheckResult<&Task> {
         match &self.first {
             Ok(SendMessageResponse::Task(task)) => Ok(task),
@@ -167,19 +164,19 @@ impl AgentUnderTest<'_> {
         }
     }
 
-    /// The same, if it has ended.
+    /// The task of the plain message, if it has ended.
     fn ended_task(&self) -> CheckResult<&Task> {
         let task = self.first_task()?;
-        match task.status.state.is_terminal() {
-            true => Ok(task),
-            false => Err(skip(format!(
-                "the task of a plain message has not ended, it is {}",
-                task.status.state
-            ))),
+        if task.status.state.is_terminal() {
+            return Ok(task);
         }
+        Err(skip(format!(
+            "the task of a plain message has not ended, its state is {}",
+            task.status.state
+        )))
     }
 
-    /// Sends a message that is made from a plain one.
+    /// Sends a modified plain message.
     async fn send(&self, change: impl FnOnce(&mut Message)) -> Result<SendMessageResponse, Error> {
         let mut message = Message::user("hello again");
         change(&mut message);
@@ -192,7 +189,7 @@ impl AgentUnderTest<'_> {
     }
 }
 
-/// A request that does not wait.
+/// A request with `returnImmediately`.
 fn without_waiting(message: Message) -> SendMessageRequest {
     let configuration = SendMessageConfiguration {
         return_immediately: true,
@@ -213,20 +210,20 @@ async fn with_timeout<T>(call: impl Future<Output = Result<T, Error>>) -> Result
     answer.unwrap_or_else(|_| Err(ErrorKind::DeadlineExceeded.into()))
 }
 
-fn violation(why: impl Into<String>) -> NotPassed {
-    NotPassed::Violation(why.into())
+fn violation(detail: impl Into<String>) -> NotPassed {
+    NotPassed::Violation(detail.into())
 }
 
-fn skip(why: impl Into<String>) -> NotPassed {
-    NotPassed::Skipped(why.into())
+fn skip(reason: impl Into<String>) -> NotPassed {
+    NotPassed::Skipped(reason.into())
 }
 
-/// What was answered, if it was.
+/// Returns the response; an error is a violation.
 fn expect_ok<T>(answer: Result<T, Error>) -> CheckResult<T> {
     answer.map_err(|error| violation(error.message().to_owned()))
 }
 
-/// The rule holds, or this is why not.
+/// Checks a condition; if it is false, the rule is violated.
 fn ensure(condition: bool, why: impl FnOnce() -> String) -> CheckResult {
     if condition {
         Ok(())
@@ -235,7 +232,7 @@ fn ensure(condition: bool, why: impl FnOnce() -> String) -> CheckResult {
     }
 }
 
-/// It was refused, with one of these.
+/// Checks that a call failed with one of these errors.
 fn expect_error<T>(answer: Result<T, Error>, with: &[ErrorKind]) -> CheckResult {
     match answer {
         Err(error) if with.contains(&error.kind()) => Ok(()),

@@ -1,36 +1,41 @@
-//! What went wrong, in the one shape that every verb reports it in: a code, words, the next step, an exit code.
+//! Errors of the client verbs: a code, a message, the next step and an exit code.
 
 use std::borrow::Cow;
 use std::io;
 
 use attache::model::{Binding, Version};
 use attache::wire::errors::{error_name, grpc_code, http_status, jsonrpc_code};
-use attache::{Error, ErrorKind};
+use attache::{ConnectError, Error, ErrorKind, HttpClient};
 use serde::Serialize;
 use serde_json::Value;
 
-/// Why a verb could not do what it was asked to. Printed as `{"error": …}`, or as lines on stderr.
+/// An error of a verb. Printed as `{"error": …}` to stdout, or as lines to stderr.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct CliError {
-    /// The name A2A has for it, or one of the contract's `A2ACLI_ERR_*` where it has none.
+    /// The A2A name of the condition, or an `A2ACLI_ERR_*` of the CLI contract if A2A has none.
     pub(crate) code: Cow<'static, str>,
     pub(crate) message: String,
-    /// The next step, best a command.
+    /// The next step, preferably a command.
     pub(crate) hint: Option<String>,
-    /// What stood on the wire: a JSON-RPC code, an HTTP status, the name of a gRPC code.
+    /// The code on the wire: a JSON-RPC code, an HTTP status or the name of a gRPC code.
     pub(crate) a2a_code: Option<Value>,
     #[serde(skip)]
     pub(crate) exit: u8,
 }
 
+/// Result of a client verb.
 pub(crate) type CliResult<T = ()> = Result<T, CliError>;
 
 const INTERRUPTED: &str = "ATTACHE_ERR_INTERRUPTED";
 const CARD_NOT_FOUND: &str = "A2ACLI_ERR_CARD_NOT_FOUND";
 
-/// Nobody reads our stdout any more: as if the signal had ended us.
+/// Exit code if the reader of stdout has closed it: the one of a process that SIGPIPE ends.
 pub(crate) const EXIT_BROKEN_PIPE: u8 = 141;
+
+/// Hint for a failed connection of unknown cause.
+const HINT_UNREACHABLE: &str =
+    "check the address and that the agent is running, or see the requests with --debug";
 
 impl CliError {
     fn new(code: impl Into<Cow<'static, str>>, exit: u8, message: impl Into<String>) -> Self {
@@ -43,7 +48,7 @@ impl CliError {
         }
     }
 
-    /// The command was not understood.
+    /// The command line or a setting is invalid.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new("A2ACLI_ERR_USAGE", 2, message)
     }
@@ -76,32 +81,27 @@ impl CliError {
         Self::new("A2ACLI_ERR_INTERNAL", 1, message)
     }
 
-    /// Somebody asked us to stop.
+    /// A signal stopped the program; `exit` is the exit code of that signal.
     pub(crate) fn interrupted(exit: u8) -> Self {
         Self::new(INTERRUPTED, exit, "interrupted")
     }
 
-    /// There is a task, which outlives us.
-    pub(crate) fn with_task_note(self) -> Self {
-        match self.code == INTERRUPTED {
-            true => Self {
-                message: format!("{}; the task was not canceled", self.message),
-                ..self
-            },
-            false => self,
-        }
-    }
-
-    /// Something A2A has a name for, found before any call.
+    /// A condition that A2A names, found before any call.
     pub(crate) fn protocol(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self::new(
-            protocol_name(kind).unwrap_or("A2ACLI_ERR_INTERNAL"),
-            1,
-            message,
-        )
+        let code = protocol_name(kind).unwrap_or("A2ACLI_ERR_INTERNAL");
+        Self::new(code, 1, message)
     }
 
-    /// Says what to do next; a later hint knows more.
+    /// Adds to an interruption that the task continues on the agent.
+    pub(crate) fn with_task_note(self) -> Self {
+        if self.code != INTERRUPTED {
+            return self;
+        }
+        let message = format!("{}; the task was not canceled", self.message);
+        Self { message, ..self }
+    }
+
+    /// Sets the hint. A later one replaces it: it knows more of the situation.
     pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
         Self {
             hint: Some(hint.into()),
@@ -109,143 +109,121 @@ impl CliError {
         }
     }
 
-    /// Whether somebody answered, and it was no card.
+    /// Whether a server answered, but not with a card.
     pub(crate) fn is_card_not_found(&self) -> bool {
         self.code == CARD_NOT_FOUND
     }
 
-    /// Whether there is nobody left to tell.
+    /// Whether the reader of stdout has closed it.
     pub(crate) fn is_broken_pipe(&self) -> bool {
         self.exit == EXIT_BROKEN_PIPE
     }
 
-    /// What an agent, or the way to it, said. `supplied` is whether a credential went along.
-    pub(crate) fn from_error(error: &Error, binding: Binding, supplied: bool) -> Self {
-        let lost = std::error::Error::source(error).is_some();
-        let failure = match error.kind() {
-            ErrorKind::Unavailable if lost => return Self::from_connection_error(error),
-            ErrorKind::PermissionDenied if missing_scope(error).is_some() => {
-                let scope = missing_scope(error).unwrap_or_default();
-                Self::auth_failed(format!(
-                    "{} (the scope {scope} is missing)",
-                    message_of(error)
-                ))
-                .hint(format!(
-                    "use a credential with the scope {scope}, or see the wire with --debug"
-                ))
+    /// Converts an error of a call over `binding`. `has_credential`: whether the call carried a credential.
+    pub(crate) fn from_error(error: &Error, binding: Binding, has_credential: bool) -> Self {
+        if let Some(cause) = HttpClient::connect_error(error) {
+            return Self::from_connect_error(error, cause);
+        }
+        let message = error.message().to_owned();
+        let converted = match error.kind() {
+            ErrorKind::Unauthenticated | ErrorKind::PermissionDenied => {
+                Self::from_auth_error(error, has_credential)
             }
-            ErrorKind::Unauthenticated | ErrorKind::PermissionDenied if supplied => {
-                Self::auth_failed(format!(
-                    "the agent does not take the credential: {}",
-                    message_of(error)
-                ))
-                .hint("check the credential and its scopes, or see the wire with --debug")
-            }
-            ErrorKind::Unauthenticated | ErrorKind::PermissionDenied => Self::credentials_missing(
-                message_of(error),
-            )
-            .hint(
-                "give a credential: --bearer or --api-key, better A2ACLI_BEARER or A2ACLI_API_KEY",
-            ),
             ErrorKind::RateLimited | ErrorKind::Unavailable => {
-                Self::internal(message_of(error)).hint(retry_hint(error))
+                Self::internal(message).hint(retry_hint(error))
             }
-            ErrorKind::TaskNotFound => Self::protocol(error.kind(), message_of(error))
-                .hint("check the id, or see the wire with --debug"),
+            ErrorKind::TaskNotFound => Self::protocol(ErrorKind::TaskNotFound, message)
+                .hint("check the id, or see the requests with --debug"),
             kind => match protocol_name(kind) {
-                Some(name) => Self::new(name, 1, message_of(error)),
-                None => Self::internal(message_of(error)),
+                Some(name) => Self::new(name, 1, message),
+                None => Self::internal(message),
             },
         };
         Self {
             a2a_code: Some(wire_code(binding, error.kind())),
-            ..failure
+            ..converted
         }
     }
 
-    /// The connection could not be made, or broke.
-    fn from_connection_error(error: &Error) -> Self {
-        let causes =
-            std::iter::successors(std::error::Error::source(error), |cause| cause.source());
-        let causes: Vec<_> = causes.map(ToString::to_string).collect();
-        let said = error.message();
-        let why = causes.last().map(String::as_str).unwrap_or_default();
-        let failure = match why.is_empty() || said.contains("certificate") {
-            true => Self::unreachable(said),
-            false => Self::unreachable(format!("{said}: {why}")),
+    /// Converts a refusal: a missing scope, a refused credential, or no credential.
+    fn from_auth_error(error: &Error, has_credential: bool) -> Self {
+        let message = error.message();
+        if error.kind() == ErrorKind::PermissionDenied
+            && let Some(scope) = metadata(error, "scope")
+        {
+            return Self::auth_failed(format!("{message} (the scope {scope} is missing)")).hint(
+                format!(
+                    "use a credential with the scope {scope}, or see the requests with --debug"
+                ),
+            );
+        }
+        if has_credential {
+            return Self::auth_failed(format!("the agent refuses the credential: {message}"))
+                .hint("check the credential and its scopes, or see the requests with --debug");
+        }
+        Self::credentials_missing(message).hint(
+            "give a credential: --bearer or --api-key; A2ACLI_BEARER or A2ACLI_API_KEY is safer",
+        )
+    }
+
+    /// Converts a failed or lost connection.
+    fn from_connect_error(error: &Error, cause: ConnectError) -> Self {
+        let message = error.message();
+        let root_cause =
+            std::iter::successors(std::error::Error::source(error), |cause| cause.source()).last();
+        let error = match root_cause {
+            // The message contains the reason.
+            _ if cause.is_untrusted_certificate() => Self::unreachable(message),
+            Some(root_cause) => Self::unreachable(format!("{message}: {root_cause}")),
+            None => Self::unreachable(message),
         };
-        let has =
-            |words: &str| said.contains(words) || causes.iter().any(|cause| cause.contains(words));
-        let known = TLS_HINTS
-            .iter()
-            .find(|(words, _)| has(words))
-            .map(|(_, hint)| *hint);
-        failure.hint(known.unwrap_or(HINT_UNREACHABLE))
+        error.hint(connect_hint(cause))
     }
 }
 
-/// What to do where nothing more is known of why nobody answers.
-pub(crate) const HINT_UNREACHABLE: &str =
-    "check the address and that the agent is running, or see the wire with --debug";
+/// The next step after a failed connection.
+fn connect_hint(cause: ConnectError) -> &'static str {
+    match cause {
+        ConnectError::CaCertificate => {
+            "the server presents the certificate of an authority; it needs one that the authority has signed"
+        }
+        ConnectError::CertificateName => {
+            "the certificate is for another name; call the agent by the name in the certificate"
+        }
+        ConnectError::UntrustedCertificate => "if you trust its authority: --ca <file>",
+        ConnectError::ClientCertificateRequired => {
+            "the server requires a client certificate: --cert <file> --key <file>"
+        }
+        ConnectError::NotTls => "the server does not use TLS on this port; use http://",
+        ConnectError::NotHttp => "the server may use TLS on this port; use https://",
+        ConnectError::Other => HINT_UNREACHABLE,
+    }
+}
 
-/// What goes wrong where one of two does not speak TLS or does not like a certificate, and what to do; the first that fits.
-const TLS_HINTS: [(&str, &str); 6] = [
-    (
-        "CaUsedAsEndEntity",
-        "it is that of an authority, which no server may show as its own: the server needs one that the authority has signed",
-    ),
-    (
-        "not valid for name",
-        "it is that of another name: call the agent by the name that the certificate has",
-    ),
-    (
-        "CertificateRequired",
-        "it wants to see a certificate of yours: --cert <file> --key <file>",
-    ),
-    (
-        "certificate",
-        "if you know who vouches for it, say so: --ca <file>",
-    ),
-    (
-        "InvalidContentType",
-        "it does not speak TLS there: call it by http://",
-    ),
-    (
-        "invalid HTTP version",
-        "it may speak TLS there: call it by https://",
-    ),
-];
-
-/// When to come again.
+/// The time to retry after, and for a task quota how to free it.
 fn retry_hint(error: &Error) -> String {
-    let when = match error.retry_after() {
+    let retry = match error.retry_after() {
         Some(after) => format!("try again in {} s", after.as_secs_f64().ceil()),
         None => "try again later".to_owned(),
     };
-    match error.message().contains("_tasks = ") {
-        true => {
-            format!(
-                "look at them with `attache task list`, end some with `attache task cancel`, or {when}"
-            )
-        }
-        false => when,
+    if metadata(error, "quota").is_some() {
+        format!(
+            "list the tasks with `attache task list`, end some with `attache task cancel`, or {retry}"
+        )
+    } else {
+        retry
     }
 }
 
-/// The scopes that were missing, where the agent names them.
-fn missing_scope(error: &Error) -> Option<&str> {
+/// A detail of the error, unless it is empty.
+fn metadata<'a>(error: &'a Error, key: &str) -> Option<&'a str> {
     error
         .metadata()
-        .find(|(key, scopes)| *key == "scope" && !scopes.is_empty())
-        .map(|(_, scopes)| scopes)
+        .find(|(name, value)| *name == key && !value.is_empty())
+        .map(|(_, value)| value)
 }
 
-/// The error's own words.
-fn message_of(error: &Error) -> String {
-    error.message().to_owned()
-}
-
-/// The name that A2A gives it; `None` where A2A has no name for it.
+/// The A2A name of an error; `None` if A2A has no name for it.
 fn protocol_name(kind: ErrorKind) -> Option<&'static str> {
     match kind {
         ErrorKind::Unauthenticated
@@ -276,6 +254,7 @@ fn protocol_name(kind: ErrorKind) -> Option<&'static str> {
     }
 }
 
+/// The code of an error on a binding.
 fn wire_code(binding: Binding, kind: ErrorKind) -> Value {
     match binding {
         Binding::JsonRpc => jsonrpc_code(kind).into(),
@@ -285,7 +264,7 @@ fn wire_code(binding: Binding, kind: ErrorKind) -> Value {
 }
 
 impl From<io::Error> for CliError {
-    /// Writing a result failed: nobody reads it, or the disk is full.
+    /// Converts an error of writing a result.
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::new("", EXIT_BROKEN_PIPE, ""),
@@ -321,46 +300,25 @@ mod tests {
         assert_eq!(limited.hint.as_deref(), Some("try again later"));
         let limited =
             || Error::from(ErrorKind::RateLimited).with_retry_after(Duration::from_millis(2500));
-        let full =
-            limited().with_message("too many open tasks for this caller (limit: open_tasks = 10000)");
+        let over_quota = limited().with_detail("quota", "open_tasks");
         let hint = |error| {
             CliError::from_error(&error, Binding::HttpJson, true)
                 .hint
                 .unwrap_or_default()
         };
         assert_eq!(hint(limited()), "try again in 3 s");
-        assert!(hint(full).contains("attache task cancel"));
+        assert!(hint(over_quota).contains("attache task cancel"));
     }
 
     #[test]
-    fn auth_009_whoever_wants_a_certificate_is_told_apart_from_who_is_not_there() {
-        let lost = |cause: &'static str| {
-            let error = Error::new(ErrorKind::Unavailable)
-                .with_message("the connection was lost")
-                .with_source(cause);
-            CliError::from_error(&error, Binding::HttpJson, false)
-        };
-        let wanted = lost("received fatal alert: CertificateRequired");
-        assert_eq!(
-            (wanted.code.as_ref(), wanted.exit),
-            ("A2ACLI_ERR_UNREACHABLE", 3)
-        );
-        assert!(
-            wanted
-                .hint
-                .unwrap_or_default()
-                .contains("--cert <file> --key <file>")
-        );
-        assert!(
-            !lost("channel closed")
-                .hint
-                .unwrap_or_default()
-                .contains("--cert")
-        );
+    fn auth_009_a_required_client_certificate_has_its_own_hint() {
+        let hint = connect_hint(ConnectError::ClientCertificateRequired);
+        assert!(hint.contains("--cert <file> --key <file>"), "{hint}");
+        assert_eq!(connect_hint(ConnectError::Other), HINT_UNREACHABLE);
     }
 
     #[test]
-    fn exit_001_a_refused_credential_is_told_from_a_missing_one() {
+    fn exit_001_a_refused_credential_differs_from_a_missing_one() {
         let refused =
             CliError::from_error(&ErrorKind::Unauthenticated.into(), Binding::HttpJson, true);
         assert_eq!(

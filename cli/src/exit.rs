@@ -1,5 +1,6 @@
-//! How the program ends: 0 it worked, 1 it did not, 2 it was not understood; verbs that talk to agents also have 3
-//! not reached, 4 not let in, 5 out of time. A [`CliError`](crate::error::CliError) knows its own.
+//! Exit codes: 0 success, 1 failure, 2 usage error; client verbs also have 3 unreachable, 4 not authorized, 5 timeout.
+//!
+//! A [`CliError`](crate::error::CliError) has its own exit code. This module is for verbs that return `anyhow` errors.
 
 use std::io;
 use std::process::ExitCode;
@@ -8,7 +9,7 @@ use crate::error::EXIT_BROKEN_PIPE;
 
 const EXIT_FAILURE: u8 = 1;
 
-/// Says on stderr what went wrong, with every cause; ends in silence where nobody reads our stdout any more.
+/// Prints an error with its causes to stderr, and returns the exit code. A closed stdout is not reported.
 pub(crate) fn exit_code(result: anyhow::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -20,24 +21,24 @@ pub(crate) fn exit_code(result: anyhow::Result<()>) -> ExitCode {
     }
 }
 
-/// What a verb of our own writes goes to stdout alone, or says that it does not.
+/// Whether a write to stdout failed because the reader has closed it. Errors of other writes carry context.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let broken = error.downcast_ref::<io::Error>();
-    broken.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    let io_error = error.downcast_ref::<io::Error>();
+    io_error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// An error with what caused it. Some say of themselves what their cause says, or the reverse.
+/// An error with its causes, separated by colons. A cause that the text before it already contains is omitted.
 fn describe(error: &anyhow::Error) -> String {
     let mut causes = error.chain().map(ToString::to_string);
-    let mut said = causes.next().unwrap_or_default();
-    let mut last = said.clone();
+    let mut text = causes.next().unwrap_or_default();
+    let mut last = text.clone();
     for cause in causes {
-        if !said.ends_with(&cause) && !cause.ends_with(&last) {
-            said = format!("{said}: {cause}");
+        if !text.ends_with(&cause) && !cause.ends_with(&last) {
+            text = format!("{text}: {cause}");
         }
         last = cause;
     }
-    said
+    text
 }
 
 #[cfg(test)]
@@ -45,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_error_says_of_its_cause_is_said_once() {
+    fn a_cause_is_printed_once() {
         let error = anyhow::anyhow!("no room")
             .context("cannot write a: no room")
             .context("b");

@@ -1,10 +1,14 @@
-//! How the program is asked to end.
+//! Signals that end the program.
 
 use std::io;
 
+/// Exit code after SIGINT: 128 plus the signal number.
 const INTERRUPTED: u8 = 130;
+/// Exit code after SIGTERM.
+#[cfg(unix)]
+const TERMINATED: u8 = 143;
 
-/// Ctrl-C, and the system asking the program to end. Heard from the moment this is made.
+/// SIGINT and SIGTERM, received from the moment of creation.
 #[cfg(unix)]
 pub(crate) struct Interrupts([tokio::signal::unix::Signal; 2]);
 
@@ -18,16 +22,17 @@ impl Interrupts {
         ]))
     }
 
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) {
         self.exit_code().await;
     }
 
-    /// The exit code of a program that was ended in this way.
+    /// Waits for the next signal, and returns its exit code.
     pub(crate) async fn exit_code(&mut self) -> u8 {
         let [interrupt, terminate] = &mut self.0;
         tokio::select! {
             _ = interrupt.recv() => INTERRUPTED,
-            _ = terminate.recv() => 143,
+            _ = terminate.recv() => TERMINATED,
         }
     }
 }
@@ -42,11 +47,12 @@ impl Interrupts {
         Ok(Self)
     }
 
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) {
         self.exit_code().await;
     }
 
-    /// The exit code of a program that was ended in this way.
+    /// Waits for the next signal, and returns its exit code.
     pub(crate) async fn exit_code(&mut self) -> u8 {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending().await

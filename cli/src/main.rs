@@ -1,4 +1,7 @@
-//! The attache program: serve and talk to A2A agents.
+//! The `attache` program: serves A2A agents, and calls them.
+//!
+//! `main` parses the command line, starts the telemetry of a client verb and dispatches to [`commands`]. Verbs that serve
+//! agents start their telemetry themselves, after they have read their configuration.
 
 mod access;
 mod admin;
@@ -22,6 +25,7 @@ mod server;
 mod session;
 mod settings;
 mod signature;
+mod sync;
 mod task_follower;
 mod telemetry;
 mod tls;
@@ -36,8 +40,8 @@ use args::parse::{self, ParsedArgs};
 use output::Output;
 use tracing::Instrument;
 
-/// Takes less room for many small pieces than the system's, has those at hand that were just freed, and gives back what is not
-/// used for a while.
+/// jemalloc instead of the system allocator: many small allocations take less memory, recently freed blocks are reused from
+/// per-thread caches, and unused pages return to the system. Only for the platform on which this was measured.
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -47,7 +51,7 @@ async fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
     match parse::parse(words.clone()) {
         ParsedArgs::Command(args, matches) => {
-            if args.command.serves() {
+            if args.command.is_server() {
                 return commands::run(args.command, &matches, &words).await;
             }
             let telemetry = telemetry::init_client();
@@ -58,14 +62,13 @@ async fn main() -> ExitCode {
             code
         }
         ParsedArgs::Help(text) => {
-            // Nobody is left to tell if the reader is gone.
+            // A closed stdout is not an error: the reader has left.
             let _ = std::io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }
-        ParsedArgs::Invalid(failure) => {
-            let (format, stream) = parse::error_format(&words);
-            Output::with_format(format, stream).print_error(&failure);
-            ExitCode::from(failure.exit)
+        ParsedArgs::Invalid(error) => {
+            Output::for_command_line(&words).print_error(&error);
+            ExitCode::from(error.exit)
         }
     }
 }

@@ -1,9 +1,12 @@
-//! The one renderer: results to stdout, everything else to stderr, in the form that was asked for.
+//! Renders results to stdout and everything else to stderr, in the requested format.
+//!
+//! All client verbs print through [`Output`], so a result looks the same on every binding.
 
 mod card;
 mod escape;
 mod text;
 
+use std::ffi::OsString;
 use std::io::{self, Write};
 
 use attache::model::{
@@ -11,22 +14,23 @@ use attache::model::{
 };
 use serde::Serialize;
 
+use crate::args::parse;
 use crate::error::{CliError, CliResult};
 use crate::redactor::Redactor;
 use crate::settings::{OutputFormat, Settings};
 pub(crate) use escape::{line, printable_json};
-pub(crate) use text::TextPage;
+pub(crate) use text::{HistoryMode, TextPage};
 
-/// Where results and remarks go.
+/// Destination of results, notes and errors.
 pub(crate) struct Output {
     pub(crate) format: OutputFormat,
-    /// One object per line.
+    /// `--stream`: a JSON object per line.
     pub(crate) stream: bool,
     pub(crate) verbose: bool,
     redactor: Redactor,
-    /// The ids that are on stdout already.
+    /// Whether the ids of the task have been printed.
     announced: bool,
-    /// What would go on if we were stopped now.
+    /// Command that continues if the program is stopped now.
     resume: Option<String>,
     out: Box<dyn Write + Send>,
     err: Box<dyn Write + Send>,
@@ -41,9 +45,8 @@ impl Output {
         }
     }
 
-    /// For what goes wrong before settings are known.
+    /// An output without settings, for errors that occur before these are known.
     pub(crate) fn with_format(format: OutputFormat, stream: bool) -> Self {
-        let (out, err) = (Box::new(io::stdout()), Box::new(io::stderr()));
         Self {
             format,
             stream,
@@ -51,49 +54,56 @@ impl Output {
             redactor: Redactor::default(),
             announced: false,
             resume: None,
-            out,
-            err,
+            out: Box::new(io::stdout()),
+            err: Box::new(io::stderr()),
         }
+    }
+
+    /// An output for a command line that could not be parsed.
+    pub(crate) fn for_command_line(words: &[OsString]) -> Self {
+        let (format, stream) = parse::scan_format(words);
+        Self::with_format(format, stream)
     }
 
     pub(crate) fn is_json(&self) -> bool {
         self.format == OutputFormat::Json
     }
 
-    /// Hides one more credential.
+    /// Redacts one more credential.
     pub(crate) fn redact(&mut self, secret: &attache::model::Secret) {
         self.redactor.add(secret);
     }
 
-    /// A remark on stderr. Whoever closed it does not want to know.
-    pub(crate) fn note(&mut self, remark: &str) {
-        let _ = writeln!(self.err, "{}", self.redactor.redact(&line(remark)));
+    /// Prints a note to stderr. A closed stderr is ignored.
+    pub(crate) fn note(&mut self, note: &str) {
+        let _ = writeln!(self.err, "{}", self.redactor.redact(&line(note)));
         let _ = self.err.flush();
     }
 
-    /// Something is odd, and the result should be read with that in mind.
-    pub(crate) fn warn(&mut self, remark: &str) {
-        self.note(&format!("warning: {remark}"));
+    /// Prints a warning to stderr.
+    pub(crate) fn warn(&mut self, warning: &str) {
+        self.note(&format!("warning: {warning}"));
     }
 
-    /// A JSON document: the only one, or one line of many.
+    /// Prints a JSON document, on one line if `--stream` is given.
     pub(crate) fn print_json(&mut self, value: &(impl Serialize + ?Sized)) -> CliResult {
-        let text = match self.stream {
-            true => serde_json::to_string(value),
-            false => serde_json::to_string_pretty(value),
+        let text = if self.stream {
+            serde_json::to_string(value)
+        } else {
+            serde_json::to_string_pretty(value)
         };
         let text =
             text.map_err(|error| CliError::internal(format!("cannot write JSON: {error}")))?;
         self.print_line(&printable_json(&text))
     }
 
-    /// A line or more, at once on their way.
+    /// Prints text with a line end, and flushes stdout.
     pub(crate) fn print_line(&mut self, text: &str) -> CliResult {
         writeln!(self.out, "{text}")?;
         Ok(self.out.flush()?)
     }
 
-    /// A page of fields and blocks.
+    /// Prints a page of fields and blocks, and flushes stdout.
     pub(crate) fn print_page(&mut self, page: &TextPage) -> CliResult {
         self.out.write_all(page.as_str().as_bytes())?;
         Ok(self.out.flush()?)
@@ -103,12 +113,13 @@ impl Output {
         TextPage::new(self.verbose)
     }
 
-    /// Another result begins.
+    /// Prepares for another result.
     pub(crate) fn reset(&mut self) {
-        (self.announced, self.resume) = (false, None);
+        self.announced = false;
+        self.resume = None;
     }
 
-    /// Remembers how to go on, in case that we are stopped.
+    /// Sets the command that continues if the program is stopped.
     pub(crate) fn set_resume_command(&mut self, command: String) {
         self.resume = Some(command);
     }
@@ -117,7 +128,8 @@ impl Output {
         self.resume.as_deref()
     }
 
-    /// Tells the ids as soon as they are known, so that no interruption can lose them.
+    /// Prints the ids of the task when they are first known, so that an interruption cannot lose them: to stdout as text,
+    /// with JSON to stderr.
     pub(crate) fn announce(&mut self, task: &str, context: &str) -> CliResult {
         if std::mem::replace(&mut self.announced, true) {
             return Ok(());
@@ -134,31 +146,35 @@ impl Output {
         }
     }
 
-    /// The task as it stands, the last word of a verb; `resume` goes on from here.
+    /// Prints a task as the result of a verb, with the command that continues from it.
     pub(crate) fn print_task(&mut self, task: &Task, resume: Option<&str>) -> CliResult {
-        match self.format {
-            OutputFormat::Json => self.print_json(task)?,
-            OutputFormat::Text => self.task_page(task, false, resume)?,
-        }
-        self.note_resume_command(resume);
-        Ok(())
+        self.print_task_as(task, HistoryMode::Hidden, resume)
     }
 
-    /// The same for a task whose history was asked for.
+    /// Prints a task with its history.
     pub(crate) fn print_task_with_history(
         &mut self,
         task: &Task,
         resume: Option<&str>,
     ) -> CliResult {
+        self.print_task_as(task, HistoryMode::Shown, resume)
+    }
+
+    fn print_task_as(
+        &mut self,
+        task: &Task,
+        history: HistoryMode,
+        resume: Option<&str>,
+    ) -> CliResult {
         match self.format {
             OutputFormat::Json => self.print_json(task)?,
-            OutputFormat::Text => self.task_page(task, true, resume)?,
+            OutputFormat::Text => self.print_task_page(task, history, resume)?,
         }
         self.note_resume_command(resume);
         Ok(())
     }
 
-    /// What came of a message.
+    /// Prints the response to a message, with the command that continues from it.
     pub(crate) fn print_response(
         &mut self,
         answer: &SendMessageResponse,
@@ -167,7 +183,7 @@ impl Output {
         match (self.format, answer) {
             (OutputFormat::Json, answer) => self.print_json(answer)?,
             (OutputFormat::Text, SendMessageResponse::Task(task)) => {
-                self.task_page(task, false, resume)?
+                self.print_task_page(task, HistoryMode::Hidden, resume)?
             }
             (OutputFormat::Text, SendMessageResponse::Message(message)) => {
                 let mut page = self.new_page();
@@ -182,26 +198,31 @@ impl Output {
         Ok(())
     }
 
-    fn task_page(&mut self, task: &Task, with_history: bool, resume: Option<&str>) -> CliResult {
+    fn print_task_page(
+        &mut self,
+        task: &Task,
+        history: HistoryMode,
+        resume: Option<&str>,
+    ) -> CliResult {
         let mut page = self.new_page();
         if !self.announced {
             page.add_ids(task.id.as_str(), task.context_id.as_str());
         }
-        page.add_task(task, with_history);
+        page.add_task(task, history);
         resume
             .into_iter()
             .for_each(|command| page.add_field("Resume", command));
         self.print_page(&page)
     }
 
-    /// In JSON the command that goes on has no place in the result.
+    /// Prints the command that continues to stderr, if the format is JSON: the result has no member for it.
     pub(crate) fn note_resume_command(&mut self, resume: Option<&str>) {
         if let (OutputFormat::Json, Some(command)) = (self.format, resume) {
             self.note(&format!("Resume: {command}"));
         }
     }
 
-    /// One event of a stream.
+    /// Prints one event of a stream.
     pub(crate) fn print_event(&mut self, event: &StreamResponse) -> CliResult {
         match self.format {
             OutputFormat::Json => self.print_json(event),
@@ -213,31 +234,32 @@ impl Output {
         }
     }
 
-    pub(crate) fn print_tasks(&mut self, page_of: &ListTasksResponse) -> CliResult {
+    /// Prints a page of tasks. With JSON Lines the token of the next page goes to stderr.
+    pub(crate) fn print_tasks(&mut self, tasks: &ListTasksResponse) -> CliResult {
         match (self.format, self.stream) {
-            (OutputFormat::Json, false) => self.print_json(page_of),
+            (OutputFormat::Json, false) => self.print_json(tasks),
             (OutputFormat::Json, true) => {
-                page_of
+                tasks
                     .tasks
                     .iter()
                     .try_for_each(|task| self.print_json(task))?;
-                if !page_of.next_page_token.is_empty() {
+                if !tasks.next_page_token.is_empty() {
                     self.note(&format!(
                         "Next page: --page-token {}",
-                        shell_words::quote(&page_of.next_page_token)
+                        shell_words::quote(&tasks.next_page_token)
                     ));
                 }
                 Ok(())
             }
             (OutputFormat::Text, _) => {
                 let mut page = self.new_page();
-                page.add_tasks(page_of);
+                page.add_tasks(tasks);
                 self.print_page(&page)
             }
         }
     }
 
-    /// A card: in JSON as it was received, to the byte where that can be printed.
+    /// Prints a card. JSON is printed as received, except for control characters, so that signatures can be verified.
     pub(crate) fn print_card(
         &mut self,
         card: &AgentCard,
@@ -245,10 +267,11 @@ impl Output {
         signature: &str,
     ) -> CliResult {
         if self.is_json() {
-            let text = match self.stream {
-                true => attache::model::Json::parse(received)
-                    .map_or_else(|_| received.to_owned(), |it| it.to_string()),
-                false => received.trim().to_owned(),
+            let text = if self.stream {
+                attache::model::Json::parse(received)
+                    .map_or_else(|_| received.to_owned(), |it| it.to_string())
+            } else {
+                received.trim().to_owned()
             };
             self.note(&format!("Signature: {signature}"));
             return self.print_line(&printable_json(&text));
@@ -258,7 +281,7 @@ impl Output {
         self.print_page(&page)
     }
 
-    /// What was sent, for who wants to see more.
+    /// Prints the message that is sent to stderr, if `--verbose` is given.
     pub(crate) fn print_sent(&mut self, message: &Message) {
         if self.verbose && !self.is_json() {
             let mut page = self.new_page();
@@ -268,34 +291,31 @@ impl Output {
         }
     }
 
-    /// The last word when there is no result.
-    pub(crate) fn print_error(&mut self, failure: &CliError) {
+    /// Prints an error in place of a result: JSON to stdout, text to stderr.
+    pub(crate) fn print_error(&mut self, error: &CliError) {
         #[derive(Serialize)]
         struct Envelope<'a> {
             error: &'a CliError,
         }
-        if failure.is_broken_pipe() {
+        if error.is_broken_pipe() {
             return;
         }
-        let hidden = CliError {
-            code: failure.code.clone(),
-            message: self.redactor.redact(&failure.message),
-            hint: failure
-                .hint
-                .as_deref()
-                .map(|hint| self.redactor.redact(hint)),
-            a2a_code: failure.a2a_code.clone(),
-            exit: failure.exit,
+        let redacted = CliError {
+            code: error.code.clone(),
+            message: self.redactor.redact(&error.message),
+            hint: error.hint.as_deref().map(|hint| self.redactor.redact(hint)),
+            a2a_code: error.a2a_code.clone(),
+            exit: error.exit,
         };
         if self.is_json() {
-            // Nobody is left to tell if it fails.
-            let _ = self.print_json(&Envelope { error: &hidden });
+            // A failed write cannot be reported.
+            let _ = self.print_json(&Envelope { error: &redacted });
             return;
         }
         let mut page = TextPage::new(false);
-        page.add_field("Error", &hidden.code);
-        page.add_field("Message", &hidden.message);
-        hidden
+        page.add_field("Error", &redacted.code);
+        page.add_field("Message", &redacted.message);
+        redacted
             .hint
             .iter()
             .for_each(|hint| page.add_field("Hint", hint));

@@ -1,4 +1,4 @@
-//! The parts of a message, in the order they were typed.
+//! The parts of a message, in the order of the command line.
 
 use std::io::Read;
 use std::path::Path;
@@ -9,23 +9,24 @@ use clap::ArgMatches;
 use crate::args::{PartFlags, SendArgs};
 use crate::error::{CliError, CliResult};
 
-/// What belongs into a url rather than into a message.
+/// File size above which a URL is suggested instead, in bytes.
 const WARN_ABOVE_BYTES: u64 = 5 << 20;
 
-/// A part flag, or the text without one.
+/// A part flag, or the positional text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum PartArg {
-    Plain(String),
+    Positional(String),
     Text(String),
     File(String),
     Data(String),
     MediaType(String),
 }
 
-/// The parts that a command line names; `matches` knows the order.
+/// The parts of a command line, in order.
 pub(crate) struct PartArgs(Vec<PartArg>);
 
 impl PartArgs {
+    /// Collects the part flags; `matches` has their positions.
     pub(crate) fn new(send: &SendArgs, matches: &ArgMatches) -> Self {
         let PartFlags {
             text,
@@ -33,23 +34,23 @@ impl PartArgs {
             data,
             media_type,
         } = &send.parts;
-        let mut all: Vec<(usize, PartArg)> = Vec::new();
+        let mut args: Vec<(usize, PartArg)> = Vec::new();
         let mut add = |name, values: &[String], make: fn(String) -> PartArg| {
-            let places = matches.indices_of(name).into_iter().flatten();
-            all.extend(places.zip(values.iter().cloned().map(make)));
+            let positions = matches.indices_of(name).into_iter().flatten();
+            args.extend(positions.zip(values.iter().cloned().map(make)));
         };
         add("text", text, PartArg::Text);
         add("file", file, PartArg::File);
         add("data", data, PartArg::Data);
         add("media_type", media_type, PartArg::MediaType);
-        if let (Some(place), Some(text)) = (matches.index_of("message"), &send.message) {
-            all.push((place, PartArg::Plain(text.clone())));
+        if let (Some(position), Some(text)) = (matches.index_of("message"), &send.message) {
+            args.push((position, PartArg::Positional(text.clone())));
         }
-        all.sort_by_key(|(place, _)| *place);
-        Self(all.into_iter().map(|(_, typed)| typed).collect())
+        args.sort_by_key(|(position, _)| *position);
+        Self(args.into_iter().map(|(_, arg)| arg).collect())
     }
 
-    /// Reads files and stdin; `warn` is told of what is better done otherwise.
+    /// Reads files and stdin, and returns the parts; `warn` receives warnings.
     pub(crate) fn read(
         self,
         stdin: &mut dyn Read,
@@ -57,10 +58,12 @@ impl PartArgs {
     ) -> CliResult<Vec<Part>> {
         let mut parts = Vec::new();
         let mut stdin = Some(stdin);
-        for (typed, media_type) in bind_media_types(self.0)? {
-            let part = match typed {
-                PartArg::Plain(named) if named == "-" => Part::text(read_stdin("-", &mut stdin)?),
-                PartArg::Plain(text) | PartArg::Text(text) => Part::text(text),
+        for (arg, media_type) in bind_media_types(self.0)? {
+            let part = match arg {
+                PartArg::Positional(named) if named == "-" => {
+                    Part::text(read_stdin("-", &mut stdin)?)
+                }
+                PartArg::Positional(text) | PartArg::Text(text) => Part::text(text),
                 PartArg::File(named) => file_part(&named, media_type.as_deref(), warn)?,
                 PartArg::Data(named) => data_part(&named, &mut stdin)?,
                 PartArg::MediaType(_) => continue,
@@ -70,41 +73,42 @@ impl PartArgs {
                 None => part,
             });
         }
-        match parts.is_empty() {
-            true => Err(CliError::usage("there is nothing to send")
-                .hint("say something: attache send -a <agent> 'hello'")),
-            false => Ok(parts),
+        if parts.is_empty() {
+            return Err(CliError::usage("there is nothing to send")
+                .hint("give a text: attache send -a <agent> 'hello'"));
         }
+        Ok(parts)
     }
 }
 
-/// Each part with its media type, which stands behind its flag.
-fn bind_media_types(typed: Vec<PartArg>) -> CliResult<Vec<(PartArg, Option<String>)>> {
+/// Binds each media type to the part flag before it.
+fn bind_media_types(args: Vec<PartArg>) -> CliResult<Vec<(PartArg, Option<String>)>> {
     let mut bound: Vec<(PartArg, Option<String>)> = Vec::new();
-    for one in typed {
-        let PartArg::MediaType(media_type) = one else {
-            bound.push((one, None));
+    for arg in args {
+        let PartArg::MediaType(media_type) = arg else {
+            bound.push((arg, None));
             continue;
         };
-        let what = format!("--media-type {media_type}");
+        let flag = format!("--media-type {media_type}");
         match bound.last_mut() {
             None => {
                 return Err(CliError::usage(format!(
-                    "{what} needs a part flag before it"
+                    "{flag} needs a part flag before it"
                 )));
             }
-            Some((PartArg::Plain(_), _)) => {
+            Some((PartArg::Positional(_), _)) => {
                 return Err(
-                    CliError::usage(format!("{what} follows a text without a flag"))
-                        .hint("give the text as --text, or move the media type behind its part"),
+                    CliError::usage(format!("{flag} follows the positional text")).hint(
+                        "give the text as --text, or move the media type behind its part flag",
+                    ),
                 );
             }
             Some((_, Some(first))) => {
                 return Err(CliError::usage(format!(
-                    "{what} is the second for one part, after {first}"
+                    "{flag} is the second for one part, after {first}"
                 )));
             }
-            Some((_, place)) => *place = Some(media_type),
+            Some((_, bound_type)) => *bound_type = Some(media_type),
         }
     }
     Ok(bound)
@@ -123,7 +127,7 @@ fn file_part(
     let bytes = std::fs::read(path).map_err(cannot)?;
     if bytes.len() as u64 > WARN_ABOVE_BYTES {
         warn(format!(
-            "{named} has {} bytes; a large file is better sent by its url",
+            "{named} has {} bytes; send large files by URL",
             bytes.len()
         ));
     }
@@ -153,7 +157,7 @@ fn read_stdin(what: &str, stdin: &mut Option<&mut dyn Read>) -> CliResult<String
     Ok(text)
 }
 
-/// By its extension; only where the caller said nothing.
+/// Guesses a media type by the file extension, if the user gives none.
 fn guess_media_type(path: &Path) -> &'static str {
     let extension = path
         .extension()

@@ -1,22 +1,24 @@
-//! Credentials never show, whatever is printed and however it is asked for.
+//! Redaction of credentials in all output, `--debug` included. It cannot be switched off.
 
 mod by_name;
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use attache::model::Secret;
 
 use crate::settings::Settings;
+use crate::sync;
 pub(crate) use by_name::is_credential;
 
-/// What must not be seen. Clones share it: what comes up on the way is hidden from then on, everywhere.
+/// Set of secrets to redact. Clones share the set, so a secret added later is redacted everywhere.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Redactor(Arc<RwLock<Vec<Secret>>>);
 
-/// Shorter ones would blank out half of the text, and protect nothing.
-const SHORTEST: usize = 4;
+/// Minimum length of a redacted secret, in bytes. Shorter ones would match ordinary text, and protect nothing.
+const MIN_SECRET_BYTES: usize = 4;
 
 impl Redactor {
+    /// Collects the credentials of the settings.
     pub(crate) fn from_settings(settings: &Settings) -> Self {
         let redactor = Self::default();
         let params = settings
@@ -30,23 +32,24 @@ impl Redactor {
             .chain(&settings.api_key)
             .chain(params)
             .for_each(|secret| redactor.add(secret));
-        // Who writes a password into the address of an agent has it refused, and not repeated.
-        let places = settings
+        // A password in the URL of an agent is refused; the error must not repeat it.
+        let urls = settings
             .agent
             .iter()
             .chain(&settings.endpoint)
-            .filter_map(|place| user_info(place));
-        places.for_each(|info| redactor.add(&Secret::from(info)));
+            .filter_map(|url| user_info(url));
+        urls.for_each(|info| redactor.add(&Secret::from(info)));
         redactor
     }
 
+    /// Adds a secret in all its encodings.
     pub(crate) fn add(&self, secret: &Secret) {
-        // A value such as `Bearer abc` hides its second word as well.
+        // Each word of a value such as `Bearer abc` is redacted too.
         let words = secret.expose().split_whitespace().chain([secret.expose()]);
         let words = words
-            .filter(|word| word.len() >= SHORTEST)
+            .filter(|word| word.len() >= MIN_SECRET_BYTES)
             .flat_map(spellings);
-        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = sync::write(&self.0);
         for word in words {
             if !all.iter().any(|known| known.expose() == word) {
                 all.push(Secret::from(word));
@@ -55,21 +58,21 @@ impl Redactor {
         all.sort_by_key(|secret| std::cmp::Reverse(secret.expose().len()));
     }
 
-    /// The text without any of them.
+    /// Replaces every secret of the set by `***`.
     pub(crate) fn redact(&self, text: &str) -> String {
-        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let all = sync::read(&self.0);
         all.iter().fold(text.to_owned(), |text, secret| {
             text.replace(secret.expose(), "***")
         })
     }
 
-    /// What passes on the wire without them, and without what its own names say are credentials.
+    /// Redacts the set, and values whose JSON member, parameter or URL position marks them as credentials.
     pub(crate) fn redact_wire(&self, text: &str) -> String {
         by_name::redact(&self.redact(text))
     }
 }
 
-/// As it stands, and as it stands in a url, in a form and in JSON.
+/// A word verbatim, percent-encoded, form-encoded and JSON-escaped.
 fn spellings(word: &str) -> Vec<String> {
     let json = serde_json::to_string(word).unwrap_or_default();
     let mut all = vec![
@@ -81,7 +84,7 @@ fn spellings(word: &str) -> Vec<String> {
             .replace("%20", "+"),
         json.trim_matches('"').to_owned(),
     ];
-    all.retain(|spelling| spelling.len() >= SHORTEST);
+    all.retain(|spelling| spelling.len() >= MIN_SECRET_BYTES);
     all.dedup();
     all
 }
@@ -95,7 +98,7 @@ fn percent(byte: u8, plain: &[u8]) -> String {
     }
 }
 
-/// What stands before the host of a url.
+/// The user info of a URL: the part before `@`.
 fn user_info(url: &str) -> Option<&str> {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     rest.split(['/', '?', '#'])
@@ -128,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn auth_004_what_is_learned_on_the_way_is_hidden_by_everybody() {
+    fn auth_004_secrets_added_later_are_redacted_by_all_clones() {
         let redactor = Redactor::default();
         let other = redactor.clone();
         redactor.add(&Secret::from("renewed-token"));

@@ -1,4 +1,4 @@
-//! From what a user calls an agent to its card.
+//! Resolution of an agent reference to its card: a host, a URL, a file or a catalog entry.
 
 mod card_cache;
 mod catalog;
@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use attache::model::{AgentCard, AgentInterface, Binding};
 use attache::wire::card::{WELL_KNOWN, read_card};
-use attache::{Client, ClientSettings, Error, ErrorKind, Timeouts};
+use attache::{Client, ClientSettings, ConnectError, Error, ErrorKind, HttpClient, Timeouts};
 
-use crate::error::{CliError, CliResult, HINT_UNREACHABLE};
+use crate::error::{CliError, CliResult};
 use crate::settings::Settings;
 use crate::signature;
 use crate::version::VersionPreference;
@@ -20,38 +20,39 @@ use crate::wire_log;
 use card_cache::FileCardCache;
 use catalog::{CardSource, CatalogReference};
 
+/// Time limit of a card request.
 const CARD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A card, and how it came to us.
+/// A parsed card with its document.
 #[derive(Debug)]
 pub(crate) struct ResolvedCard {
     pub(crate) card: AgentCard,
     pub(crate) received: CardDocument,
 }
 
-/// A card that has not been read yet.
+/// The document of a card, not parsed yet.
 #[derive(Debug)]
 pub(crate) struct CardDocument {
-    /// As it was received.
+    /// The text as received.
     pub(crate) text: String,
-    /// Where it was.
+    /// Its URL or path.
     location: String,
-    /// Its host; a file has none.
+    /// Its host; `None` for a file.
     pub(crate) host: Option<String>,
-    /// The host that the user named, of the card or of the catalog; for what a file says the user vouches.
+    /// The host that the user gave, of the card or the catalog. `None` for a file: the user vouches for its content.
     trusted_host: Option<String>,
-    /// What an address without a host in it is below.
+    /// Base of relative interface URLs; `None` for a file.
     origin: Option<String>,
 }
 
-/// Where a card is.
+/// Location of a card or a catalog.
 #[derive(Debug, PartialEq, Eq)]
 enum CardLocation {
     Url(String),
     File(PathBuf),
 }
 
-/// Finds and reads the card.
+/// Fetches and parses the card, and verifies its signature if `--require-signature` is given.
 pub(crate) async fn resolve(settings: &Settings) -> CliResult<ResolvedCard> {
     let found = fetch_document(settings).await?.parse()?;
     if settings.require_signature {
@@ -60,14 +61,14 @@ pub(crate) async fn resolve(settings: &Settings) -> CliResult<ResolvedCard> {
     Ok(found)
 }
 
-/// Finds the card.
+/// Fetches the document of the card.
 pub(crate) async fn fetch_document(settings: &Settings) -> CliResult<CardDocument> {
     if let Some(url) = &settings.endpoint {
         return Ok(from_endpoint(settings, url));
     }
     let reference = settings.agent.as_deref().ok_or_else(|| {
-        CliError::usage("no agent is named")
-            .hint("say which: -a <host, url or file>, or A2ACLI_AGENT_CARD")
+        CliError::usage("no agent is given")
+            .hint("give one: -a <host, url or file>, or A2ACLI_AGENT_CARD")
     })?;
     if let Some(named) = catalog::parse_reference(reference, settings)? {
         return from_catalog(settings, &named).await;
@@ -78,7 +79,8 @@ pub(crate) async fn fetch_document(settings: &Settings) -> CliResult<CardDocumen
     }
 }
 
-/// Credentials go to whom the user named, which is the catalog: its entries may be anywhere.
+/// Fetches the card of a catalog entry. Credentials are only sent to the host of the catalog, which the user gave: its
+/// entries may lead to other hosts.
 async fn from_catalog(settings: &Settings, named: &CatalogReference) -> CliResult<CardDocument> {
     let listed = match locate(&named.catalog, catalog::WELL_KNOWN, &|path| path.is_file()) {
         CardLocation::File(path) => from_file(&path)?,
@@ -123,53 +125,53 @@ fn from_file(path: &Path) -> CliResult<CardDocument> {
 
 async fn from_url(settings: &Settings, url: &str) -> CliResult<CardDocument> {
     let wanted = VersionPreference::from_settings(settings)?;
-    let (mut tried, mut odd) = (Vec::new(), None);
+    let mut tried = Vec::new();
+    let mut not_a_card = None;
     for url in candidate_urls(url, wanted.allows_legacy()) {
-        let found = match fetch(settings, &url).await {
+        let result = match fetch(settings, &url).await {
             Ok(text) if is_well_known(&url) || read_card(text.as_bytes()).is_ok() => {
                 return Ok(received(url, text));
             }
-            // What is there is no card; there may be one below.
+            // Not a card; the next candidate may be one.
             Ok(text) => Ok(received(url, text)),
             Err(error) if error.kind() == ErrorKind::TaskNotFound => {
                 tried.push(url);
                 continue;
             }
             Err(error) => match card_error(&url, &error) {
-                failure if failure.is_card_not_found() => Err(failure),
-                failure => return Err(failure),
+                error if error.is_card_not_found() => Err(error),
+                error => return Err(error),
             },
         };
-        odd.get_or_insert(found);
+        not_a_card.get_or_insert(result);
     }
-    odd.unwrap_or_else(|| Err(not_found(&tried, wanted.allows_legacy())))
+    not_a_card.unwrap_or_else(|| Err(not_found(&tried, wanted.allows_legacy())))
 }
 
-/// Where the card of what is named may be: there, or, where an agent is named, below it. Never at the root of its server: another
-/// agent lives there.
-fn candidate_urls(url: &str, old: bool) -> Vec<String> {
-    let mut places = vec![url.to_owned()];
+/// The URLs to try: the given one, then the well-known paths below it. Never those of the server's root, where another
+/// agent may be.
+fn candidate_urls(url: &str, allows_legacy: bool) -> Vec<String> {
+    let mut candidates = vec![url.to_owned()];
     let base = match url.strip_suffix(WELL_KNOWN[0]) {
         Some(base) => base,
-        None if url.ends_with(".json") || url.contains(['?', '#']) => return places,
+        None if url.ends_with(".json") || url.contains(['?', '#']) => return candidates,
         None => {
             let base = url.trim_end_matches('/');
-            places.push(format!("{base}{}", WELL_KNOWN[0]));
+            candidates.push(format!("{base}{}", WELL_KNOWN[0]));
             base
         }
     };
-    places.extend(old.then(|| format!("{base}{}", WELL_KNOWN[1])));
-    places
+    candidates.extend(allows_legacy.then(|| format!("{base}{}", WELL_KNOWN[1])));
+    candidates
 }
 
 fn is_well_known(url: &str) -> bool {
     WELL_KNOWN.iter().any(|name| url.ends_with(name))
 }
 
-/// The document at this url, from what is kept or from there; without a credential unless one was asked for.
+/// Fetches a document, from the card cache if it is fresh. Sends credentials only with `--card-auth`.
 async fn fetch(settings: &Settings, url: &str) -> Result<String, Error> {
-    let failed =
-        |failure: CliError| Error::new(ErrorKind::InvalidParams).with_message(failure.message);
+    let failed = |error: CliError| Error::new(ErrorKind::InvalidParams).with_message(error.message);
     let version = VersionPreference::from_settings(settings)
         .map_err(failed)?
         .card_version()
@@ -196,10 +198,12 @@ async fn fetch(settings: &Settings, url: &str) -> Result<String, Error> {
         .await
 }
 
+/// The document of a URL.
 fn received(url: String, text: String) -> CardDocument {
     let (scheme, rest) = url.split_once("://").unwrap_or(("http", &url));
     let authority = rest.split(['/', '?']).next().unwrap_or_default();
-    let (host, origin) = (authority_host(authority), format!("{scheme}://{authority}"));
+    let host = authority_host(authority);
+    let origin = format!("{scheme}://{authority}");
     CardDocument {
         text,
         location: url,
@@ -212,8 +216,12 @@ fn received(url: String, text: String) -> CardDocument {
 impl CardDocument {
     pub(crate) fn parse(self) -> CliResult<ResolvedCard> {
         let card = read_card(self.text.as_bytes()).map_err(|error| {
-            CliError::card_invalid(format!("{} is no card: {}", self.location, error.message()))
-                .hint("is this the address of an agent? see what is wrong with: attache card get --validate")
+            CliError::card_invalid(format!(
+                "{} is not a card: {}",
+                self.location,
+                error.message()
+            ))
+            .hint("is this the URL of an agent? see all errors with attache card get --validate")
         })?;
         Ok(ResolvedCard {
             card,
@@ -224,42 +232,47 @@ impl CardDocument {
 
 fn card_error(url: &str, error: &Error) -> CliError {
     if error.kind() == ErrorKind::InvalidParams && std::error::Error::source(error).is_none() {
-        // Of our own: nothing was sent.
+        // A local error: no request was sent.
         return CliError::usage(format!("cannot use {url}: {}", error.message()));
     }
-    let failure = CliError::from_error(error, Binding::HttpJson, false);
-    match failure.exit {
-        1 => CliError::card_not_found(format!("no card at {url}: {}", failure.message)),
+    let converted = CliError::from_error(error, Binding::HttpJson, false);
+    let message = &converted.message;
+    let is_not_running = is_loopback(&url_host(url))
+        && HttpClient::connect_error(error) == Some(ConnectError::Other);
+    match converted.exit {
+        1 => CliError::card_not_found(format!("no card at {url}: {message}")),
         4 => CliError {
-            message: format!("the card at {url} needs credentials: {}", failure.message),
-            ..failure
+            message: format!("the card at {url} requires credentials: {message}"),
+            ..converted
         }
         .hint(format!(
-            "to send them there as well: {}",
+            "to send credentials with the card request: {}",
             crate::resume::rerun_with("--card-auth")
         )),
-        3 if is_loopback(&url_host(url)) && failure.hint.as_deref() == Some(HINT_UNREACHABLE) => {
-            let message = format!("{}, at {url}", failure.message);
-            CliError { message, ..failure }
-                .hint("is it running? attache demo starts an agent to practise with")
+        _ => {
+            let error = CliError {
+                message: format!("{message}, at {url}"),
+                ..converted
+            };
+            if is_not_running {
+                error.hint("is it running? attache demo starts a demo agent")
+            } else {
+                error
+            }
         }
-        _ => CliError {
-            message: format!("{}, at {url}", failure.message),
-            ..failure
-        },
     }
 }
 
-fn not_found(tried: &[String], old: bool) -> CliError {
-    let failure = CliError::card_not_found(format!("no card at {}", tried.join(" or ")));
-    match !old && tried.iter().any(|url| is_well_known(url)) {
-        true => failure
-            .hint("is it an agent of before 1.0? look for its card as well: --a2a-version 0.3"),
-        false => failure,
+fn not_found(tried: &[String], allows_legacy: bool) -> CliError {
+    let error = CliError::card_not_found(format!("no card at {}", tried.join(" or ")));
+    if !allows_legacy && tried.iter().any(|url| is_well_known(url)) {
+        error.hint("an agent older than 1.0 has its card elsewhere: --a2a-version 0.3")
+    } else {
+        error
     }
 }
 
-/// No card: the user says where and how, and vouches for it.
+/// A synthetic card for `--endpoint`: the user gives the interface, and vouches for it.
 fn from_endpoint(settings: &Settings, url: &str) -> CardDocument {
     let binding = settings
         .transports
@@ -290,31 +303,31 @@ fn from_endpoint(settings: &Settings, url: &str) -> CardDocument {
 }
 
 impl ResolvedCard {
-    /// The host that the card came from.
+    /// The host of the card.
     pub(crate) fn host(&self) -> Option<&str> {
         self.received.host.as_deref()
     }
 
-    /// The origin that the card came from.
+    /// The origin of the card.
     pub(crate) fn origin(&self) -> Option<&str> {
         self.received.origin.as_deref()
     }
 
-    /// What the well-known places are below; a file has none.
+    /// The URL that the well-known paths are relative to; `None` for a file.
     pub(crate) fn base(&self) -> Option<String> {
         let origin = self.origin()?;
-        let below = WELL_KNOWN
+        let base = WELL_KNOWN
             .iter()
             .find_map(|path| self.received.location.strip_suffix(path));
-        Some(below.unwrap_or(origin).to_owned())
+        Some(base.unwrap_or(origin).to_owned())
     }
 
-    /// The only host that credentials go to unasked; `None` if the user vouches for all.
+    /// The only host that receives credentials without `--allow-host`; `None` if the user vouches for all.
     pub(crate) fn trusted_host(&self) -> Option<&str> {
         self.received.trusted_host.as_deref()
     }
 
-    /// The url of an interface; some cards leave out the host, and those of gRPC the scheme: it is that of the card.
+    /// The absolute URL of an interface. Some cards omit the host, and for gRPC the scheme; the card's own are used then.
     pub(crate) fn interface_url(&self, interface: &AgentInterface) -> String {
         match &self.received.origin {
             Some(origin) if interface.url.starts_with('/') => format!("{origin}{}", interface.url),
@@ -326,7 +339,7 @@ impl ResolvedCard {
     }
 }
 
-/// The host of the agent that is named, without a look at its card unless that is a file or in a catalog.
+/// The host of the given agent. Fetches the card only for a file or a catalog entry.
 pub(crate) async fn agent_host(settings: &Settings) -> CliResult<Option<String>> {
     let Some(reference) = settings.agent.as_deref() else {
         return Ok(None);
@@ -342,9 +355,9 @@ pub(crate) async fn agent_host(settings: &Settings) -> CliResult<Option<String>>
     }
 }
 
-/// Whose credentials they are: those of the host of the card, or of the agent that a file speaks of.
+/// The host that stored credentials belong to: that of the card, for a file that of its first interface.
 pub(crate) fn credentials_host(found: &ResolvedCard) -> String {
-    let of_file = || {
+    let interface_host = || {
         found
             .card
             .supported_interfaces
@@ -354,11 +367,11 @@ pub(crate) fn credentials_host(found: &ResolvedCard) -> String {
     found
         .host()
         .map(str::to_owned)
-        .or_else(of_file)
+        .or_else(interface_host)
         .unwrap_or_default()
 }
 
-/// The host of a url, without its port.
+/// The host of a URL, without its port.
 pub(crate) fn url_host(url: &str) -> String {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     authority_host(rest.split(['/', '?']).next().unwrap_or_default())
@@ -380,7 +393,7 @@ pub(crate) fn authority_host(authority: &str) -> String {
     }
 }
 
-/// Whether only this machine is meant.
+/// Whether the host is a loopback address or `localhost`.
 pub(crate) fn is_loopback(host: &str) -> bool {
     host == "localhost"
         || host
@@ -388,7 +401,7 @@ pub(crate) fn is_loopback(host: &str) -> bool {
             .is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
-/// Where a card, or a catalog, is; `name` is what servers call it.
+/// Locates a card or a catalog by its reference; `name` is its well-known path.
 fn locate(reference: &str, name: &str, is_file: &dyn Fn(&Path) -> bool) -> CardLocation {
     if let Some(path) = reference.strip_prefix("file://") {
         return CardLocation::File(path.into());
@@ -397,11 +410,11 @@ fn locate(reference: &str, name: &str, is_file: &dyn Fn(&Path) -> bool) -> CardL
         return CardLocation::Url(at_well_known(reference, name));
     }
     let path = Path::new(reference);
-    let looks = ["./", "../", "/"]
+    let looks_like_path = ["./", "../", "/"]
         .iter()
         .any(|start| reference.starts_with(start))
         || reference.ends_with(".json");
-    if looks || is_file(path) {
+    if looks_like_path || is_file(path) {
         return CardLocation::File(path.to_owned());
     }
     let authority = reference.split('/').next().unwrap_or_default();
@@ -413,7 +426,7 @@ fn locate(reference: &str, name: &str, is_file: &dyn Fn(&Path) -> bool) -> CardL
     CardLocation::Url(at_well_known(&format!("{scheme}://{reference}"), name))
 }
 
-/// A host or an origin has its card at the well-known place; a url with a path is that of the card itself.
+/// Appends the well-known path to an origin. A URL with a path is used unchanged.
 fn at_well_known(url: &str, name: &str) -> String {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     match rest.split_once(['/', '?']) {

@@ -1,66 +1,32 @@
-//! Commands to paste that go on where this one ended: exact, and without a credential.
+//! Commands that continue from the result of this one, for the user to paste.
+//!
+//! They are exact: they repeat the flags that select the agent, and never a credential (`in_resume` of a
+//! [`Flag`](crate::settings::flags::Flag)). Ids come from agents and are hostile input, so each is shell-quoted.
 
 use attache::model::{Message, Task, TaskState};
 
-use crate::settings::{SettingSource, Settings};
+use crate::settings::flags::FlagKind;
+use crate::settings::{Setting, Settings, parse_bool};
 
-/// What such a command begins with.
+/// Builds the commands that continue from a result.
 #[derive(Debug)]
 pub(crate) struct ResumeHints {
+    /// The options that every command repeats, each with a space before it.
     options: String,
 }
 
 impl ResumeHints {
     pub(crate) fn new(settings: &Settings) -> Self {
-        let mut options = String::new();
-        let mut add = |flag: &str, value: &str| {
-            options.push_str(&format!(" {flag} {}", shell_words::quote(value)))
-        };
-        settings.agent.iter().for_each(|agent| add("-a", agent));
-        settings.endpoint.iter().for_each(|url| add("-e", url));
-        settings
-            .config
+        let repeated = settings
+            .resolved
             .iter()
-            .for_each(|file| add("--config", file));
-        if settings.source("transport") != Some(&SettingSource::Default) {
-            settings
-                .transports
-                .iter()
-                .for_each(|binding| add("--transport", &binding.to_lowercase()));
+            .filter(|setting| setting.flag.in_resume && setting.is_set());
+        Self {
+            options: repeated.map(options).collect(),
         }
-        settings
-            .version
-            .iter()
-            .for_each(|version| add("--a2a-version", version));
-        settings
-            .extensions
-            .iter()
-            .for_each(|uri| add("--extension", uri));
-        settings
-            .allowed_hosts
-            .iter()
-            .for_each(|host| add("--allow-host", host));
-        settings
-            .catalog
-            .iter()
-            .for_each(|place| add("--catalog", place));
-        settings.jwks.iter().for_each(|place| add("--jwks", place));
-        settings.ca.iter().for_each(|file| add("--ca", file));
-        settings.cert.iter().for_each(|file| add("--cert", file));
-        settings.key.iter().for_each(|file| add("--key", file));
-        if settings.card_auth {
-            options.push_str(" --card-auth");
-        }
-        if settings.require_signature {
-            options.push_str(" --require-signature");
-        }
-        if settings.insecure {
-            options.push_str(" --insecure");
-        }
-        Self { options }
     }
 
-    /// What one would do next with this task.
+    /// The next command for a task: reply if it is interrupted, start another in its context if it has ended, else wait.
     pub(crate) fn for_task(&self, task: &Task) -> String {
         match task.status.state {
             state if state.is_interrupted() => self.send_command("--task-id", task.id.as_str()),
@@ -71,68 +37,80 @@ impl ResumeHints {
         }
     }
 
-    /// What one would do next with a conversation.
+    /// The next command for a message: another in its context, if it has one.
     pub(crate) fn for_reply(&self, message: &Message) -> Option<String> {
         Some(self.send_command("--context-id", message.context_id.as_ref()?.as_str()))
     }
 
     pub(crate) fn wait_command(&self, task: &str) -> String {
-        format!(
-            "attache task get{} --wait {}",
-            self.options,
-            shell_words::quote(task)
-        )
+        let task = shell_words::quote(task);
+        format!("attache task get{} --wait {task}", self.options)
     }
 
-    /// Takes a registration back.
+    pub(crate) fn get_command(&self, task: &str) -> String {
+        let task = shell_words::quote(task);
+        format!("attache task get{} {task}", self.options)
+    }
+
+    /// Removes a webhook registration.
     pub(crate) fn delete_push_config_command(&self, task: &str, id: &str) -> String {
-        let (task, id) = (shell_words::quote(task), shell_words::quote(id));
+        let task = shell_words::quote(task);
+        let id = shell_words::quote(id);
         format!(
             "attache task push-config delete{} --id {id} {task}",
             self.options
         )
     }
 
-    pub(crate) fn get_command(&self, task: &str) -> String {
-        format!(
-            "attache task get{} {}",
-            self.options,
-            shell_words::quote(task)
-        )
-    }
-
-    /// For what is resolved elsewhere.
+    /// Waits for a task whose interruption is resolved outside this program; only for `AUTH_REQUIRED`.
     pub(crate) fn wait_through_command(&self, state: TaskState, task: &str) -> Option<String> {
-        let quoted = shell_words::quote(task);
-        (state == TaskState::AuthRequired)
-            .then(|| format!("attache task wait{} --through auth {quoted}", self.options))
+        if state != TaskState::AuthRequired {
+            return None;
+        }
+        let task = shell_words::quote(task);
+        Some(format!(
+            "attache task wait{} --through auth {task}",
+            self.options
+        ))
     }
 
     fn send_command(&self, flag: &str, id: &str) -> String {
-        format!(
-            "attache send{} {flag} {} '<message>'",
-            self.options,
-            shell_words::quote(id)
-        )
+        let id = shell_words::quote(id);
+        format!("attache send{} {flag} {id} '<message>'", self.options)
     }
 }
 
-/// The command that was typed, and more.
-pub(crate) fn rerun_with(more: &str) -> String {
-    let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
-    insert_options(words.skip(1).collect(), more)
+/// A setting as command-line options.
+fn options(setting: &Setting) -> String {
+    let option = setting.flag.option();
+    match setting.flag.kind {
+        FlagKind::Switch if parse_bool(setting).unwrap_or_default() => format!(" {option}"),
+        FlagKind::Switch => String::new(),
+        FlagKind::Value => format!(" {option} {}", shell_words::quote(&setting.text())),
+        FlagKind::List { .. } => setting
+            .values
+            .iter()
+            .map(|value| format!(" {option} {}", shell_words::quote(value)))
+            .collect(),
+    }
 }
 
-fn insert_options(words: Vec<String>, more: &str) -> String {
-    // Behind `--` there are only texts.
-    let at = words
+/// The command line of this process with more options.
+pub(crate) fn rerun_with(options: &str) -> String {
+    let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    insert_options(&words.skip(1).collect::<Vec<_>>(), options)
+}
+
+/// Inserts options before `--`: only positional texts may follow it.
+fn insert_options(words: &[String], options: &str) -> String {
+    let end = words
         .iter()
         .position(|word| word == "--")
         .unwrap_or(words.len());
-    let (options, texts) = words.split_at(at);
+    let (before, texts) = words.split_at(end);
     let command = format!(
-        "attache {} {more} {}",
-        shell_words::join(options),
+        "attache {} {options} {}",
+        shell_words::join(before),
         shell_words::join(texts)
     );
     command.trim_end().to_owned()
@@ -141,43 +119,48 @@ fn insert_options(words: Vec<String>, more: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::CommonFlags;
+    use crate::settings::{SettingSources, flags};
     use attache::model::{ContextId, TaskId, Timestamp};
 
     #[test]
-    fn interact_004_ids_of_others_are_quoted_and_no_credential_is_printed() {
-        let settings = Settings {
-            agent: Some("https://agent.example".to_owned()),
-            bearer: Some("hunter22".into()),
-            version: Some("0.3".to_owned()),
-            ..Settings::default()
-        };
-        let (id, context) = (TaskId::from("a'; rm -rf ~"), ContextId::from("c-41"));
-        let mut task = Task::submitted(id, context, Timestamp::default());
+    fn interact_004_ids_are_quoted_and_credentials_are_not_printed() {
+        let common = CommonFlags::default()
+            .with(&flags::AGENT_CARD, "https://agent.example")
+            .with(&flags::BEARER, "hunter22")
+            .with(&flags::A2A_VERSION, "0.3")
+            .with(&flags::TRANSPORT, "rest")
+            .with(&flags::INSECURE, "true")
+            .with(&flags::CARD_AUTH, "false");
+        let settings = Settings::new(&common, &SettingSources::default()).unwrap();
+        let mut task = Task::submitted(
+            TaskId::from("a'; rm -rf ~"),
+            ContextId::from("c-41"),
+            Timestamp::default(),
+        );
         let resume = ResumeHints::new(&settings);
-        let prefix = "-a https://agent.example --a2a-version 0.3";
+        let options = "-a https://agent.example --transport rest --a2a-version 0.3 --insecure";
         assert_eq!(
             resume.for_task(&task),
-            format!(r"attache task get {prefix} --wait 'a'\''; rm -rf ~'")
+            format!(r"attache task get {options} --wait 'a'\''; rm -rf ~'")
         );
         task.status.state = TaskState::InputRequired;
         assert_eq!(
             resume.for_task(&task),
-            format!(r"attache send {prefix} --task-id 'a'\''; rm -rf ~' '<message>'")
+            format!(r"attache send {options} --task-id 'a'\''; rm -rf ~' '<message>'")
         );
         task.status.state = TaskState::Completed;
         assert_eq!(
             resume.for_task(&task),
-            format!("attache send {prefix} --context-id c-41 '<message>'")
+            format!("attache send {options} --context-id c-41 '<message>'")
         );
     }
 
     #[test]
-    fn ver_001_the_hint_is_the_command_that_was_typed_and_more() {
-        let typed = ["send", "-a", "x", "--", "--hi there"]
-            .map(str::to_owned)
-            .to_vec();
+    fn ver_001_the_hint_is_the_typed_command_with_more_options() {
+        let typed = ["send", "-a", "x", "--", "--hi there"].map(str::to_owned);
         assert_eq!(
-            insert_options(typed, "--a2a-version 0.3"),
+            insert_options(&typed, "--a2a-version 0.3"),
             "attache send -a x --a2a-version 0.3 -- '--hi there'"
         );
     }

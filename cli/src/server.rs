@@ -1,4 +1,4 @@
-//! How agents are served: where they keep their tasks, where they listen, what is said at the start, how it ends.
+//! Serving of agents: store, listener, admin API, banner, reload and shutdown.
 
 mod banner;
 mod example;
@@ -26,90 +26,105 @@ use crate::telemetry;
 use banner::Banner;
 pub(crate) use example::Example;
 use fault_proxy::FaultProxy;
-use reload::Reloader;
+use reload::{Reloader, ReloaderSetup};
 
-/// What ends within this time ends at once, for whoever waits for it.
-const QUIET_STOP: Duration = Duration::from_millis(300);
+/// Duration of a shutdown that is not announced.
+const QUIET_SHUTDOWN: Duration = Duration::from_millis(300);
 
-/// What is served, and what is said about it.
+/// Agents to serve, and how.
 pub(crate) struct ServeSpec {
-    /// The first is the one at the root.
+    /// The first is the agent at the root.
     pub(crate) agents: Vec<HostedAgent>,
-    /// Its place in the user's data directory, unless another folder is named.
+    /// Default directory below the user's data directory.
     pub(crate) folder: &'static str,
-    /// Whether webhooks on this machine are called while nobody else reaches it.
+    /// Whether webhooks on loopback addresses are allowed while the server listens on loopback only.
     pub(crate) allows_local_webhooks: bool,
-    /// Commands to paste.
+    /// Commands for the banner.
     pub(crate) examples: [Example; 3],
-    /// What goes wrong with its answers.
+    /// Faults that a proxy in front of the server injects.
     pub(crate) faults: Vec<Fault>,
-    /// Reads what is served again, if that can be.
+    /// Reads the configuration again for a reload; `None` if there is no file.
     pub(crate) reread: Option<ConfigReader>,
 }
 
-/// Reads a configuration again, and makes its agents.
+/// Reads the configuration again, and builds its agents.
 pub(crate) type ConfigReader =
     Box<dyn Fn() -> anyhow::Result<(Config, Vec<HostedAgent>)> + Send + Sync>;
 
-/// A variable of our environment.
+/// A variable of the environment, if it is set and UTF-8.
 pub(crate) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Serves until it is interrupted; then ends what has begun, or at once when interrupted again.
-pub(crate) async fn run(serving: ServeSpec, config: &Config) -> anyhow::Result<()> {
+/// Serves until the first signal, then shuts down gracefully. A second signal ends the server immediately.
+pub(crate) async fn run(spec: ServeSpec, config: &Config) -> anyhow::Result<()> {
     let telemetry = telemetry::init_server(&config.telemetry)?;
-    let served = serve(serving, config).await;
+    let served = serve(spec, config).await;
     telemetry.shutdown().await;
     served
 }
 
-async fn serve(serving: ServeSpec, config: &Config) -> anyhow::Result<()> {
-    let folder = data_dir::locate(config.store.data_dir.as_deref(), serving.folder);
+async fn serve(spec: ServeSpec, config: &Config) -> anyhow::Result<()> {
+    let folder = data_dir::locate(config.store.data_dir.as_deref(), spec.folder);
     let access = access::prepare(config, folder.as_deref())?;
-    let asks = access.has_authentication(config);
-    let addresses = listen::resolve(config, asks, folder.as_deref()).await?;
-    let mut banner = Banner::new(&serving, config, &access, folder.as_deref());
-    let (server, store_location) = with_store(
-        configure(serving.agents, config, &access)?,
-        serving.folder,
+    let addresses =
+        listen::resolve(config, access.has_authentication(config), folder.as_deref()).await?;
+    let mut banner = Banner::new(&spec, config, &access, folder.as_deref());
+    let server = configure(spec.agents, config, &access)?;
+    let (server, store_location) = with_store(server, spec.folder, config)?;
+    let allows_local_webhooks = spec.allows_local_webhooks && listen::are_loopback(&addresses);
+    let admin_address = listen::resolve_admin(&config.server).await?;
+    let reloader = Arc::new(Reloader::new(ReloaderSetup {
+        reread: spec.reread,
         config,
-    )?;
-    // The library warns of webhooks on this machine.
-    let local = serving.allows_local_webhooks && listen::are_loopback(&addresses);
-    let operators = listen::resolve_admin(&config.server).await?;
-    let reload = Arc::new(Reloader::new(
-        serving.reread,
-        config,
-        access.clone(),
-        (folder.clone(), addresses.clone()),
-    ));
-    let server = with_admin(server, folder.as_deref(), (&access, operators), &reload)
-        .push(config.push(local));
-    let cannot = |error| listen::bind_error(&config.server.listen, error);
+        access: access.clone(),
+        folder: folder.clone(),
+        addresses: addresses.clone(),
+    }));
+    let admin = AdminSetup {
+        folder: folder.as_deref(),
+        access: &access,
+        address: admin_address,
+        reloader: &reloader,
+    };
+    let server = with_admin(server, &admin).push(config.push(allows_local_webhooks));
     banner.store_location = store_location;
-    if serving.faults.is_empty() {
-        let bound = server.bind(&*addresses).await.map_err(cannot)?;
-        banner.set_address(bound.local_url(), bound.url(), bound.local_addr());
-        #[cfg(unix)]
-        banner.set_admin_address(bound.admin_addr());
-        return until_interrupted(bound, &reload, config, || banner.print()).await;
+    if !spec.faults.is_empty() {
+        let proxy = FaultProxy::bind(&addresses, spec.faults).await?;
+        return serve_behind(proxy, server, &reloader, config, banner).await;
     }
-    let proxy = FaultProxy::bind(&addresses, serving.faults).await?;
-    let (url, address) = (proxy.url()?, proxy.address()?);
+    let bound = server
+        .bind(&*addresses)
+        .await
+        .map_err(|error| listen::bind_error(&config.server.listen, error))?;
+    banner.set_address(bound.local_url(), bound.url(), bound.local_addr());
+    #[cfg(unix)]
+    banner.set_admin_address(bound.admin_addr());
+    until_interrupted(bound, &reloader, config, || banner.print()).await
+}
+
+/// Serves on a loopback port behind a proxy that injects faults.
+async fn serve_behind(
+    proxy: FaultProxy,
+    server: Server,
+    reloader: &Reloader,
+    config: &Config,
+    mut banner: Banner,
+) -> anyhow::Result<()> {
+    let url = proxy.url()?;
     let bound = server.public_url(&url).bind("127.0.0.1:0").await?;
-    let mock = bound.local_addr();
-    banner.set_address(url.clone(), url, address);
+    let upstream = bound.local_addr();
+    banner.set_address(url.clone(), url, proxy.address()?);
     tokio::select! {
-        served = until_interrupted(bound, &reload, config, || banner.print()) => served,
-        () = proxy.run(mock) => Ok(()),
+        served = until_interrupted(bound, reloader, config, || banner.print()) => served,
+        () = proxy.run(upstream) => Ok(()),
     }
 }
 
-/// Looks at everything that is looked at before somebody is listened for. Nothing is made, and nobody asked.
+/// Performs all checks of a server start, without listening, connecting or creating files.
 ///
 /// # Errors
-/// Why it would not be served.
+/// The configuration cannot be served.
 pub(crate) async fn dry_run(
     agents: Vec<HostedAgent>,
     folder: &str,
@@ -125,17 +140,12 @@ pub(crate) async fn dry_run(
             folder.as_deref(),
         )?;
     }
-    if let Some(address) = config
-        .server
-        .admin_listen
-        .as_deref()
-        .map(listen::parse_address)
-        .transpose()?
-        .flatten()
+    if let Some(listen) = &config.server.admin_listen
+        && let Some(address) = listen::parse_address(listen)?
     {
         listen::check_admin(&config.server, address)?;
     }
-    // All but the socket, with tasks in memory that nobody will have.
+    // Builds the server with a memory store and without a socket.
     configure(agents, config, &access)?
         .push(config.push(false))
         .serve_in_process()
@@ -143,8 +153,8 @@ pub(crate) async fn dry_run(
     Ok(())
 }
 
-/// Serves within this process alone, for those who speak for its agents in another way. Where its folder cannot be used,
-/// as when another such process does, tasks are kept in memory, and that is said.
+/// Serves within this process only, for front ends such as MCP. If the database cannot be opened, for example because
+/// another process uses it, tasks are kept in memory and a warning is printed.
 pub(crate) async fn serve_local(
     agents: Vec<HostedAgent>,
     folder: &str,
@@ -154,10 +164,10 @@ pub(crate) async fn serve_local(
     let server = match config.store.kind {
         StoreKind::Memory => server,
         StoreKind::Null => server.store(Memory::ephemeral()),
-        StoreKind::Sqlite => match sqlite(folder, config, "store.data_dir in the file") {
+        StoreKind::Sqlite => match open_sqlite(folder, config, "store.data_dir in the file") {
             Ok((store, _)) => server.store(store),
             Err(error) => {
-                eprintln!("warning: tasks are kept in memory until the program ends: {error:#}");
+                eprintln!("warning: tasks are kept in memory until the process ends: {error:#}");
                 server
             }
         },
@@ -165,38 +175,40 @@ pub(crate) async fn serve_local(
     Ok(server.serve_in_process().await?)
 }
 
+/// Serves until the first signal, and announces a shutdown that takes time. Ends immediately on the second signal.
 async fn until_interrupted(
     bound: BoundServer,
-    reload: &Reloader,
+    reloader: &Reloader,
     config: &Config,
-    announce: impl FnOnce() -> io::Result<()>,
+    print_banner: impl FnOnce() -> io::Result<()>,
 ) -> anyhow::Result<()> {
-    let (mut first, mut again, mut heard) =
-        (Interrupts::new()?, Interrupts::new()?, Interrupts::new()?);
-    reload.begin(bound.handle());
-    announce().context("cannot write to stdout")?;
-    let twice = async {
-        again.next().await;
-        again.next().await;
+    let mut shutdown = Interrupts::new()?;
+    let mut abort = Interrupts::new()?;
+    let mut announcement = Interrupts::new()?;
+    reloader.start(bound.handle());
+    print_banner().context("cannot write to stdout")?;
+    let second_signal = async {
+        abort.next().await;
+        abort.next().await;
     };
-    let patience = config.server_settings.shutdown_delay + config.server_settings.shutdown_grace;
-    let slow = async {
-        heard.next().await;
-        tokio::time::sleep(QUIET_STOP).await;
+    let grace = config.server_settings.shutdown_delay + config.server_settings.shutdown_grace;
+    let announce = async {
+        announcement.next().await;
+        tokio::time::sleep(QUIET_SHUTDOWN).await;
         eprintln!(
-            "Stopping: calls and turns have up to {patience:?} to end; Ctrl-C again to stop at once."
+            "Stopping: calls and turns have up to {grace:?} to end; press Ctrl-C again to stop immediately."
         );
         std::future::pending().await
     };
     tokio::select! {
-        served = bound.serve_until(first.next()) => Ok(served?),
-        () = twice => Ok(()),
-        never = slow => never,
-        stopped = reload_on_sighup(reload) => stopped,
+        served = bound.serve_until(shutdown.next()) => Ok(served?),
+        () = second_signal => Ok(()),
+        never = announce => never,
+        failed = reload_on_sighup(reloader) => failed,
     }
 }
 
-/// What is served, but for where its tasks are kept.
+/// Builds the server without its store.
 fn configure(
     agents: Vec<HostedAgent>,
     config: &Config,
@@ -222,22 +234,27 @@ fn with_settings(server: Server, config: &Config) -> Server {
     }
 }
 
-/// The server, which the operator reaches while it runs if it has a folder.
+/// Parts of the admin API.
+#[cfg_attr(not(unix), allow(dead_code))]
+struct AdminSetup<'a> {
+    folder: Option<&'a Path>,
+    access: &'a ReloadableAccess,
+    address: Option<SocketAddr>,
+    reloader: &'a Arc<Reloader>,
+}
+
+/// Adds the admin API: a socket in the data directory, if that exists, and the address for operators.
 #[cfg(unix)]
-fn with_admin(
-    server: Server,
-    folder: Option<&Path>,
-    (access, operators): (&ReloadableAccess, Option<SocketAddr>),
-    reload: &Arc<Reloader>,
-) -> Server {
-    let Some(folder) = folder.filter(|folder| folder.is_dir()) else {
+fn with_admin(server: Server, setup: &AdminSetup<'_>) -> Server {
+    let Some(folder) = setup.folder.filter(|folder| folder.is_dir()) else {
         return server;
     };
     let mut admin = attache::Admin::new(folder);
-    if let (Some(address), Some(keys)) = (operators, access.admin()) {
+    if let (Some(address), Some(keys)) = (setup.address, setup.access.admin()) {
         admin = admin.listen(address, keys);
     }
-    let (all, keys) = (reload.clone(), reload.clone());
+    let all = setup.reloader.clone();
+    let keys = setup.reloader.clone();
     server.admin(
         admin
             .on_reload(move || all.reload_all())
@@ -246,22 +263,17 @@ fn with_admin(
 }
 
 #[cfg(not(unix))]
-fn with_admin(
-    server: Server,
-    _: Option<&Path>,
-    _: (&ReloadableAccess, Option<SocketAddr>),
-    _: &Arc<Reloader>,
-) -> Server {
+fn with_admin(server: Server, _: &AdminSetup<'_>) -> Server {
     server
 }
 
-/// Takes in everything anew whenever the system says so. What comes of it is in the log.
+/// Reloads keys, certificates and configuration on each SIGHUP. The result is in the log.
 #[cfg(unix)]
-async fn reload_on_sighup(reload: &Reloader) -> anyhow::Result<()> {
+async fn reload_on_sighup(reloader: &Reloader) -> anyhow::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut hangups = signal(SignalKind::hangup())?;
     while hangups.recv().await.is_some() {
-        let _ = reload.reload_all();
+        let _ = reloader.reload_all();
     }
     std::future::pending().await
 }
@@ -271,23 +283,23 @@ async fn reload_on_sighup(_: &Reloader) -> anyhow::Result<()> {
     std::future::pending().await
 }
 
-/// The server with its store, and where that is, in words.
+/// Adds the store, and returns its location for the banner.
 fn with_store(server: Server, folder: &str, config: &Config) -> anyhow::Result<(Server, String)> {
     match config.store.kind {
-        StoreKind::Memory => Ok((server, "in memory, until the program ends".to_owned())),
+        StoreKind::Memory => Ok((server, "in memory, until the process ends".to_owned())),
         StoreKind::Null => Ok((
             server.store(Memory::ephemeral()),
-            "nowhere: every answer is a message".to_owned(),
+            "not stored: every answer is a message".to_owned(),
         )),
         StoreKind::Sqlite => {
-            let (store, file) = sqlite(folder, config, "--data-dir <DIR>")?;
+            let (store, file) = open_sqlite(folder, config, "--data-dir <DIR>")?;
             Ok((server.store(store), file.display().to_string()))
         }
     }
 }
 
-/// The store in its folder; `other` is how to name another.
-fn sqlite(folder: &str, config: &Config, other: &str) -> anyhow::Result<(Sqlite, PathBuf)> {
+/// Opens the SQLite store in the data directory; `option` is how the user gives another one.
+fn open_sqlite(folder: &str, config: &Config, option: &str) -> anyhow::Result<(Sqlite, PathBuf)> {
     let folder = data_dir::create(config.store.data_dir.as_deref(), folder)?;
     let file = folder.join("tasks.db");
     let options = Options {
@@ -297,7 +309,7 @@ fn sqlite(folder: &str, config: &Config, other: &str) -> anyhow::Result<(Sqlite,
     };
     let store = Sqlite::open(&file, options).with_context(|| {
         format!(
-            "cannot keep tasks in {}; name another folder: {other}",
+            "cannot store tasks in {}; use another directory: {option}",
             folder.display()
         )
     })?;

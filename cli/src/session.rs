@@ -1,6 +1,7 @@
-//! One agent, ready to be talked to: its card, the interface that was chosen, and what goes with every request.
+//! Sessions: an agent with its card, the selected interface and a client with credentials.
 
 mod credentials;
+mod interface_choice;
 
 use std::time::Duration;
 
@@ -15,12 +16,14 @@ use crate::reference::{self, ResolvedCard};
 use crate::resume::ResumeHints;
 use crate::settings::Settings;
 use crate::telemetry;
-use crate::version::{VersionPreference, rank};
+use crate::version::SelectedVersion;
 use crate::wire_log;
+use interface_choice::{InterfaceChoice, usable_interfaces};
 
-/// How long one answer may take; a message may take longer, since agents may wait before they answer.
+/// Time limit of a unary call. Messages have none: agents may block until the task ends.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Connection to one agent over one interface.
 pub(crate) struct Session<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) client: Client,
@@ -28,193 +31,170 @@ pub(crate) struct Session<'a> {
     pub(crate) resume: ResumeHints,
     pub(crate) binding: Binding,
     pub(crate) version: Version,
-    /// Whether a credential goes along.
-    supplied: bool,
+    /// Whether requests carry a credential.
+    has_credential: bool,
 }
 
 impl<'a> Session<'a> {
-    /// Reads the card, chooses from it, and attaches what the agent asks for and the user gave.
+    /// Resolves the card, selects an interface and attaches the credentials.
     pub(crate) async fn open(settings: &'a Settings, out: &mut Output) -> CliResult<Self> {
         let found = reference::resolve(settings).await?;
         Self::with_card(settings, &found, out)
     }
 
+    /// Selects an interface of a resolved card, and attaches the credentials.
     pub(crate) fn with_card(
         settings: &'a Settings,
         found: &ResolvedCard,
         out: &mut Output,
     ) -> CliResult<Self> {
         let first = usable_interfaces(found, settings)?.into_iter().next();
-        let first = first.ok_or_else(|| CliError::card_invalid("the card names no interface"))?;
+        let first = first.ok_or_else(|| CliError::card_invalid("the card has no interface"))?;
         Self::connect(settings, found, first, out)
     }
 
-    /// Over every binding that is offered; over those that the user prefers, if any are named.
+    /// Opens a session per binding of the card; only of the bindings of `--transport`, if the card has any of them.
     pub(crate) fn open_all(
         settings: &'a Settings,
         found: &ResolvedCard,
         out: &mut Output,
     ) -> CliResult<Vec<Self>> {
-        let mut all = usable_interfaces(found, settings)?;
-        let wanted = |name: &String| {
+        let mut choices = usable_interfaces(found, settings)?;
+        let is_preferred = |choice: &InterfaceChoice| {
             settings
                 .transports
                 .iter()
-                .any(|it| it.eq_ignore_ascii_case(name))
+                .any(|name| name.eq_ignore_ascii_case(&choice.interface.protocol_binding))
         };
-        if all.iter().any(|(one, _, _)| wanted(&one.protocol_binding)) {
-            all.retain(|(one, _, _)| wanted(&one.protocol_binding));
+        if choices.iter().any(is_preferred) {
+            choices.retain(is_preferred);
         }
-        all.into_iter()
-            .map(|one| Self::connect(settings, found, one, out))
+        choices
+            .into_iter()
+            .map(|choice| Self::connect(settings, found, choice, out))
             .collect()
     }
 
     fn connect(
         settings: &'a Settings,
         found: &ResolvedCard,
-        (interface, version, signal): InterfaceChoice,
+        choice: InterfaceChoice,
         out: &mut Output,
     ) -> CliResult<Self> {
+        let InterfaceChoice {
+            interface,
+            binding,
+            version: SelectedVersion { version, header },
+        } = choice;
         if version == Version::V03 {
             out.warn(&format!(
-                "speaking A2A {signal}, as asked; what is printed is in the shapes of 1.0"
+                "using A2A {header} as requested; the output has the 1.0 format"
             ));
         }
-        let unusable =
-            |error: Error| CliError::internal(format!("cannot use {}: {error}", interface.url));
-        let binding = interface.binding().unwrap_or(Binding::JsonRpc);
-        let patience = ClientSettings {
-            polling: crate::task_follower::polling(settings),
-            ..ClientSettings::default()
-        };
-        let mut builder = Client::builder()
-            .tls(crate::tls::client_tls(settings)?)
-            .settings(patience);
-        if settings.allows_host(&reference::url_host(&interface.url)) {
-            builder = builder.trust(&interface.url).map_err(unusable)?;
-        }
-        // A card may point anywhere, but not further inside than where it came from.
-        let client = match found.origin() {
-            Some(origin) => builder.interface_from_card(origin, &interface),
-            None => builder.interface(&interface),
-        };
-        let client = client.map_err(unusable)?;
-        let client = client
-            .with_header("a2a-version", &signal)
-            .map_err(unusable)?;
-        let client = extensions(client, &found.card, settings)?;
-        let client = match telemetry::parent_trace() {
-            Some(trace) => client.with_trace(trace),
-            None => client,
-        };
-        let (client, supplied) = credentials::attach(client, found, &interface, settings, out)?;
+        let client = build_client(settings, found, &interface, &header)?;
+        let (client, has_credential) =
+            credentials::attach(client, found, &interface, settings, out)?;
         if settings.debug {
-            out.note(&format!(
-                "debug: {} {signal} at {}",
-                binding.as_str(),
-                interface.url
-            ));
+            let url = &interface.url;
+            out.note(&format!("debug: {} {header} at {url}", binding.as_str()));
         }
-        let client = wire_log::watch(client, settings);
-        let (resume, card) = (ResumeHints::new(settings), found.card.clone());
         Ok(Self {
             settings,
-            client,
-            card,
-            resume,
+            client: wire_log::watch(client, settings),
+            card: found.card.clone(),
+            resume: ResumeHints::new(settings),
             binding,
             version,
-            supplied,
+            has_credential,
         })
     }
 
+    /// Whether the card declares streaming.
     pub(crate) fn supports_streaming(&self) -> bool {
         self.card.capabilities.streaming == Some(true)
     }
 
-    /// What the agent said, in our words.
+    /// Converts an error of a call.
     pub(crate) fn error(&self, error: &Error) -> CliError {
-        let failure = CliError::from_error(error, self.binding, self.supplied);
-        // Nobody was asked: the card leads where it may not.
-        match Client::block_reason(error) {
-            Some(rule) => {
-                let host = reference::url_host(&self.client.interface().url);
-                let message = format!("the card leads to {host}, but it {rule}");
-                let again = crate::resume::rerun_with(&format!(
-                    "--allow-host {}",
-                    shell_words::quote(&host)
-                ));
-                CliError { message, ..failure }.hint(format!("if you trust it: {again}"))
-            }
-            None => failure,
+        let converted = CliError::from_error(error, self.binding, self.has_credential);
+        let Some(reason) = Client::block_reason(error) else {
+            return converted;
+        };
+        let host = reference::url_host(&self.client.interface().url);
+        let message = format!("the card leads to {host}, but its URL {reason}");
+        let rerun =
+            crate::resume::rerun_with(&format!("--allow-host {}", shell_words::quote(&host)));
+        CliError {
+            message,
+            ..converted
         }
+        .hint(format!("if you trust it: {rerun}"))
     }
 
-    /// Why a message was not taken, and what to do next; one that may have arrived is not sent a second time under
-    /// another id.
+    /// Converts an error of sending a message. The hint for a message that may have arrived resends it with the same id.
     pub(crate) fn send_error(&self, message: &Message, error: &Error) -> CliError {
-        let failure = self.error(error);
+        let converted = self.error(error);
         if error.kind() == ErrorKind::Unavailable && HttpClient::may_have_been_sent(error) {
-            let again = crate::resume::rerun_with(&format!("--message-id {}", message.message_id));
-            return failure.hint(format!(
-                "it may have arrived; the same message again: {again}"
+            let rerun = crate::resume::rerun_with(&format!("--message-id {}", message.message_id));
+            return converted.hint(format!(
+                "the message may have arrived; resend it with the same id: {rerun}"
             ));
         }
-        match (&message.task_id, failure.exit) {
-            // Whoever does not know a task has nothing to show of it; how long to wait is the best to know.
-            _ if matches!(
-                error.kind(),
-                ErrorKind::TaskNotFound | ErrorKind::RateLimited | ErrorKind::Unavailable
-            ) =>
-            {
-                failure
-            }
-            (Some(id), 1) => {
-                let look = self.resume.get_command(id.as_str());
-                failure.hint(format!(
-                    "look at the task with `{look}`, or see the wire with --debug"
+        let has_better_hint = matches!(
+            error.kind(),
+            ErrorKind::TaskNotFound | ErrorKind::RateLimited | ErrorKind::Unavailable
+        );
+        if converted.exit != 1 || has_better_hint {
+            return converted;
+        }
+        match &message.task_id {
+            Some(id) => {
+                let get = self.resume.get_command(id.as_str());
+                converted.hint(format!(
+                    "see the task with `{get}`, or the requests with --debug"
                 ))
             }
-            (None, 1) => failure.hint("see the wire with --debug"),
-            _ => failure,
+            None => converted.hint("see the requests with --debug"),
         }
     }
 
-    /// The same, where a look at the task may tell more: one that has ended takes no messages, its conversation does.
+    /// Converts an error of sending a message to a task. If the task has ended, the hint continues in its context.
     pub(crate) async fn explain_refusal(&self, message: &Message, error: &Error) -> CliError {
-        let failure = self.send_error(message, error);
-        let Some(id) = message.task_id.as_ref().filter(|_| failure.exit == 1) else {
-            return failure;
+        let converted = self.send_error(message, error);
+        let Some(id) = message.task_id.as_ref().filter(|_| converted.exit == 1) else {
+            return converted;
         };
         if error.kind() == ErrorKind::TaskNotFound {
-            return failure;
+            return converted;
         }
         match self.task(id, Some(0)).await {
             Ok(task) if task.status.state.is_terminal() => {
                 let message = format!(
-                    "the task has ended, as {}: {}",
-                    task.status.state, failure.message
+                    "the task has ended as {}: {}",
+                    task.status.state, converted.message
                 );
-                let further = self.resume.for_task(&task);
-                CliError { message, ..failure }.hint(format!(
-                    "its conversation goes on with `{further}`; or see the wire with --debug"
+                let next = self.resume.for_task(&task);
+                CliError {
+                    message,
+                    ..converted
+                }
+                .hint(format!(
+                    "continue in its context with `{next}`, or see the requests with --debug"
                 ))
             }
-            _ => failure,
+            _ => converted,
         }
     }
 
-    /// Waits for an answer, but not for ever.
+    /// Awaits a unary call, with a time limit.
     pub(crate) async fn call<T>(
         &self,
         call: impl Future<Output = attache::Result<T>>,
     ) -> CliResult<T> {
         match tokio::time::timeout(CALL_TIMEOUT, call).await {
-            Ok(answer) => answer.map_err(|error| self.error(&error)),
+            Ok(result) => result.map_err(|error| self.error(&error)),
             Err(_) => {
-                Err(CliError::timeout("no answer came within 60s")
-                    .hint("see the wire with --debug"))
+                Err(CliError::timeout("no answer within 60s").hint("see the requests with --debug"))
             }
         }
     }
@@ -229,109 +209,56 @@ impl<'a> Session<'a> {
     }
 }
 
-/// An interface, how it is written, and what is signalled.
-type InterfaceChoice = (AgentInterface, Version, String);
-
-/// What we speak of what is offered, a binding once: in the order of the card or of the user, the highest version of
-/// each.
-fn usable_interfaces(found: &ResolvedCard, settings: &Settings) -> CliResult<Vec<InterfaceChoice>> {
-    let wanted = VersionPreference::from_settings(settings)?;
-    let all = &found.card.supported_interfaces;
-    let known = |one: &&AgentInterface| one.binding().is_some();
-    let usable: Vec<_> = all
-        .iter()
-        .filter(known)
-        .filter_map(|one| Some((one, wanted.select(one)?)))
-        .collect();
-    let preferred = settings.transports.iter().filter_map(|name| {
-        usable
-            .iter()
-            .map(|(one, _)| one.binding())
-            .find(|it| it.is_some_and(|binding| binding.as_str().eq_ignore_ascii_case(name)))
-    });
-    let mut bindings = Vec::new();
-    for binding in preferred.chain(usable.iter().map(|(one, _)| one.binding())) {
-        if !bindings.contains(&binding) {
-            bindings.push(binding);
-        }
+/// Builds the client of an interface, without credentials.
+fn build_client(
+    settings: &Settings,
+    found: &ResolvedCard,
+    interface: &AgentInterface,
+    version_header: &str,
+) -> CliResult<Client> {
+    let unusable =
+        |error: Error| CliError::internal(format!("cannot use {}: {error}", interface.url));
+    let mut builder = Client::builder()
+        .tls(crate::tls::client_tls(settings)?)
+        .settings(ClientSettings {
+            polling: crate::task_follower::polling(settings),
+            ..ClientSettings::default()
+        });
+    if settings.allows_host(&reference::url_host(&interface.url)) {
+        builder = builder.trust(&interface.url).map_err(unusable)?;
     }
-    let best = |binding| {
-        let same = usable.iter().filter(|(one, _)| one.binding() == binding);
-        // The first of several with the same version: `max_by` alone would take the last.
-        let (one, (version, signal)) = same
-            .rev()
-            .max_by_key(|(one, _)| rank(&one.protocol_version))?;
-        let (url, protocol_version) = (found.interface_url(one), version.as_str().to_owned());
-        Some((
-            AgentInterface {
-                url,
-                protocol_version,
-                ..(*one).clone()
-            },
-            *version,
-            signal.clone(),
-        ))
+    // A card from the network must not lead to a more private network than its own (SSRF).
+    let client = match found.origin() {
+        Some(origin) => builder.interface_from_card(origin, interface),
+        None => builder.interface(interface),
     };
-    let offers: Vec<_> = bindings.into_iter().filter_map(best).collect();
-    if offers.is_empty() {
-        Err(unusable(found, &wanted))
-    } else {
-        Ok(offers)
-    }
+    let client = client
+        .and_then(|client| client.with_header("a2a-version", version_header))
+        .map_err(unusable)?;
+    let client = with_extensions(client, &found.card, settings)?;
+    Ok(match telemetry::parent_trace() {
+        Some(trace) => client.with_trace(trace),
+        None => client,
+    })
 }
 
-fn unusable(found: &ResolvedCard, wanted: &VersionPreference) -> CliError {
-    let offers = found.card.supported_interfaces.iter();
-    let offers: Vec<_> = offers
-        .map(|one| format!("{} {}", one.protocol_binding, one.protocol_version))
-        .collect();
-    let others = found
-        .card
-        .supported_interfaces
-        .iter()
-        .filter(|one| one.binding().is_some());
-    let old = others
-        .filter(|one| VersionPreference::Any.select(one).is_some())
-        .map(|one| one.protocol_version.clone())
-        .next();
-    match (offers.is_empty(), old) {
-        (true, _) => CliError::card_invalid("the card names no interface"),
-        (false, Some(version)) => CliError::protocol(
-            ErrorKind::VersionNotSupported,
-            format!(
-                "the agent offers {}, which was not asked for",
-                offers.join(", ")
-            ),
-        )
-        .hint(crate::resume::rerun_with(&format!(
-            "--a2a-version {}",
-            if *wanted == VersionPreference::Current {
-                version.as_str()
-            } else {
-                "auto"
-            }
-        ))),
-        (false, None) => CliError::internal(format!(
-            "the agent offers {}, and we speak none of them",
-            offers.join(", ")
-        )),
-    }
-}
-
-/// Names the extensions that the user wants, and finds those that the agent needs.
-fn extensions(client: Client, card: &AgentCard, settings: &Settings) -> CliResult<Client> {
-    let needed = card
+/// Adds the extensions of `--extension`.
+///
+/// # Errors
+/// The agent requires an extension that is not among them.
+fn with_extensions(client: Client, card: &AgentCard, settings: &Settings) -> CliResult<Client> {
+    let required = card
         .capabilities
         .extensions
         .iter()
         .filter(|one| one.required == Some(true));
-    if let Some(missing) = needed
+    if let Some(missing) = required
         .map(|one| &one.uri)
         .find(|uri| !settings.extensions.contains(uri))
     {
         return Err(CliError::protocol(
             ErrorKind::ExtensionSupportRequired,
-            format!("the agent needs its callers to support {missing}"),
+            format!("the agent requires the extension {missing}"),
         )
         .hint(crate::resume::rerun_with(&format!(
             "--extension {}",

@@ -1,4 +1,4 @@
-//! What the signatures of a card are worth.
+//! Verification of card signatures.
 
 use attache::jws::{CardVerification, KeySet, verify_card};
 use attache::model::AgentCard;
@@ -8,7 +8,7 @@ use crate::output::Output;
 use crate::reference::ResolvedCard;
 use crate::settings::Settings;
 
-/// Checks them by the keys that the user names: who may sign is not for the card to say.
+/// Verifies the signatures with the keys of `--jwks`. Keys that the card names are not trusted.
 pub(crate) async fn check(
     found: &ResolvedCard,
     settings: &Settings,
@@ -16,7 +16,7 @@ pub(crate) async fn check(
     check_card(&found.card, Some(found.received.text.as_bytes()), settings).await
 }
 
-/// The same for any card; `received` is the document that it was read from, where there is one.
+/// Verifies the signatures of any card; `received` is the document it was parsed from, if there is one.
 pub(crate) async fn check_card(
     card: &AgentCard,
     received: Option<&[u8]>,
@@ -26,7 +26,7 @@ pub(crate) async fn check_card(
         return Ok(CardVerification::Absent);
     }
     let Some(place) = &settings.jwks else {
-        let reason = "no key to check it with; name a key set with --jwks".to_owned();
+        let reason = "no keys to verify it with; give a key set with --jwks".to_owned();
         return Ok(CardVerification::Unverifiable { reason });
     };
     Ok(verify_card(card, received, &load_key_set(place).await?))
@@ -43,7 +43,7 @@ async fn load_key_set(place: &str) -> CliResult<KeySet> {
     KeySet::parse(&text).map_err(|error| wrong(&error.message()))
 }
 
-/// For people, and a warning aloud where a signature is there and not good.
+/// Describes a result for people. Warns if there are keys and no signature verifies.
 pub(crate) fn describe(
     verdict: &CardVerification,
     settings: &Settings,
@@ -54,20 +54,20 @@ pub(crate) fn describe(
         CardVerification::Absent => "absent".to_owned(),
         CardVerification::Unverifiable { reason } => {
             if settings.jwks.is_some() {
-                out.warn(&format!("THE SIGNATURE OF THE CARD IS NOT GOOD: {reason}"));
+                out.warn(&format!("THE SIGNATURE OF THE CARD IS NOT VALID: {reason}"));
             }
             format!("unverifiable ({reason})")
         }
     }
 }
 
-/// For those who use no card but one that is verified.
+/// Refuses a card without a verified signature (`--require-signature`).
 pub(crate) fn require_verified(verdict: &CardVerification) -> CliResult {
     match verdict {
         CardVerification::Verified { .. } => Ok(()),
         CardVerification::Absent => Err(CliError::card_invalid("the card is not signed")),
         CardVerification::Unverifiable { reason } => Err(CliError::card_invalid(format!(
-            "the signature of the card is not verified: {reason}"
+            "the signature of the card cannot be verified: {reason}"
         ))),
     }
 }

@@ -1,4 +1,4 @@
-//! A task until it ends or needs somebody, whatever happens to the connection on the way.
+//! Follows a task until it ends or is interrupted, across lost connections.
 
 use attache::model::{Message, StreamResponse, Task, TaskId, TaskState};
 use attache::{Error, ErrorKind, PollingPolicy, TaskStream};
@@ -7,10 +7,10 @@ use crate::error::{CliError, CliResult};
 use crate::session::Session;
 use crate::settings::{POLL_INTERVAL, Settings};
 
-/// The longest pause between looks, where the user did not say how often.
+/// Maximum time between polls without `--poll-interval`.
 const LONGEST_INTERVAL: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// How often a task is looked at: as often as the user says, or less and less often.
+/// Polling policy: the fixed `--poll-interval`, else intervals that grow.
 pub(crate) fn polling(settings: &Settings) -> PollingPolicy {
     match settings.poll_interval {
         Some(interval) => PollingPolicy {
@@ -24,39 +24,39 @@ pub(crate) fn polling(settings: &Settings) -> PollingPolicy {
     }
 }
 
-/// The events of one task. It ends as soon as the task is settled, though the agent may tell on.
+/// Events of one task. Ends when the task ends or is interrupted, even if the agent keeps the stream open.
 pub(crate) struct TaskFollower<'a, 's> {
     session: &'a Session<'s>,
     stream: TaskStream,
-    /// Whom it is about, where that was known before.
+    /// The task, if it is known before the first event.
     id: Option<TaskId>,
-    /// To say how it is sent again, while it is not known to have arrived.
+    /// The message that started the stream, for the hint how to resend it.
     sent: Option<Message>,
-    /// Interruptions to wait through: they are resolved elsewhere.
+    /// Interrupted states to wait through.
     through: Vec<TaskState>,
-    /// A state to stop at as well.
+    /// Additional state to stop at.
     until: Option<TaskState>,
-    /// What the task says of its interruption is from before our message.
-    is_old: bool,
+    /// Whether the first event may show the interruption that our message answers.
+    skips_interruption: bool,
     ended: bool,
 }
 
 impl<'a, 's> TaskFollower<'a, 's> {
-    /// What comes of a message.
+    /// Follows the task of a sent message.
     pub(crate) fn for_message(
         session: &'a Session<'s>,
         stream: TaskStream,
         message: Message,
     ) -> Self {
-        let is_old = message.task_id.is_some();
+        let skips_interruption = message.task_id.is_some();
         Self {
             sent: Some(message),
-            is_old,
+            skips_interruption,
             ..Self::new(session, stream)
         }
     }
 
-    /// A task that is there.
+    /// Follows an existing task.
     pub(crate) fn for_task(session: &'a Session<'s>, id: TaskId) -> Self {
         let stream = session.client.follow(id.clone(), None);
         Self {
@@ -66,20 +66,19 @@ impl<'a, 's> TaskFollower<'a, 's> {
     }
 
     fn new(session: &'a Session<'s>, stream: TaskStream) -> Self {
-        let (id, sent, through, until) = (None, None, Vec::new(), None);
         Self {
             session,
             stream,
-            id,
-            sent,
-            through,
-            until,
-            is_old: false,
+            id: None,
+            sent: None,
+            through: Vec::new(),
+            until: None,
+            skips_interruption: false,
             ended: false,
         }
     }
 
-    /// By looking now and then.
+    /// Polls instead of streaming.
     pub(crate) fn with_polling(self) -> Self {
         Self {
             stream: self.stream.with_polling(),
@@ -87,7 +86,7 @@ impl<'a, 's> TaskFollower<'a, 's> {
         }
     }
 
-    /// A task that has ended already is refused, as the agent refuses it.
+    /// Returns the agent's error if the task has already ended.
     pub(crate) fn require_streaming(self) -> Self {
         Self {
             stream: self.stream.require_streaming(),
@@ -95,7 +94,7 @@ impl<'a, 's> TaskFollower<'a, 's> {
         }
     }
 
-    /// Goes on through these interruptions.
+    /// Keeps following in these interrupted states.
     pub(crate) fn through(self, through: Vec<TaskState>) -> Self {
         Self {
             stream: self.stream.wait_through(through.clone()),
@@ -104,24 +103,24 @@ impl<'a, 's> TaskFollower<'a, 's> {
         }
     }
 
-    /// Stops at this state too.
+    /// Also stops at this state.
     pub(crate) fn until(self, until: Option<TaskState>) -> Self {
         Self { until, ..self }
     }
 
-    /// What all events so far make of the task.
+    /// The fold of all events so far.
     pub(crate) fn task(&self) -> Option<&Task> {
         self.stream.task()
     }
 
-    /// The next event; `None` when the task has ended, or waits for somebody.
+    /// Returns the next event; `None` after the task has ended or been interrupted.
     pub(crate) async fn next(&mut self) -> CliResult<Option<StreamResponse>> {
         if self.ended {
             return Ok(None);
         }
         let event = match self.stream.next().await {
             Some(Ok(event)) => event,
-            Some(Err(error)) => return Err(self.failure(&error)),
+            Some(Err(error)) => return Err(self.error(&error)),
             None => return Ok(None),
         };
         let state = match &event {
@@ -133,9 +132,9 @@ impl<'a, 's> TaskFollower<'a, 's> {
                 None
             }
         };
-        let is_old =
-            std::mem::take(&mut self.is_old) && state.is_some_and(TaskState::is_interrupted);
-        self.ended |= !is_old && state.is_some_and(|state| self.is_final(state));
+        let skips_interruption = std::mem::take(&mut self.skips_interruption)
+            && state.is_some_and(TaskState::is_interrupted);
+        self.ended |= !skips_interruption && state.is_some_and(|state| self.is_final(state));
         Ok(Some(event))
     }
 
@@ -145,21 +144,25 @@ impl<'a, 's> TaskFollower<'a, 's> {
             || (state.is_interrupted() && !self.through.contains(&state))
     }
 
-    fn failure(&self, error: &Error) -> CliError {
-        let failure = self.session.error(error);
+    fn error(&self, error: &Error) -> CliError {
+        let converted = self.session.error(error);
         let id = self.stream.task().map(|task| &task.id).or(self.id.as_ref());
         match (id, &self.sent) {
             (None, Some(message)) => self.session.send_error(message, error),
             (Some(id), _) if is_transient(error) => {
-                let message = format!("lost sight of task {id}: {}", failure.message);
-                CliError { message, ..failure }.hint(self.session.resume.wait_command(id.as_str()))
+                let message = format!("lost the connection to task {id}: {}", converted.message);
+                CliError {
+                    message,
+                    ..converted
+                }
+                .hint(self.session.resume.wait_command(id.as_str()))
             }
-            _ => failure,
+            _ => converted,
         }
     }
 }
 
-/// Whether it may be gone by itself.
+/// Whether the error may disappear by itself.
 fn is_transient(error: &Error) -> bool {
     matches!(
         error.kind(),
@@ -173,14 +176,17 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn task_poll_002_an_interval_that_was_asked_for_is_kept_and_the_default_stretches() {
+    fn task_poll_002_an_explicit_interval_is_fixed_and_the_default_grows() {
         let three = Duration::from_secs(3);
-        let asked = polling(&Settings {
+        let fixed = polling(&Settings {
             poll_interval: Some(three),
             ..Settings::default()
         });
-        assert_eq!((asked.initial_interval, asked.max_interval), (three, three));
-        let own = polling(&Settings::default());
-        assert!(own.initial_interval < own.max_interval, "{own:?}");
+        assert_eq!((fixed.initial_interval, fixed.max_interval), (three, three));
+        let default = polling(&Settings::default());
+        assert!(
+            default.initial_interval < default.max_interval,
+            "{default:?}"
+        );
     }
 }

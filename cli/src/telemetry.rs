@@ -1,4 +1,4 @@
-//! What the program says of itself: the log, the counts, and traces.
+//! Telemetry of the process: the log, metrics and traces.
 
 mod kaos;
 mod otlp;
@@ -19,27 +19,29 @@ use crate::server::environment;
 use otlp::Collector;
 pub(crate) use otlp::parent_trace;
 
-/// How long a collector may hold up the end of a server, and of a verb that talks to one.
-const LONGEST_END: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(2)];
+/// Time for a server to export its last traces at exit.
+const SERVER_FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for a client verb to export its last traces at exit.
+const CLIENT_FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What has to be ended with the program.
+/// Telemetry to shut down at exit.
 pub(crate) struct Telemetry {
     collector: Option<Collector>,
-    limit: Duration,
+    flush_timeout: Duration,
 }
 
 impl Telemetry {
-    /// Sends the last traces.
+    /// Exports the remaining traces.
     pub(crate) async fn shutdown(self) {
         let Some(collector) = self.collector else {
             return;
         };
-        // Whether it got through is told in the log.
-        let _ = tokio::task::spawn_blocking(move || collector.shutdown(self.limit)).await;
+        // A failed export is logged by the exporter.
+        let _ = tokio::task::spawn_blocking(move || collector.shutdown(self.flush_timeout)).await;
     }
 }
 
-/// The log of a verb that talks to an agent: what is odd. It goes to stderr: stdout is for results.
+/// Starts the log of a client verb, warnings only, to stderr; and traces if the environment has a collector.
 pub(crate) fn init_client() -> Telemetry {
     let otlp_endpoint = environment("OTEL_EXPORTER_OTLP_ENDPOINT").filter(|url| !url.is_empty());
     let section = TelemetrySection {
@@ -47,7 +49,7 @@ pub(crate) fn init_client() -> Telemetry {
         log: LogFormat::Human,
         ..TelemetrySection::default()
     };
-    // What the user asked for matters more than who watches it.
+    // An invalid collector does not stop the verb.
     let collector = Collector::new(&section).unwrap_or_else(|error| {
         eprintln!("warning: {error}");
         None
@@ -55,13 +57,13 @@ pub(crate) fn init_client() -> Telemetry {
     init_subscriber(&section, collector.as_ref(), "warn");
     Telemetry {
         collector,
-        limit: LONGEST_END[1],
+        flush_timeout: CLIENT_FLUSH_TIMEOUT,
     }
 }
 
-/// The span of a verb, below what our environment names.
+/// The span of a verb, as a child of the trace of the environment.
 pub(crate) fn command_span(words: &[std::ffi::OsString]) -> Span {
-    // Its first words alone: anything else may be what is said.
+    // Only the verb: other words may be content of the user.
     let name: Vec<_> = words
         .iter()
         .skip(1)
@@ -79,10 +81,10 @@ pub(crate) fn command_span(words: &[std::ffi::OsString]) -> Span {
     span
 }
 
-/// The log, the counts and the traces of a server: a line for every start, stop and turn.
+/// Starts the log of a server, with a line per start, stop and turn; and metrics and traces.
 ///
 /// # Errors
-/// No traces can be sent to where they should go.
+/// The URL of the collector is invalid.
 pub(crate) fn init_server(section: &TelemetrySection) -> anyhow::Result<Telemetry> {
     if section.metrics {
         attache::telemetry::metrics::enable();
@@ -95,12 +97,16 @@ pub(crate) fn init_server(section: &TelemetrySection) -> anyhow::Result<Telemetr
     );
     Ok(Telemetry {
         collector,
-        limit: LONGEST_END[0],
+        flush_timeout: SERVER_FLUSH_TIMEOUT,
     })
 }
 
-fn init_subscriber(section: &TelemetrySection, collector: Option<&Collector>, otherwise: &str) {
-    let filter = log_filter(otherwise);
+fn init_subscriber(
+    section: &TelemetrySection,
+    collector: Option<&Collector>,
+    default_filter: &str,
+) {
+    let filter = log_filter(default_filter);
     let Some(collector) = collector else {
         return tracing_subscriber::registry()
             .with(filter)
@@ -123,26 +129,26 @@ fn init_subscriber(section: &TelemetrySection, collector: Option<&Collector>, ot
         .init();
 }
 
-/// The log: for people, or a JSON object to a line.
+/// The log layer: text for people, or a JSON object per line.
 fn log_layer<S>(format: LogFormat) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    let for_people = match format {
+    let is_text = match format {
         LogFormat::Auto => io::stderr().is_terminal(),
         LogFormat::Human => true,
         LogFormat::Json => false,
     };
     let lines = fmt::layer().with_writer(io::stderr).with_ansi(false);
-    if for_people {
+    if is_text {
         lines.boxed()
     } else {
         lines.json().flatten_event(true).boxed()
     }
 }
 
-/// `RUST_LOG` says how much is logged. Spans for traces are never in the log, nor is what the MCP crate tells of itself: what
-/// is said may be in them.
+/// The log filter: `RUST_LOG`, else the default. Trace spans and the log of the MCP crate are never logged: they may
+/// contain message content.
 fn log_filter(otherwise: &str) -> EnvFilter {
     let said = |words: &str| {
         EnvFilter::try_new(format!(

@@ -1,10 +1,11 @@
-//! Whom we trust, and who we are, over TLS.
+//! TLS settings of the client: trusted authorities and the client certificate.
 
 use attache::ClientTls;
 
 use crate::error::{CliError, CliResult};
 use crate::settings::Settings;
 
+/// Builds the TLS configuration from `--ca`, `--cert`, `--key` and `--insecure`.
 pub(crate) fn client_tls(settings: &Settings) -> CliResult<ClientTls> {
     let refused = |error: attache::Error| CliError::usage(error.message().to_owned());
     let mut tls = ClientTls::new();
@@ -18,7 +19,7 @@ pub(crate) fn client_tls(settings: &Settings) -> CliResult<ClientTls> {
                 .certificate(&read("--cert", cert)?, &read("--key", key)?)
                 .map_err(refused)?;
         }
-        _ => return Err(CliError::usage("--cert and --key belong together")),
+        _ => return Err(CliError::usage("--cert and --key must be given together")),
     }
     Ok(if settings.insecure {
         tls.insecure()

@@ -1,4 +1,4 @@
-//! Logins that are kept: tokens by the host of a card and the scheme they are for, in a file that only its owner reads.
+//! Stored OAuth tokens, by card host and security scheme, in a file that only its owner can read.
 
 mod credentials;
 
@@ -15,7 +15,7 @@ use crate::error::{CliError, CliResult};
 use crate::settings::Settings;
 pub(crate) use credentials::{CLIENT_SECRET, StoredToken, client_secret};
 
-/// One login.
+/// A stored login.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Login {
@@ -32,19 +32,19 @@ pub(crate) struct Login {
 }
 
 impl Login {
-    /// Takes what an authorization server gave out just now.
+    /// Replaces the tokens by ones that were just issued.
     pub(crate) fn renew(&mut self, token: &Token) {
         self.access_token = token.access.clone();
         self.refresh_token = token.refresh.clone();
-        let lasts = token.expires_in.map(Duration::from_secs);
-        self.expires_at = lasts.and_then(|lasts| {
+        let lifetime = token.expires_in.map(Duration::from_secs);
+        self.expires_at = lifetime.and_then(|lifetime| {
             Timestamp::from_millis(
-                now().saturating_add(i64::try_from(lasts.as_millis()).unwrap_or(i64::MAX)),
+                now().saturating_add(i64::try_from(lifetime.as_millis()).unwrap_or(i64::MAX)),
             )
         });
     }
 
-    /// The token, with the time that is left of it.
+    /// The token with its remaining lifetime.
     fn token(&self) -> Token {
         let left = self
             .expires_at
@@ -60,7 +60,7 @@ impl Login {
 /// Milliseconds since 1970.
 #[expect(
     clippy::disallowed_methods,
-    reason = "other processes read the file, so the clock on the wall counts"
+    reason = "other processes read the file, so it needs wall-clock time"
 )]
 fn now() -> i64 {
     let since = SystemTime::now()
@@ -69,7 +69,7 @@ fn now() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// The file of logins.
+/// The file of stored logins. Changes are serialized by a lock file, and replace the file atomically.
 #[derive(Debug, Clone)]
 pub(crate) struct TokenStore {
     file: PathBuf,
@@ -91,7 +91,7 @@ impl TokenStore {
         &self.file
     }
 
-    /// All of them.
+    /// Reads all logins; none if the file does not exist.
     pub(crate) fn read(&self) -> CliResult<Vec<Login>> {
         let text = match std::fs::read(&self.file) {
             Ok(text) => text,
@@ -110,21 +110,21 @@ impl TokenStore {
             .find(|one| one.host == host && one.scheme == scheme))
     }
 
-    /// Keeps a login, in place of what there was for the same.
+    /// Saves a login, in place of one for the same host and scheme.
     pub(crate) fn save(&self, login: Login) -> CliResult {
         let _lock = self.lock()?;
         self.save_locked(login)
     }
 
-    /// Forgets those that this is true of; gives them.
-    pub(crate) fn remove(&self, which: impl Fn(&Login) -> bool) -> CliResult<Vec<Login>> {
+    /// Removes and returns the logins that match.
+    pub(crate) fn remove(&self, matches: impl Fn(&Login) -> bool) -> CliResult<Vec<Login>> {
         let _lock = self.lock()?;
-        let (gone, logins) = self.read()?.into_iter().partition(|one| which(one));
+        let (removed, logins) = self.read()?.into_iter().partition(|one| matches(one));
         self.write(&TokenFile { logins })?;
-        Ok(gone)
+        Ok(removed)
     }
 
-    /// The same, for who has the lock.
+    /// Saves a login; the caller holds the lock.
     fn save_locked(&self, login: Login) -> CliResult {
         let mut logins = self.read()?;
         logins.retain(|one| (&one.host, &one.scheme) != (&login.host, &login.scheme));
@@ -132,7 +132,7 @@ impl TokenStore {
         self.write(&TokenFile { logins })
     }
 
-    /// Waits until nobody else changes the file; until it is dropped nobody does.
+    /// Locks the store against other processes, until the result is dropped.
     fn lock(&self) -> CliResult<File> {
         let lock = || {
             std::fs::create_dir_all(self.file.parent().unwrap_or(Path::new(".")))?;
@@ -144,7 +144,7 @@ impl TokenStore {
         lock().map_err(|error| self.unusable(&error))
     }
 
-    /// Whoever reads at the same time sees the old file or the new one.
+    /// Replaces the file atomically: concurrent readers see the old or the new content.
     fn write(&self, content: &TokenFile) -> CliResult {
         let fresh = self.file.with_extension("new");
         let write = || {
@@ -159,14 +159,11 @@ impl TokenStore {
     }
 
     fn unusable(&self, error: &dyn std::fmt::Display) -> CliError {
-        CliError::internal(format!(
-            "the file of logins, {}: {error}",
-            self.file.display()
-        ))
+        CliError::internal(format!("token file {}: {error}", self.file.display()))
     }
 }
 
-/// How files are opened that nobody else may read.
+/// Options to create files with mode 0600.
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create(true);

@@ -1,4 +1,4 @@
-//! Which version to speak: 1.x unless another is named, and never another in silence.
+//! Selection of the protocol version: 1.x by default, older versions only if the user requests them.
 
 use attache::ErrorKind;
 use attache::model::{AgentInterface, Version};
@@ -6,18 +6,27 @@ use attache::model::{AgentInterface, Version};
 use crate::error::{CliError, CliResult};
 use crate::settings::Settings;
 
-/// The oldest version that is spoken unasked.
+/// Lowest major version that is used without a request.
 const MIN_MAJOR_VERSION: u32 = 1;
 
-/// What the user wants to speak.
+/// Versions that the user accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum VersionPreference {
-    /// The highest that both speak, from the floor up.
+    /// The highest common version, from 1.0 up.
     Current,
-    /// The highest that both speak.
+    /// The highest common version.
     Any,
-    /// This one, signalled as it was typed.
+    /// This version, sent exactly as given.
     Exactly(String),
+}
+
+/// A version to use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SelectedVersion {
+    /// The wire format.
+    pub(crate) version: Version,
+    /// Value of the `A2A-Version` header.
+    pub(crate) header: String,
 }
 
 impl VersionPreference {
@@ -25,16 +34,20 @@ impl VersionPreference {
         match settings.version.as_deref() {
             None => Ok(Self::Current),
             Some("auto") => Ok(Self::Any),
-            Some(version) if wire_version(version).is_some() => Ok(Self::Exactly(version.to_owned())),
+            Some(version) if wire_version(version).is_some() => {
+                Ok(Self::Exactly(version.to_owned()))
+            }
             Some(version) => Err(CliError::protocol(
                 ErrorKind::VersionNotSupported,
-                format!("this program does not speak {version}"),
+                format!("version {version} is not supported"),
             )
-            .hint("1.x, 0.3 and 0.2 are spoken; leave out --a2a-version for the highest that both speak")),
+            .hint(
+                "1.x, 0.3 and 0.2 are supported; omit --a2a-version for the highest common version",
+            )),
         }
     }
 
-    /// What is signalled when the card is fetched.
+    /// The version header of the card request.
     pub(crate) fn card_version(&self) -> &str {
         match self {
             Self::Exactly(version) => version,
@@ -42,7 +55,7 @@ impl VersionPreference {
         }
     }
 
-    /// Whether agents of before 1.0 are welcome.
+    /// Whether versions below 1.0 are accepted.
     pub(crate) fn allows_legacy(&self) -> bool {
         match self {
             Self::Current => false,
@@ -51,28 +64,28 @@ impl VersionPreference {
         }
     }
 
-    /// The version of an interface, if it is wanted: how it is written, and what is signalled.
-    pub(crate) fn select(&self, interface: &AgentInterface) -> Option<(Version, String)> {
+    /// Selects an interface if its version is accepted; returns the wire format and the version header.
+    pub(crate) fn select(&self, interface: &AgentInterface) -> Option<SelectedVersion> {
         let offered = &interface.protocol_version;
         let version = wire_version(offered)?;
-        let wanted = match self {
+        let is_accepted = match self {
             Self::Current => major(offered)? >= MIN_MAJOR_VERSION,
             Self::Any => true,
-            Self::Exactly(asked) => wire_version(asked) == Some(version),
+            Self::Exactly(requested) => wire_version(requested) == Some(version),
         };
-        let signal = match self {
-            Self::Exactly(asked) => asked.clone(),
+        let header = match self {
+            Self::Exactly(requested) => requested.clone(),
             Self::Current | Self::Any => major_minor(offered),
         };
-        wanted.then_some((version, signal))
+        is_accepted.then_some(SelectedVersion { version, header })
     }
 }
 
-/// How a version is written on the wire.
+/// The wire format of a version; `None` if it is not supported.
 fn wire_version(version: &str) -> Option<Version> {
     major(version)?;
     match rank(version)[..] {
-        // Before 0.2 methods had other names.
+        // Versions before 0.2 have other method names.
         [0] | [0, 0 | 1, ..] => None,
         [0, ..] => Some(Version::V03),
         [1, ..] => Some(Version::V1),
@@ -84,7 +97,7 @@ fn major(version: &str) -> Option<u32> {
     version.trim().split('.').next()?.parse().ok()
 }
 
-/// Major and minor: a patch number means nothing.
+/// Major and minor number: the patch number is not part of the header.
 fn major_minor(version: &str) -> String {
     version
         .trim()
@@ -94,7 +107,7 @@ fn major_minor(version: &str) -> String {
         .join(".")
 }
 
-/// For comparing: 1.10 is above 1.9.
+/// Sort key of a version: 1.10 is above 1.9.
 pub(crate) fn rank(version: &str) -> Vec<u32> {
     version
         .trim()
@@ -115,24 +128,22 @@ mod tests {
             protocol_version: "1.2.3".to_owned(),
             ..old.clone()
         };
+        let selected = |version, header: &str| {
+            let header = header.to_owned();
+            Some(SelectedVersion { version, header })
+        };
         assert_eq!(VersionPreference::Current.select(&old), None);
         assert_eq!(
             VersionPreference::Current.select(&new),
-            Some((Version::V1, "1.2".to_owned()))
+            selected(Version::V1, "1.2")
         );
         assert_eq!(
             VersionPreference::Any.select(&old),
-            Some((Version::V03, "0.3".to_owned()))
+            selected(Version::V03, "0.3")
         );
         let exactly = |version: &str| VersionPreference::Exactly(version.to_owned());
-        assert_eq!(
-            exactly("1.7").select(&new),
-            Some((Version::V1, "1.7".to_owned()))
-        );
-        assert_eq!(
-            exactly("0.2").select(&old),
-            Some((Version::V03, "0.2".to_owned()))
-        );
+        assert_eq!(exactly("1.7").select(&new), selected(Version::V1, "1.7"));
+        assert_eq!(exactly("0.2").select(&old), selected(Version::V03, "0.2"));
         assert_eq!(exactly("0.3").select(&new), None);
         let settings = Settings {
             version: Some("2.0".to_owned()),

@@ -1,4 +1,4 @@
-//! `--debug`: what passes on the wire, on stderr, with every credential masked where its line is made.
+//! `--debug`: logs requests and responses to stderr. Credentials are redacted when a line is formatted.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -9,87 +9,76 @@ use attache::{AuthorizationServer, Client, ClientBuilder, Traffic, TrafficHeader
 use crate::output::line;
 use crate::redactor::{Redactor, is_credential};
 use crate::settings::Settings;
+use crate::sync;
 
-/// Headers that tell nothing, but fill the screen.
+/// Headers without useful information.
 const OMITTED_HEADERS: &[&str] = &["date", "vary", "x-content-type-options"];
 
-/// A client whose traffic is shown, if that is asked for.
+/// Adds the log to a client if `--debug` is given.
 pub(crate) fn watch(client: Client, settings: &Settings) -> Client {
     if settings.debug {
-        client.with_traffic_observer(watcher(settings))
+        client.with_traffic_observer(log_observer(settings))
     } else {
         client
     }
 }
 
-/// The body of the last answer.
+/// Body of the last response.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ResponseCapture(Arc<Mutex<Vec<u8>>>);
 
 impl ResponseCapture {
+    /// Returns the body, and leaves an empty one.
     pub(crate) fn take(&self) -> Vec<u8> {
-        std::mem::take(
-            &mut self
-                .0
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner),
-        )
+        std::mem::take(&mut sync::lock(&self.0))
     }
 }
 
-/// A client whose answers are kept as they come, and shown if that is asked for.
+/// Adds a capture of response bodies to a client, and the log if `--debug` is given.
 pub(crate) fn capture(client: Client, settings: &Settings) -> (Client, ResponseCapture) {
-    let (heard, shown) = (
-        ResponseCapture::default(),
-        settings.debug.then(|| watcher(settings)),
-    );
-    let all = heard.clone();
+    let capture = ResponseCapture::default();
+    let log = settings.debug.then(|| log_observer(settings));
+    let body = capture.clone();
     let client = client.with_traffic_observer(move |traffic| {
-        if let Some(shown) = &shown {
-            shown(traffic);
+        if let Some(log) = &log {
+            log(traffic);
         }
         match traffic {
-            Traffic::Request { .. } => drop(all.take()),
-            Traffic::BodyChunk(bytes) => {
-                all.0
-                    .lock()
-                    .unwrap_or_else(std::sync::PoisonError::into_inner)
-                    .extend_from_slice(bytes);
-            }
+            Traffic::Request { .. } => drop(body.take()),
+            Traffic::BodyChunk(bytes) => sync::lock(&body.0).extend_from_slice(bytes),
             Traffic::Response { .. } | Traffic::ConnectionError(_) => {}
         }
     });
-    (client, heard)
+    (client, capture)
 }
 
-/// A client that is to be, whose traffic is shown, if that is asked for.
+/// Adds the log to a client builder if `--debug` is given.
 pub(crate) fn watch_builder(builder: ClientBuilder, settings: &Settings) -> ClientBuilder {
     if settings.debug {
-        builder.with_traffic_observer(watcher(settings))
+        builder.with_traffic_observer(log_observer(settings))
     } else {
         builder
     }
 }
 
-/// Where tokens come from, with its traffic shown, if that is asked for.
-pub(crate) fn watch_endpoints(
-    endpoints: AuthorizationServer,
+/// Adds the log to the calls of an authorization server if `--debug` is given.
+pub(crate) fn watch_authorization_server(
+    server: AuthorizationServer,
     settings: &Settings,
 ) -> AuthorizationServer {
     if settings.debug {
-        endpoints.with_traffic_observer(watcher(settings))
+        server.with_traffic_observer(log_observer(settings))
     } else {
-        endpoints
+        server
     }
 }
 
-fn watcher(settings: &Settings) -> impl Fn(&Traffic<'_>) + Send + Sync + 'static {
+/// Logs traffic with the time since the start of the request.
+fn log_observer(settings: &Settings) -> impl Fn(&Traffic<'_>) + Send + Sync + 'static {
     let redactor = settings.redactor.clone();
     let start = Mutex::new(Instant::now());
     move |traffic| {
-        let mut start = start
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut start = sync::lock(&start);
         if matches!(traffic, Traffic::Request { .. }) {
             *start = Instant::now();
         }
@@ -156,14 +145,14 @@ fn format_header(header: &TrafficHeader<'_>, redactor: &Redactor) -> Option<Stri
     ))
 }
 
-/// Text line by line; what is none, by its size.
+/// Formats a body: text line by line, other content by its size.
 fn format_body(body: &[u8], redactor: &Redactor) -> Vec<String> {
     match std::str::from_utf8(body) {
         Ok(text) if !text.contains('\0') => {
             let text = redactor.redact_wire(text);
             text.lines().filter(|it| !it.is_empty()).map(line).collect()
         }
-        _ => vec![format!("({} bytes that are not text)", body.len())],
+        _ => vec![format!("({} bytes of binary data)", body.len())],
     }
 }
 

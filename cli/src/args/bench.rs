@@ -1,4 +1,4 @@
-//! What can be typed to measure an agent.
+//! Arguments of `attache bench`.
 
 use clap::{Args, ValueEnum};
 
@@ -6,27 +6,27 @@ use super::CommonFlags;
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// What to measure; several are measured one after the other [default: send]
+    /// Scenarios to measure, one after the other [default: send]
     #[arg(value_enum, value_name = "SCENARIO")]
     pub(crate) scenarios: Vec<Scenario>,
 
-    /// How many work at once, each over a connection of its own; the readers of fan-out, the streams of idle
+    /// Concurrent workers, each with its own connection; for fan-out the readers, for idle the streams
     #[arg(short = 'c', long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) connections: u32,
 
-    /// How long each scenario is measured: 10s, 1m
+    /// Measurement time of each scenario: 10s, 1m
     #[arg(long = "for", value_name = "DURATION", default_value = "10s")]
     pub(crate) time: String,
 
-    /// How long it runs before anything counts
+    /// Warm-up time before the measurement
     #[arg(long, value_name = "DURATION", default_value = "1s")]
     pub(crate) warm_up: String,
 
-    /// At most so many in all
+    /// Maximum number of requests in all
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub(crate) count: u64,
 
-    /// The text to send [default: what the practice agent understands: hello, stream 100, slow]
+    /// Text to send [default: a command of the demo agent: hello, stream 100, slow]
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) message: Option<String>,
 
@@ -34,22 +34,24 @@ pub(crate) struct BenchArgs {
     pub(crate) common: CommonFlags,
 }
 
+/// A kind of load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Scenario {
-    /// Messages, each waiting for its answer
+    /// SendMessage, waiting for each answer
     Send,
-    /// One task, looked at again and again
+    /// GetTask, always of the same task
     Get,
-    /// Messages, each with a stream of its events to the end
+    /// SendStreamingMessage, reading each stream to its end
     Stream,
-    /// One task, its events read by all at once
+    /// One task whose events all connections read
     FanOut,
-    /// Streams that are held open
+    /// Streams that stay open
     Idle,
 }
 
 impl Scenario {
+    /// The name on the command line and in reports.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Send => "send",

@@ -1,4 +1,4 @@
-//! What can be typed of cards.
+//! Arguments of `attache card`.
 
 use clap::{Args, Subcommand};
 
@@ -8,11 +8,11 @@ use super::CommonFlags;
 pub(crate) enum CardCommand {
     /// Show the card of an agent.
     Get(CardGetArgs),
-    /// Say what could be better about a card, beyond what the schema asks.
+    /// Report errors and possible improvements of a card.
     Lint(CardLintArgs),
     /// Sign a card, and print it.
     Sign(CardSignArgs),
-    /// Check the signatures of a card by the keys of --jwks.
+    /// Verify the signatures of a card with the keys of --jwks.
     Verify(CardVerifyArgs),
 }
 
@@ -20,13 +20,13 @@ pub(crate) enum CardCommand {
 pub(crate) struct CardSignArgs {
     /// The card, as with -a
     pub(crate) reference: Option<String>,
-    /// The private key: a PEM file with an EC, Ed25519 or RSA key
+    /// Private key: a PEM file with an EC, Ed25519 or RSA key
     #[arg(long, value_name = "FILE")]
     pub(crate) signing_key: std::path::PathBuf,
-    /// The name under which others know the key
+    /// Key id, which identifies the public key in its key set
     #[arg(long, value_name = "ID")]
     pub(crate) kid: String,
-    /// Say in the signature that the key set is published here
+    /// URL of the published key set, for the signature header
     #[arg(long, value_name = "URL")]
     pub(crate) key_set_url: Option<String>,
     /// Write the public key to this file, as a key set to publish
@@ -40,10 +40,10 @@ pub(crate) struct CardSignArgs {
 pub(crate) struct CardGetArgs {
     /// The agent, as with -a
     pub(crate) reference: Option<String>,
-    /// Check it against the schema of 1.0
+    /// Validate the card against the 1.0 schema
     #[arg(long)]
     pub(crate) validate: bool,
-    /// The card that authenticated callers see
+    /// Get the extended card, for authenticated callers
     #[arg(long)]
     pub(crate) extended: bool,
     #[command(flatten)]
@@ -54,7 +54,7 @@ pub(crate) struct CardGetArgs {
 pub(crate) struct CardLintArgs {
     /// The agent, as with -a
     pub(crate) reference: Option<String>,
-    /// Exit with 10 if the card breaks the schema
+    /// Exit with 10 if the card violates the schema
     #[arg(long)]
     pub(crate) exit_code: bool,
     #[command(flatten)]

@@ -1,22 +1,22 @@
-//! Options that every verb takes may stand before it: `attache -a agent.example send hi`.
+//! Common flags may precede the verb: `attache -a agent.example send hi`.
 
 use std::ffi::OsString;
 
 use clap::{Args as _, Command};
 
-use crate::args::CommonFlags;
+use super::CommonFlags;
 
-/// The same words, with such options moved behind the verb.
+/// Moves the common flags that precede the verb behind it.
 pub(super) fn move_behind_verb(words: Vec<OsString>, program: &Command) -> Vec<OsString> {
-    let known = CommonFlags::augment_args(Command::new("common"));
+    let flags = CommonFlags::augment_args(Command::new("common"));
     let mut end = 1;
     while let Some(word) = words.get(end).and_then(|word| word.to_str()) {
-        match length(word, &known) {
+        match flag_length(word, &flags) {
             Some(length) => end += length,
             None => break,
         }
     }
-    let verbs = verbs(words.get(end..).unwrap_or_default(), program);
+    let verbs = count_verbs(words.get(end..).unwrap_or_default(), program);
     if end == 1 || verbs == 0 {
         return words;
     }
@@ -25,38 +25,38 @@ pub(super) fn move_behind_verb(words: Vec<OsString>, program: &Command) -> Vec<O
     [&before[..1], verb, &before[1..], rest].concat()
 }
 
-/// How many words an option has, if it is one of ours.
-fn length(word: &str, known: &Command) -> Option<usize> {
-    let (name, value) = match word.split_once('=') {
+/// Returns how many words the flag takes, value included; `None` if the word is no common flag.
+fn flag_length(word: &str, flags: &Command) -> Option<usize> {
+    let (name, has_value) = match word.split_once('=') {
         Some((name, _)) => (name, true),
         None => (word, false),
     };
-    let option = known
+    let flag = flags
         .get_arguments()
-        .find(|option| match name.strip_prefix("--") {
-            Some(long) => option
+        .find(|flag| match name.strip_prefix("--") {
+            Some(long) => flag
                 .get_long_and_visible_aliases()
                 .is_some_and(|names| names.contains(&long)),
             None => name
                 .strip_prefix('-')
-                .is_some_and(|short| option.get_short() == short.chars().next()),
+                .is_some_and(|short| flag.get_short() == short.chars().next()),
         })?;
-    let joined = value || (!name.starts_with("--") && name.len() > 2);
-    Some(if joined || option.is_require_equals_set() {
+    let is_joined = has_value || (!name.starts_with("--") && name.len() > 2);
+    Some(if is_joined || flag.is_require_equals_set() {
         1
     } else {
         2
     })
 }
 
-/// How many of the words name a verb: `send`, `task get`.
-fn verbs(words: &[OsString], program: &Command) -> usize {
+/// Counts the words that name a verb: 1 for `send`, 2 for `task get`.
+fn count_verbs(words: &[OsString], program: &Command) -> usize {
     let mut command = program;
-    let named = words.iter().map_while(|word| {
+    let verbs = words.iter().map_while(|word| {
         command = command.find_subcommand(word)?;
         Some(())
     });
-    named.count()
+    verbs.count()
 }
 
 #[cfg(test)]

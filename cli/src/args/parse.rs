@@ -1,81 +1,70 @@
-//! The command line, read; what is not understood is reported like every other failure.
+//! Parsing of the command line. Errors of the parser are reported in the same form as every other error.
 
 use std::ffi::OsString;
 
 use clap::error::{ContextKind, ErrorKind};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
-use crate::args::{Args, CommonFlags};
+use super::{Args, CommonFlags, hoist};
 use crate::error::CliError;
-use crate::settings::{OutputFormat, SettingSources, Settings};
+use crate::settings::{OutputFormat, SettingSources, flags};
 
-/// What was typed, or what there is to say instead.
+/// Result of parsing the command line.
 pub(crate) enum ParsedArgs {
     Command(Box<Args>, ArgMatches),
-    /// Help or the version.
+    /// Text of the help or the version, to print.
     Help(String),
     Invalid(CliError),
 }
 
+/// Parses the command line. Common flags may precede the verb.
 pub(crate) fn parse(words: Vec<OsString>) -> ParsedArgs {
     let program = Args::command();
-    let words = super::hoist::move_behind_verb(words, &program);
-    let typed = verbs(&words, &program);
-    let read = program.try_get_matches_from(words);
-    let read = read.and_then(|matches| Ok((Args::from_arg_matches(&matches)?, matches)));
-    match read {
+    let words = hoist::move_behind_verb(words, &program);
+    let verbs = typed_verbs(&words, &program);
+    let matches = program.try_get_matches_from(words);
+    let parsed = matches.and_then(|matches| Ok((Args::from_arg_matches(&matches)?, matches)));
+    match parsed {
         Ok((args, matches)) => ParsedArgs::Command(Box::new(args), matches),
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp => {
                 ParsedArgs::Help(format!("{}{}", error.render(), effective_settings()))
             }
             ErrorKind::DisplayVersion => ParsedArgs::Help(error.render().to_string()),
-            _ => ParsedArgs::Invalid(usage_error(&error, &typed)),
+            _ => ParsedArgs::Invalid(usage_error(&error, &verbs)),
         },
     }
 }
 
-/// The verbs that were typed and understood, and what could follow them.
+/// The typed verbs that exist, and the verbs that may follow.
 struct TypedVerbs {
+    /// Each verb with a space before it.
     path: String,
     next: Vec<String>,
 }
 
-fn verbs(words: &[OsString], program: &clap::Command) -> TypedVerbs {
-    let (mut at, mut path) = (program, String::new());
+fn typed_verbs(words: &[OsString], program: &clap::Command) -> TypedVerbs {
+    let mut command = program;
+    let mut path = String::new();
     for word in words.iter().skip(1).map(|word| word.to_string_lossy()) {
-        let Some(next) = at.find_subcommand(&*word) else {
+        let Some(next) = command.find_subcommand(&*word) else {
             break;
         };
         path.push_str(&format!(" {word}"));
-        at = next;
+        command = next;
     }
-    let next = at
+    let next = command
         .get_subcommands()
-        .filter(|one| !one.is_hide_set())
-        .map(|one| one.get_name().to_owned());
+        .filter(|next| !next.is_hide_set())
+        .map(|next| next.get_name().to_owned());
     TypedVerbs {
         path,
         next: next.collect(),
     }
 }
 
-/// The parser's complaint on one line, and where to read on.
-fn usage_error(error: &clap::Error, typed: &TypedVerbs) -> CliError {
-    let text = error.render().to_string();
-    let lines = text
-        .lines()
-        .take_while(|line| !line.starts_with("Usage:") && !line.contains("try '--help'"));
-    let words: Vec<_> = lines
-        .map(str::trim)
-        .filter(|line| !line.is_empty() && !line.starts_with("tip:"))
-        .collect();
-    let said = words.join(" ");
-    let said = said.strip_prefix("error: ").unwrap_or(&said).to_owned();
-    let said = match error.kind() {
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "a command is missing".to_owned(),
-        _ => said,
-    };
+/// Converts an error of the parser: its message on one line, and a hint with a suggestion or the verbs that exist.
+fn usage_error(error: &clap::Error, verbs: &TypedVerbs) -> CliError {
     let suggestion = [
         ContextKind::SuggestedArg,
         ContextKind::SuggestedSubcommand,
@@ -83,47 +72,64 @@ fn usage_error(error: &clap::Error, typed: &TypedVerbs) -> CliError {
     ]
     .into_iter()
     .find_map(|kind| error.get(kind))
-    .map(ToString::to_string);
-    let read_on = format!("see attache help{}", typed.path);
-    let named = typed.next.join(", ");
-    let names_verb = matches!(
+    .map(ToString::to_string)
+    .filter(|suggestion| !suggestion.is_empty());
+    let is_verb_missing = matches!(
         error.kind(),
         ErrorKind::InvalidSubcommand
             | ErrorKind::MissingSubcommand
             | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
     );
-    match suggestion.filter(|it| !it.is_empty()) {
-        Some(word) => CliError::usage(said).hint(format!("did you mean {word}? {read_on}")),
-        None if names_verb && !named.is_empty() => {
-            CliError::usage(said).hint(format!("there are {named}; {read_on}"))
+    let help = format!("see attache help{}", verbs.path);
+    let hint = match suggestion {
+        Some(word) => format!("did you mean {word}? {help}"),
+        None if is_verb_missing && !verbs.next.is_empty() => {
+            format!("there are {}; {help}", verbs.next.join(", "))
         }
-        None => CliError::usage(said).hint(read_on),
-    }
+        None => help,
+    };
+    CliError::usage(parser_message(error)).hint(hint)
 }
 
-/// What is in force where nothing is typed; broken files are no reason to give no help.
+/// The message of a parser error on one line, without usage and tips.
+fn parser_message(error: &clap::Error) -> String {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return "a command is missing".to_owned();
+    }
+    let text = error.render().to_string();
+    let lines: Vec<_> = text
+        .lines()
+        .take_while(|line| !line.starts_with("Usage:") && !line.contains("try '--help'"))
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with("tip:"))
+        .collect();
+    let message = lines.join(" ");
+    message
+        .strip_prefix("error: ")
+        .unwrap_or(&message)
+        .to_owned()
+}
+
+/// The effective settings, for the end of the help. Unreadable files are ignored: help must always work.
 fn effective_settings() -> String {
     let sources = SettingSources::from_process(None).unwrap_or_default();
-    let mut text = "\nIn force where no flag says otherwise:\n".to_owned();
-    for setting in sources.resolve(&CommonFlags::default()) {
+    let mut text = "\nEffective settings, unless a flag overrides them:\n".to_owned();
+    for setting in sources.resolve(&CommonFlags::default()).listed() {
         let Some(value) = setting.display_value() else {
             continue;
         };
-        let from = setting
+        let source = setting
             .origin()
             .map(|origin| format!(" (from {origin})"))
             .unwrap_or_default();
-        text.push_str(&format!(
-            "  {}: {}{from}\n",
-            setting.name,
-            crate::output::line(&value)
-        ));
+        let value = crate::output::line(&value);
+        text.push_str(&format!("  {}: {value}{source}\n", setting.flag.name));
     }
     text
 }
 
-/// How to report a failure when the command line itself is at fault: by all that can be found out anyway.
-pub(crate) fn error_format(words: &[OsString]) -> (OutputFormat, bool) {
+/// The output format and `--stream` of a command line that could not be parsed, by a scan of its words.
+pub(crate) fn scan_format(words: &[OsString]) -> (OutputFormat, bool) {
     let words: Vec<_> = words
         .iter()
         .map(|word| word.to_string_lossy())
@@ -132,7 +138,7 @@ pub(crate) fn error_format(words: &[OsString]) -> (OutputFormat, bool) {
     let stream = words
         .iter()
         .any(|word| word == "--stream" || word == "--stream=true");
-    let behind = |flag: &str| {
+    let value_after = |flag: &str| {
         words
             .windows(2)
             .rfind(|pair| pair[0] == *flag)
@@ -142,35 +148,20 @@ pub(crate) fn error_format(words: &[OsString]) -> (OutputFormat, bool) {
         word.strip_prefix("--output=")
             .or_else(|| word.strip_prefix("-o").filter(|rest| !rest.is_empty()))
     });
-    let typed = behind("-o")
-        .or_else(|| behind("--output"))
+    let output = value_after("-o")
+        .or_else(|| value_after("--output"))
         .or_else(|| joined.next_back().map(str::to_owned));
-    let common = CommonFlags {
-        output: typed,
-        ..CommonFlags::default()
+    let mut common = CommonFlags::default();
+    common.replace(&flags::OUTPUT, output);
+    let sources = SettingSources::from_process(value_after("--config").as_deref());
+    let resolved = sources.unwrap_or_default().resolve(&common);
+    let is_json = resolved
+        .get(&flags::OUTPUT)
+        .is_some_and(|setting| setting.text().trim_start_matches('=') == "json");
+    let format = if is_json {
+        OutputFormat::Json
+    } else {
+        OutputFormat::Text
     };
-    let sources = SettingSources::from_process(behind("--config").as_deref()).unwrap_or_default();
-    let output = sources
-        .resolve(&common)
-        .into_iter()
-        .find(|setting| setting.name == "output");
-    let json = output.is_some_and(|setting| {
-        setting.is_set() && setting.text().trim_start_matches('=') == "json"
-    });
-    (
-        if json {
-            OutputFormat::Json
-        } else {
-            OutputFormat::Text
-        },
-        stream,
-    )
-}
-
-/// The settings of a verb.
-pub(crate) fn load_settings(common: &CommonFlags) -> Result<Settings, CliError> {
-    Settings::new(
-        common,
-        &SettingSources::from_process(common.config.as_deref())?,
-    )
+    (format, stream)
 }

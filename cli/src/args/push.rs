@@ -1,4 +1,4 @@
-//! What can be typed of webhooks, by those who register, receive, and look after them.
+//! Arguments of `attache push` and `attache task push-config`.
 
 use clap::{Args, Subcommand};
 
@@ -18,19 +18,19 @@ pub(crate) enum PushConfigCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct PushConfigCreateArgs {
-    /// Where to post
+    /// URL of the webhook
     #[arg(long, value_name = "URL")]
     pub(crate) url: String,
-    /// The id of the registration [default: the server makes one]
+    /// Id of the registration [default: assigned by the server]
     #[arg(long = "id", value_name = "ID")]
     pub(crate) config_id: Option<String>,
-    /// Sent along with every notification; better ATTACHE_PUSH_TOKEN
+    /// Token that every notification carries; ATTACHE_PUSH_TOKEN is safer
     #[arg(long, value_name = "TOKEN")]
     pub(crate) token: Option<String>,
-    /// The HTTP authentication scheme of the webhook, such as Bearer
+    /// HTTP authentication scheme of the webhook, such as Bearer
     #[arg(long, value_name = "SCHEME")]
     pub(crate) auth_scheme: Option<String>,
-    /// What follows the scheme; better ATTACHE_PUSH_CREDENTIALS
+    /// Credentials for the scheme; ATTACHE_PUSH_CREDENTIALS is safer
     #[arg(long, value_name = "CREDENTIALS", requires = "auth_scheme")]
     pub(crate) auth_credentials: Option<String>,
     #[command(flatten)]
@@ -39,17 +39,17 @@ pub(crate) struct PushConfigCreateArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PushCommand {
-    /// Listen for push notifications, and print them. With --task-id the agent is told to send those of that task.
+    /// Listen for push notifications, and print them. With --task-id, registers a webhook for that task.
     Listen(Box<PushListenArgs>),
-    /// List the webhooks that a running server has given up, or what one of them did not get.
+    /// List the failed webhooks of a running server, or the undelivered notifications of one.
     Deliveries(PushDeliveriesArgs),
-    /// Call webhooks that were given up again, from where they were left.
+    /// Retry failed webhooks, from the first undelivered notification.
     Retry(PushRetryArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PushDeliveriesArgs {
-    /// The number of a webhook.
+    /// Number of a webhook.
     pub(crate) number: Option<u64>,
 
     #[command(flatten)]
@@ -58,11 +58,11 @@ pub(crate) struct PushDeliveriesArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PushRetryArgs {
-    /// Their numbers.
+    /// Numbers of the webhooks.
     #[arg(conflicts_with = "all", required_unless_present = "all")]
     pub(crate) numbers: Vec<u64>,
 
-    /// All of them.
+    /// All failed webhooks.
     #[arg(long)]
     pub(crate) all: bool,
 
@@ -72,25 +72,25 @@ pub(crate) struct PushRetryArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PushListenArgs {
-    /// Where to listen; port 0 takes any that is free
+    /// Address to listen on; port 0 selects a free port
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
     pub(crate) listen: String,
-    /// Where the agent reaches it, if that is not where it listens
+    /// URL of this receiver for the agent, if it is not the listen address
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
-    /// Refuse notifications without this token; better ATTACHE_PUSH_TOKEN [default with --task-id: a random one]
+    /// Refuse notifications without this token; ATTACHE_PUSH_TOKEN is safer [default with --task-id: a random token]
     #[arg(long, value_name = "TOKEN")]
     pub(crate) token: Option<String>,
-    /// Refuse notifications without an Authorization of this scheme
+    /// Refuse notifications without an Authorization header of this scheme
     #[arg(long, value_name = "SCHEME")]
     pub(crate) auth_scheme: Option<String>,
-    /// What follows the scheme; better ATTACHE_PUSH_CREDENTIALS
+    /// Credentials for the scheme; ATTACHE_PUSH_CREDENTIALS is safer
     #[arg(long, value_name = "CREDENTIALS", requires = "auth_scheme")]
     pub(crate) auth_credentials: Option<String>,
-    /// Refuse notifications that are not signed with a key of the set at this url, such as https://host/.well-known/jwks.json
+    /// Refuse notifications that no key of the set at this URL has signed, such as https://host/.well-known/jwks.json
     #[arg(long, value_name = "URL")]
     pub(crate) key_set: Option<String>,
-    /// End after so many [default: with the task, or with Ctrl-C]
+    /// Exit after this number of notifications [default: at the end of the task, or on Ctrl-C]
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u64>,
     #[command(flatten)]
@@ -99,7 +99,7 @@ pub(crate) struct PushListenArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PushConfigIdArgs {
-    /// The id of the registration
+    /// Id of the registration
     #[arg(long = "id", value_name = "ID")]
     pub(crate) config_id: String,
     #[command(flatten)]

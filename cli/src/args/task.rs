@@ -1,4 +1,4 @@
-//! What can be typed of tasks.
+//! Arguments of `attache task`.
 
 use std::path::PathBuf;
 
@@ -14,21 +14,21 @@ pub(crate) enum TaskCommand {
     Cancel(TaskIdArgs),
     /// List tasks, a page at a time.
     List(TaskListArgs),
-    /// Follow a task, also across cuts.
+    /// Follow the events of a task, across lost connections.
     Subscribe(TaskIdArgs),
     /// Write the artifacts of a task to files.
     Download(TaskDownloadArgs),
     /// Webhooks of a task.
     #[command(subcommand)]
     PushConfig(PushConfigCommand),
-    /// Wait for a task; the exit code can tell how it went.
+    /// Wait for a task; the exit code can report its outcome.
     Wait(TaskWaitArgs),
 }
 
-/// A verb on one task.
+/// Arguments of a verb on one task.
 #[derive(Debug, Args)]
 pub(crate) struct TaskIdArgs {
-    /// The task
+    /// Id of the task
     pub(crate) id: Option<String>,
     #[command(flatten)]
     pub(crate) common: CommonFlags,
@@ -36,7 +36,7 @@ pub(crate) struct TaskIdArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TaskGetArgs {
-    /// At most so many messages of history [default: what the server gives]
+    /// Maximum number of history messages [default: the one of the server]
     #[arg(long, value_name = "N")]
     pub(crate) history: Option<i32>,
     #[command(flatten)]
@@ -45,22 +45,22 @@ pub(crate) struct TaskGetArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TaskListArgs {
-    /// Only in this state: completed, input-required, TASK_STATE_WORKING
+    /// Only tasks in this state: completed, input-required, TASK_STATE_WORKING
     #[arg(long, value_name = "STATE")]
     pub(crate) status: Option<String>,
-    /// At most so many on a page
+    /// Maximum number of tasks per page
     #[arg(long, value_name = "N")]
     pub(crate) page_size: Option<i32>,
-    /// Where the last page ended
+    /// Token of the next page, from the previous one
     #[arg(long, value_name = "TOKEN")]
     pub(crate) page_token: Option<String>,
     /// All pages
     #[arg(long)]
     pub(crate) all: bool,
-    /// Only with a status of this time or later, such as 2026-11-01T00:00:00Z
+    /// Only tasks whose status changed at this time or later, such as 2026-11-01T00:00:00Z
     #[arg(long, value_name = "TIME")]
     pub(crate) since: Option<String>,
-    /// With artifacts
+    /// Include artifacts
     #[arg(long)]
     pub(crate) include_artifacts: bool,
     #[command(flatten)]
@@ -69,16 +69,16 @@ pub(crate) struct TaskListArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TaskDownloadArgs {
-    /// Where to write [default: the working directory]
+    /// Target directory [default: the working directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) output_dir: Option<PathBuf>,
-    /// Only this artifact, by its id; may be repeated
+    /// Only this artifact, by id; may be repeated
     #[arg(long, value_name = "ID")]
     pub(crate) artifact: Vec<String>,
-    /// Overwrite files that are there
+    /// Overwrite existing files
     #[arg(long)]
     pub(crate) force: bool,
-    /// Fetch what is named by a url as well, without credentials and only from the public internet
+    /// Also fetch parts given by URL, without credentials and only from the public internet
     #[arg(long)]
     pub(crate) fetch_urls: bool,
     #[command(flatten)]
@@ -87,10 +87,10 @@ pub(crate) struct TaskDownloadArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TaskWaitArgs {
-    /// Wait through an interruption that is resolved elsewhere: auth or input; may be repeated
+    /// Keep waiting through interruptions that are resolved elsewhere: auth or input; may be repeated
     #[arg(long, value_name = "WHAT")]
     pub(crate) through: Vec<String>,
-    /// Wait for this state, or an end
+    /// Wait for this state, or a final one
     #[arg(long, value_name = "STATE")]
     pub(crate) until: Option<String>,
     /// Exit with 10 failed, 11 rejected, 12 canceled, 13 input required, 14 auth required

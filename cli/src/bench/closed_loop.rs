@@ -1,4 +1,4 @@
-//! The same work again and again, over several connections at once.
+//! Closed-loop scenarios: each connection sends its next request after the previous one has ended.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,9 +14,10 @@ use super::stats::{Progress, Samples, micros};
 use super::{BenchFailure, BenchPlan, check_answer, check_state, only_failure};
 use crate::args::Scenario;
 
-/// A worker that fails pauses, so that an agent that refuses everything is not asked a million times.
+/// Pause of a worker after a failure, so that failing requests do not run in a busy loop.
 const FAILURE_PAUSE: Duration = Duration::from_millis(20);
 
+/// The request that workers repeat.
 #[derive(Clone)]
 enum Workload {
     Send(Box<SendMessageRequest>),
@@ -24,7 +25,7 @@ enum Workload {
     Stream(Box<SendMessageRequest>),
 }
 
-/// What a stream brought.
+/// Measurements of one stream.
 #[derive(Default)]
 struct StreamSample {
     first: Option<Duration>,
@@ -35,7 +36,7 @@ pub(super) async fn run(
     plan: &BenchPlan,
     clients: Vec<Client>,
     progress: &Arc<Progress>,
-    over: &CancellationToken,
+    end: &CancellationToken,
 ) -> Samples {
     let work = match prepare(plan, clients.first()).await {
         Ok(work) => work,
@@ -43,7 +44,7 @@ pub(super) async fn run(
     };
     let mut workers = JoinSet::new();
     for client in clients {
-        workers.spawn(repeat(client, work.clone(), progress.clone(), over.clone()));
+        workers.spawn(repeat(client, work.clone(), progress.clone(), end.clone()));
     }
     let mut samples = Samples::default();
     while let Some(one) = workers.join_next().await {
@@ -59,7 +60,7 @@ async fn prepare(plan: &BenchPlan, client: Option<&Client>) -> Result<Workload, 
         (Scenario::Get, Some(client)) => match client.send_message(*request).await? {
             SendMessageResponse::Task(task) => Ok(Workload::Get(task.id)),
             SendMessageResponse::Message(_) => Err(BenchFailure::Unexpected(
-                "the agent answers without a task: there is nothing to get".to_owned(),
+                "the agent answers without a task".to_owned(),
             )),
         },
         _ => Ok(Workload::Send(request)),
@@ -70,28 +71,28 @@ async fn repeat(
     client: Client,
     work: Workload,
     progress: Arc<Progress>,
-    over: CancellationToken,
+    end: CancellationToken,
 ) -> Samples {
     let mut samples = Samples::default();
     loop {
         let counts = progress.is_counting();
-        if !progress.take() {
+        if !progress.reserve() {
             return samples;
         }
         let began = Instant::now();
         let done = tokio::select! {
             biased;
-            () = over.cancelled() => return samples,
+            () = end.cancelled() => return samples,
             done = once(&client, &work) => done,
         };
         progress.record(done.is_ok());
         match done {
-            // What began while warming up does not count, and neither do its failures.
+            // Requests that began during the warm-up do not count.
             _ if !counts => {}
-            Ok(seen) => {
+            Ok(sample) => {
                 samples.latencies.push(micros(began.elapsed()));
-                samples.first.extend(seen.first.map(micros));
-                samples.events += seen.events;
+                samples.first.extend(sample.first.map(micros));
+                samples.events += sample.events;
             }
             Err(fault) => {
                 samples.add_failure(fault);
@@ -103,7 +104,7 @@ async fn repeat(
 
 async fn once(client: &Client, work: &Workload) -> Result<StreamSample, BenchFailure> {
     match work {
-        // Every message has an id of its own: the second of two with the same may be answered from memory.
+        // Each message has a new id: a repeated one may be answered by idempotency.
         Workload::Send(request) => check_answer(&client.send_message(fresh(request)).await?)?,
         Workload::Get(id) => {
             let request = GetTaskRequest {
@@ -129,17 +130,18 @@ async fn stream(
 ) -> Result<StreamSample, BenchFailure> {
     let began = Instant::now();
     let mut events = client.send_streaming_message(request).await?;
-    let (mut seen, mut last) = (StreamSample::default(), None);
+    let mut sample = StreamSample::default();
+    let mut last = None;
     while let Some(event) = events.next().await {
         let (_, event) = event?;
-        seen.first.get_or_insert_with(|| began.elapsed());
-        seen.events += 1;
+        sample.first.get_or_insert_with(|| began.elapsed());
+        sample.events += 1;
         last = state(&event).or(last);
     }
     match last {
-        Some(StreamEnd::Message) => Ok(seen),
+        Some(StreamEnd::Message) => Ok(sample),
         Some(StreamEnd::State(state)) if state.is_terminal() || state.is_interrupted() => {
-            check_state(state).map(|()| seen)
+            check_state(state).map(|()| sample)
         }
         Some(StreamEnd::State(_)) | None => Err(BenchFailure::Unexpected(
             "the stream ended before the task did".to_owned(),
@@ -147,7 +149,7 @@ async fn stream(
     }
 }
 
-/// What a stream says of how things stand.
+/// State that an event of a stream reports.
 pub(super) enum StreamEnd {
     Message,
     State(attache::model::TaskState),

@@ -1,4 +1,4 @@
-//! Streams that are held: many of one task, or one each.
+//! Scenarios with open streams: many streams of one task, or one stream per task.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -13,36 +13,37 @@ use super::closed_loop::{StreamEnd, state};
 use super::stats::{Progress, Samples, micros};
 use super::{BenchFailure, BenchPlan, only_failure};
 
-/// How long readers may take to see the end of a task that was canceled.
+/// Time for readers to receive the end of a canceled task.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// One task, and all connections read its events. When the time is over it is canceled: all of them should see that.
+/// All connections read the events of one task. At the end the task is canceled, and all readers must receive that.
 pub(super) async fn fan_out(
     plan: &BenchPlan,
     clients: Vec<Client>,
     progress: &Arc<Progress>,
-    over: &CancellationToken,
+    end: &CancellationToken,
 ) -> Samples {
     let Some(first) = clients.first().cloned() else {
         return Samples::default();
     };
-    let (id, lead) = match begin(&first, plan).await {
+    let (id, first_stream) = match begin(&first, plan).await {
         Ok(begun) => begun,
         Err(fault) => return only_failure(fault),
     };
-    // The call that began the task is left at once: its stream is none of those that count.
-    drop(lead);
-    let (end, gone) = (Arc::new(OnceLock::new()), CancellationToken::new());
+    // The stream of the call that started the task is not measured.
+    drop(first_stream);
+    let first_end = Arc::new(OnceLock::new());
+    let expired = CancellationToken::new();
     let mut readers = JoinSet::new();
     for client in clients {
-        let reader = follow(client, id.clone(), progress.clone(), end.clone());
-        readers.spawn(stopped(reader, gone.clone()));
+        let reader = follow(client, id.clone(), progress.clone(), first_end.clone());
+        readers.spawn(with_expiry(reader, expired.clone()));
     }
     let stop = async {
-        over.cancelled().await;
+        end.cancelled().await;
         cancel(&first, id.clone()).await;
         tokio::time::sleep(GRACE).await;
-        gone.cancel();
+        expired.cancel();
         std::future::pending::<()>().await;
     };
     let mut samples = Samples::default();
@@ -58,19 +59,19 @@ pub(super) async fn fan_out(
     samples
 }
 
-/// A stream for each connection, of a task of its own, held until the time is over. Their tasks are canceled then.
+/// Each connection holds a stream of its own task until the end. The tasks are canceled then.
 pub(super) async fn idle(
     plan: &BenchPlan,
     clients: Vec<Client>,
     progress: &Arc<Progress>,
-    over: &CancellationToken,
+    end: &CancellationToken,
 ) -> Samples {
     let mut holders = JoinSet::new();
     for client in clients {
-        if !progress.take() {
+        if !progress.reserve() {
             break;
         }
-        holders.spawn(hold(client, plan.clone(), progress.clone(), over.clone()));
+        holders.spawn(hold(client, plan.clone(), progress.clone(), end.clone()));
     }
     let mut samples = Samples::default();
     while let Some(one) = holders.join_next().await {
@@ -79,7 +80,7 @@ pub(super) async fn idle(
     samples
 }
 
-/// Begins a task; its id, and the stream it came by.
+/// Starts a task, and returns its id and its stream.
 async fn begin(client: &Client, plan: &BenchPlan) -> Result<(TaskId, EventStream), BenchFailure> {
     let mut events = client.send_streaming_message(plan.request()).await?;
     let first = events.next().await.transpose()?;
@@ -89,27 +90,25 @@ async fn begin(client: &Client, plan: &BenchPlan) -> Result<(TaskId, EventStream
         StreamResponse::ArtifactUpdate(update) => Some(update.task_id),
         StreamResponse::Message(_) => None,
     });
-    let id = id.ok_or_else(|| {
-        BenchFailure::Unexpected(
-            "the agent answers without a task: there is nothing to follow".to_owned(),
-        )
-    })?;
+    let id =
+        id.ok_or_else(|| BenchFailure::Unexpected("the agent answers without a task".to_owned()))?;
     Ok((id, events))
 }
 
-async fn stopped(reader: impl Future<Output = Samples>, gone: CancellationToken) -> Samples {
+/// Runs a reader until it ends or the grace period is over.
+async fn with_expiry(reader: impl Future<Output = Samples>, expired: CancellationToken) -> Samples {
     tokio::select! {
         samples = reader => samples,
-        () = gone.cancelled() => only_failure(BenchFailure::Unexpected("a reader never saw the end of the task".to_owned())),
+        () = expired.cancelled() => only_failure(BenchFailure::Unexpected("a reader did not receive the end of the task".to_owned())),
     }
 }
 
-/// Reads one task to its end. What is late is told against the reader who saw the end first.
+/// Reads one task to its end. The latency is the delay behind the reader that received the end first.
 async fn follow(
     client: Client,
     id: TaskId,
     progress: Arc<Progress>,
-    end: Arc<OnceLock<Instant>>,
+    first_end: Arc<OnceLock<Instant>>,
 ) -> Samples {
     let mut samples = Samples::default();
     let done = read_to_end(&client, id, &mut samples).await;
@@ -117,7 +116,7 @@ async fn follow(
     match done {
         Ok(()) => samples
             .latencies
-            .push(micros(end.get_or_init(Instant::now).elapsed())),
+            .push(micros(first_end.get_or_init(Instant::now).elapsed())),
         Err(fault) => samples.add_failure(fault),
     }
     samples
@@ -155,13 +154,13 @@ async fn hold(
     client: Client,
     plan: BenchPlan,
     progress: Arc<Progress>,
-    over: CancellationToken,
+    end: CancellationToken,
 ) -> Samples {
     let mut samples = Samples::default();
     let began = Instant::now();
     let begun = tokio::select! {
         begun = begin(&client, &plan) => begun,
-        () = over.cancelled() => Err(BenchFailure::Unexpected("a stream was not open when the time was over".to_owned())),
+        () = end.cancelled() => Err(BenchFailure::Unexpected("a stream did not open in time".to_owned())),
     };
     progress.record(begun.is_ok());
     let (id, mut events) = match begun {
@@ -175,11 +174,11 @@ async fn hold(
     let opened = micros(began.elapsed());
     let cut = loop {
         tokio::select! {
-            () = over.cancelled() => break None,
+            () = end.cancelled() => break None,
             event = events.next() => match event {
                 Some(Ok(_)) => samples.events += 1,
                 Some(Err(error)) => break Some(BenchFailure::Refused(error)),
-                None => break Some(BenchFailure::Unexpected("a stream ended before the time was over".to_owned())),
+                None => break Some(BenchFailure::Unexpected("a stream ended early".to_owned())),
             },
         }
     };
@@ -192,7 +191,7 @@ async fn hold(
     samples
 }
 
-/// Nobody waits for it any more. Whether it could be canceled is its own affair: it may have ended.
+/// Cancels a task. Errors are ignored: the task may have ended.
 async fn cancel(client: &Client, id: TaskId) {
     let request = CancelTaskRequest {
         id,

@@ -1,4 +1,4 @@
-//! What is counted, and what comes of it.
+//! Counters, samples and percentiles of a measurement.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,10 +8,10 @@ use serde::Serialize;
 
 use super::BenchFailure;
 
-/// So many kinds of faults are told apart; the rest are counted together.
+/// Maximum number of distinct failure messages; the rest is counted as `others`.
 const MAX_FAILURE_KINDS: usize = 8;
 
-/// How far all workers together are.
+/// Progress of all workers.
 pub(super) struct Progress {
     counting: AtomicBool,
     left: AtomicU64,
@@ -38,8 +38,8 @@ impl Progress {
         self.counting.load(Ordering::Relaxed)
     }
 
-    /// Takes one of those that are left; not while warming up, where nothing counts.
-    pub(super) fn take(&self) -> bool {
+    /// Reserves one of the remaining requests; always succeeds during the warm-up.
+    pub(super) fn reserve(&self) -> bool {
         let less = |left: u64| left.checked_sub(1);
         !self.is_counting()
             || self
@@ -48,31 +48,31 @@ impl Progress {
                 .is_ok()
     }
 
-    pub(super) fn record(&self, well: bool) {
+    /// Records the result of a request.
+    pub(super) fn record(&self, is_success: bool) {
         if self.is_counting() {
-            if well { &self.done } else { &self.failed }.fetch_add(1, Ordering::Relaxed);
+            if is_success { &self.done } else { &self.failed }.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    pub(super) fn line(&self, what: &str, taken: Duration, of: Duration) -> String {
-        let (done, failed) = (
-            self.done.load(Ordering::Relaxed),
-            self.failed.load(Ordering::Relaxed),
-        );
+    /// A progress note.
+    pub(super) fn line(&self, what: &str, taken: Duration, total: Duration) -> String {
+        let done = self.done.load(Ordering::Relaxed);
+        let failed = self.failed.load(Ordering::Relaxed);
         format!(
             "{what}: {done} done, {failed} failed, {}s of {}s",
             taken.as_secs(),
-            of.as_secs()
+            total.as_secs()
         )
     }
 }
 
-/// What one worker has seen, or all together.
+/// Samples of one worker, or of all.
 #[derive(Default)]
 pub(super) struct Samples {
-    /// In microseconds.
+    /// Latencies, in microseconds.
     pub(super) latencies: Vec<u32>,
-    /// Until the first event, in microseconds.
+    /// Times to the first event, in microseconds.
     pub(super) first: Vec<u32>,
     pub(super) events: u64,
     pub(super) failed: u64,
@@ -80,22 +80,25 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    pub(super) fn add_failure(&mut self, fault: BenchFailure) {
+    /// Counts a failure by its message.
+    pub(super) fn add_failure(&mut self, failure: BenchFailure) {
         self.failed += 1;
-        let words = match fault {
-            BenchFailure::Unexpected(words) => words,
+        let message = match failure {
+            BenchFailure::Unexpected(message) => message,
             BenchFailure::Refused(error) => format!("{:?}: {}", error.kind(), error.message()),
         };
-        self.count_failure(words, 1);
+        self.count_failure(message, 1);
     }
 
-    fn count_failure(&mut self, words: String, times: u64) {
-        let words = match self.faults.len() < MAX_FAILURE_KINDS || self.faults.contains_key(&words)
-        {
-            true => words,
-            false => "others".to_owned(),
+    fn count_failure(&mut self, message: String, times: u64) {
+        let is_counted =
+            self.faults.len() < MAX_FAILURE_KINDS || self.faults.contains_key(&message);
+        let message = if is_counted {
+            message
+        } else {
+            "others".to_owned()
         };
-        *self.faults.entry(words).or_default() += times;
+        *self.faults.entry(message).or_default() += times;
     }
 
     pub(super) fn add(&mut self, other: Self) {
@@ -103,8 +106,8 @@ impl Samples {
         self.first.extend(other.first);
         self.events += other.events;
         self.failed += other.failed;
-        for (words, times) in other.faults {
-            self.count_failure(words, times);
+        for (message, times) in other.faults {
+            self.count_failure(message, times);
         }
     }
 }
@@ -113,7 +116,7 @@ pub(super) fn micros(time: Duration) -> u32 {
     u32::try_from(time.as_micros()).unwrap_or(u32::MAX)
 }
 
-/// What came of one scenario.
+/// Result of one scenario.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Measurement {
@@ -132,19 +135,19 @@ pub(crate) struct Measurement {
     pub(crate) generator: GeneratorLoad,
 }
 
-/// What measuring cost this side.
+/// CPU use of the load generator.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct GeneratorLoad {
     pub(crate) cpu_seconds: f64,
     pub(crate) cores: usize,
-    /// Of all the time that the cores had.
+    /// Share of the CPU time of all cores.
     pub(crate) share: f64,
-    /// The agent may be faster than what was measured.
+    /// Whether the generator, not the agent, limited the result.
     pub(crate) was_the_limit: bool,
 }
 
-/// Above this share of all cores, it is us who cannot go faster.
+/// CPU share from which the generator counts as the bottleneck.
 const GENERATOR_LIMIT_SHARE: f64 = 0.8;
 
 impl Measurement {
@@ -183,7 +186,7 @@ impl Measurement {
     }
 }
 
-/// How a duration is spread, in milliseconds.
+/// Percentiles of a duration, in milliseconds.
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct Percentiles {
     pub(crate) p50: f64,
@@ -197,7 +200,7 @@ impl Percentiles {
     fn from_micros(mut micros: Vec<u32>) -> Option<Self> {
         micros.sort_unstable();
         let max = *micros.last()?;
-        // The smallest that so many of a thousand are not above.
+        // Nearest rank: the smallest sample that is not below this share of all.
         let at = |thousandth: usize| {
             let rank = (micros.len() * thousandth).div_ceil(1000);
             f64::from(micros[rank.saturating_sub(1)]) / 1000.0
@@ -222,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_percentile_is_the_smallest_that_so_many_are_not_above() {
+    fn percentiles_use_the_nearest_rank() {
         let spread = Percentiles::from_micros((1..=1000).rev().map(|ms| ms * 1000).collect());
         let expected = Percentiles {
             p50: 500.0,
@@ -240,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_of_many_kinds_do_not_fill_memory() {
+    fn the_number_of_failure_kinds_is_bounded() {
         let mut samples = Samples::default();
         for number in 0..100 {
             samples.add_failure(BenchFailure::Unexpected(format!("fault {number}")));
@@ -251,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_busies_all_cores_was_the_limit() {
+    fn a_busy_generator_is_reported_as_the_limit() {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u32;
         let second = Duration::from_secs(1);
         assert!(

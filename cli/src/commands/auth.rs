@@ -1,4 +1,4 @@
-//! `attache auth login`, `status` and `logout`.
+//! `attache auth login`, `status` and `logout`: OAuth tokens, stored by card host and security scheme.
 
 mod browser;
 mod scheme;
@@ -15,17 +15,18 @@ use crate::settings::Settings;
 use crate::token_store::{Login, TokenStore, client_secret};
 use scheme::{SchemeEndpoints, check_secret_target, select_scheme};
 
-/// How a token is had.
+/// OAuth flow of a login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum LoginFlow {
-    /// A person logs in elsewhere, with a code
+    /// Device code: a person logs in on another device
     Device,
-    /// A program logs in with its own secret
+    /// Client credentials: a program authenticates with its secret
     Client,
-    /// A person logs in in a browser on this machine
+    /// Authorization code: a person logs in with a browser on this machine
     Code,
 }
 
+/// A stored login without its tokens.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct LoginView<'a> {
@@ -45,7 +46,7 @@ impl<'a> LoginView<'a> {
         }
     }
 
-    fn fields(&self, page: &mut TextPage) {
+    fn add_to(&self, page: &mut TextPage) {
         page.add_field("Scheme", self.scheme);
         page.add_field("Host", self.host);
         page.add_field("Scopes", &self.scopes.join(" "));
@@ -58,49 +59,50 @@ impl<'a> LoginView<'a> {
     }
 }
 
-/// Gets a token as the card says, and keeps it for the host of the card.
+/// Gets a token by a security scheme of the card, and stores it for the host of the card.
 pub(crate) async fn login(args: AuthLoginArgs, settings: &Settings, out: &mut Output) -> CliResult {
-    let logins = store(settings)?;
+    let store = token_store(settings)?;
     let found = reference::resolve(settings).await?;
     let (name, scheme) = select_scheme(&found, args.scheme.as_deref())?;
-    let secret = secret(&args)?;
+    let secret = client_secret_of(&args)?;
     secret.iter().for_each(|secret| out.redact(secret));
-    let endpoints = SchemeEndpoints::from_scheme(scheme, settings).await?;
+    let scheme_endpoints = SchemeEndpoints::from_scheme(scheme, settings).await?;
     let flow = args
         .flow
-        .unwrap_or_else(|| endpoints.flow(secret.is_some()));
+        .unwrap_or_else(|| scheme_endpoints.flow(secret.is_some()));
     let client_id = args
         .client_id
         .or_else(|| std::env::var("ATTACHE_CLIENT_ID").ok())
         .ok_or_else(|| {
-            CliError::usage("no client is named")
-                .hint("say as which client: --client-id, or ATTACHE_CLIENT_ID")
+            CliError::usage("no client id is given").hint("set --client-id or ATTACHE_CLIENT_ID")
         })?;
     let scopes = match (args.scope.is_empty(), scheme, flow) {
         (false, ..) => args.scope,
-        // Without it a login of OpenID Connect is none.
+        // OpenID Connect requires this scope.
         (true, SecurityScheme::OpenIdConnect(_), LoginFlow::Device | LoginFlow::Code) => {
             vec!["openid".to_owned()]
         }
-        (true, ..) => endpoints.scopes,
+        (true, ..) => scheme_endpoints.scopes,
     };
-    let token_url = endpoints.endpoints.token_url().to_owned();
+    let token_url = scheme_endpoints.endpoints.token_url().to_owned();
     if secret.is_some() && flow != LoginFlow::Device {
         check_secret_target(&found, &token_url, settings)?;
     }
     let token = match (flow, secret) {
         (LoginFlow::Device, _) => {
-            login_by_device_code(endpoints.endpoints, &client_id, &scopes, out).await?
+            login_by_device_code(scheme_endpoints.endpoints, &client_id, &scopes, out).await?
         }
         (LoginFlow::Code, secret) => {
-            browser::login(endpoints.endpoints, &client_id, secret, &scopes, out).await?
+            browser::login(scheme_endpoints.endpoints, &client_id, secret, &scopes, out).await?
         }
         (LoginFlow::Client, Some(secret)) => {
-            login_with_secret(endpoints.endpoints, &client_id, secret, &scopes).await?
+            login_with_secret(scheme_endpoints.endpoints, &client_id, secret, &scopes).await?
         }
         (LoginFlow::Client, None) => {
-            return Err(CliError::usage("the client has no secret")
-                .hint("set ATTACHE_CLIENT_SECRET, or name a file: --client-secret-file"));
+            return Err(
+                CliError::usage("the client credentials flow needs a client secret")
+                    .hint("set ATTACHE_CLIENT_SECRET, or give a file: --client-secret-file"),
+            );
         }
     };
     out.redact(&token.access);
@@ -116,18 +118,19 @@ pub(crate) async fn login(args: AuthLoginArgs, settings: &Settings, out: &mut Ou
         expires_at: None,
     };
     login.renew(&token);
-    logins.save(login.clone())?;
-    out.note(&format!("kept in {}", logins.path().display()));
+    store.save(login.clone())?;
+    out.note(&format!("stored in {}", store.path().display()));
     let shown = LoginView::new(&login);
     if out.is_json() {
         return out.print_json(&shown);
     }
     let mut page = TextPage::new(false);
-    shown.fields(&mut page);
+    shown.add_to(&mut page);
     out.print_page(&page)
 }
 
-fn secret(args: &AuthLoginArgs) -> CliResult<Option<Secret>> {
+/// The client secret: from the file of the flag, else from the environment.
+fn client_secret_of(args: &AuthLoginArgs) -> CliResult<Option<Secret>> {
     let Some(file) = &args.client_secret_file else {
         return Ok(client_secret());
     };
@@ -145,7 +148,7 @@ async fn login_by_device_code(
 ) -> CliResult<Token> {
     let login = DeviceLogin::start(endpoints, client_id, scopes)
         .await
-        .map_err(|error| refused(&error))?;
+        .map_err(|error| login_error(&error))?;
     out.note(&format!(
         "open {} and enter {}",
         login.url(),
@@ -154,7 +157,7 @@ async fn login_by_device_code(
     if let Some(url) = login.complete_url() {
         out.note(&format!("or open {url}"));
     }
-    login.wait().await.map_err(|error| refused(&error))
+    login.wait().await.map_err(|error| login_error(&error))
 }
 
 async fn login_with_secret(
@@ -167,21 +170,22 @@ async fn login_with_secret(
     oauth
         .auth_params(None, &[])
         .await
-        .map_err(|error| refused(&error))?;
+        .map_err(|error| login_error(&error))?;
     oauth
         .token()
         .await
-        .ok_or_else(|| CliError::auth_failed("no token was given out"))
+        .ok_or_else(|| CliError::auth_failed("the authorization server issued no token"))
 }
 
-fn refused(error: &Error) -> CliError {
+/// Converts an error of an authorization server.
+fn login_error(error: &Error) -> CliError {
     CliError::from_error(error, attache::model::Binding::HttpJson, true)
 }
 
-/// What there is, without the tokens.
+/// Prints the stored logins, of one host if an agent is given.
 pub(crate) async fn status(settings: &Settings, out: &mut Output) -> CliResult {
     let host = reference::agent_host(settings).await?;
-    let logins = store(settings)?.read()?;
+    let logins = token_store(settings)?.read()?;
     let shown: Vec<_> = logins
         .iter()
         .filter(|login| host.as_ref().is_none_or(|host| *host == login.host))
@@ -192,14 +196,14 @@ pub(crate) async fn status(settings: &Settings, out: &mut Output) -> CliResult {
             .print_json(&serde_json::json!({"schema": "attache.auth-status/1", "logins": shown}));
     }
     let mut page = TextPage::new(false);
-    shown.iter().for_each(|one| one.fields(&mut page));
+    shown.iter().for_each(|one| one.add_to(&mut page));
     if shown.is_empty() {
         page.add_field("Logins", "none");
     }
     out.print_page(&page)
 }
 
-/// Forgets the tokens for an agent, or all of them.
+/// Deletes the stored logins of an agent, or all of them.
 pub(crate) async fn logout(
     args: &AuthLogoutArgs,
     settings: &Settings,
@@ -207,17 +211,18 @@ pub(crate) async fn logout(
 ) -> CliResult {
     let host = reference::agent_host(settings).await?.filter(|_| !args.all);
     if host.is_none() && !args.all {
-        return Err(CliError::usage("no agent is named")
-            .hint("say which: -a <host, url or file>, or --all"));
+        return Err(
+            CliError::usage("no agent is given").hint("give one: -a <host, url or file>, or --all")
+        );
     }
-    let gone = store(settings)?.remove(|login| {
+    let removed = token_store(settings)?.remove(|login| {
         host.as_ref().is_none_or(|host| *host == login.host)
             && args
                 .scheme
                 .as_ref()
                 .is_none_or(|scheme| *scheme == login.scheme)
     })?;
-    let shown: Vec<_> = gone.iter().map(LoginView::new).collect();
+    let shown: Vec<_> = removed.iter().map(LoginView::new).collect();
     if out.is_json() {
         return out.print_json(
             &serde_json::json!({"schema": "attache.auth-logout/1", "forgotten": shown}),
@@ -228,8 +233,8 @@ pub(crate) async fn logout(
     out.print_page(&page)
 }
 
-fn store(settings: &Settings) -> CliResult<TokenStore> {
+fn token_store(settings: &Settings) -> CliResult<TokenStore> {
     TokenStore::from_settings(settings).ok_or_else(|| {
-        CliError::usage("there is no place to keep logins: neither HOME nor XDG_CONFIG_HOME is set")
+        CliError::usage("no directory for tokens: neither HOME nor XDG_CONFIG_HOME is set")
     })
 }

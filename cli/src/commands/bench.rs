@@ -1,4 +1,4 @@
-//! `attache bench`: how fast is an agent?
+//! `attache bench`: measures the throughput and latency of an agent.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ struct BenchReport {
     results: Vec<ScenarioReport>,
 }
 
-/// One scenario over one interface.
+/// Result of one scenario over one interface.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ScenarioReport {
@@ -39,28 +39,23 @@ struct ScenarioReport {
 
 pub(crate) async fn run(args: BenchArgs, settings: &Settings, out: &mut Output) -> CliResult<u8> {
     let plans = plans(&args)?;
-    let (stop, mut interrupts) = (CancellationToken::new(), Interrupts::new()?);
-    let (told, mut hearing) = (stop.clone(), JoinSet::new());
-    hearing.spawn(async move {
-        let exit = interrupts.exit_code().await;
-        told.cancel();
-        exit
-    });
+    let stop = CancellationToken::new();
+    let mut signals = JoinSet::new();
+    signals.spawn(cancel_on_signal(Interrupts::new()?, stop.clone()));
     let found = stop.run_until_cancelled(reference::resolve(settings)).await;
     let found = found.unwrap_or_else(|| Err(CliError::interrupted(130)))?;
     if !found.host().is_none_or(is_loopback) {
-        out.warn(
-            "every message is real work for this agent, and may cost money; bound it with --count",
-        );
+        out.warn("every message causes real work and may cost money; limit it with --count");
     }
     let agent = found.card.name.clone();
     if !out.is_json() {
         out.print_line(&format!("Agent: {}", crate::output::line(&agent)))?;
     }
-    // Over the binding that a message would take; over each that is named.
-    let sessions = match settings.transports.is_empty() {
-        true => vec![Session::with_card(settings, &found, out)?],
-        false => Session::open_all(settings, &found, out)?,
+    // By default the binding that `send` uses; with `--transport`, each of the given ones.
+    let sessions = if settings.transports.is_empty() {
+        vec![Session::with_card(settings, &found, out)?]
+    } else {
+        Session::open_all(settings, &found, out)?
     };
     let mut results = Vec::new();
     'all: for session in &sessions {
@@ -73,7 +68,7 @@ pub(crate) async fn run(args: BenchArgs, settings: &Settings, out: &mut Output) 
             }
             results.push(measured);
             if stop.is_cancelled() {
-                out.note("interrupted: these are the measurement so far");
+                out.note("interrupted: these are partial results");
                 break 'all;
             }
         }
@@ -87,18 +82,23 @@ pub(crate) async fn run(args: BenchArgs, settings: &Settings, out: &mut Output) 
         })?;
     }
     if stop.is_cancelled() {
-        return Ok(hearing
+        return Ok(signals
             .join_next()
             .await
             .and_then(Result::ok)
             .unwrap_or(130));
     }
     if !any {
-        out.note(
-            "nothing was measured: every attempt failed; see what the agent says: attache send",
-        );
+        out.note("nothing was measured: every request failed; see the error with attache send");
     }
     Ok(u8::from(!any))
+}
+
+/// Cancels the token on the first signal, and returns the exit code of that signal.
+async fn cancel_on_signal(mut interrupts: Interrupts, stop: CancellationToken) -> u8 {
+    let exit = interrupts.exit_code().await;
+    stop.cancel();
+    exit
 }
 
 fn plans(args: &BenchArgs) -> CliResult<Vec<BenchPlan>> {
@@ -123,23 +123,23 @@ fn plans(args: &BenchArgs) -> CliResult<Vec<BenchPlan>> {
     Ok(scenarios.iter().map(plan).collect())
 }
 
-/// The longest that one scenario may run.
+/// Maximum measurement time of one scenario.
 const MAX_DURATION: Duration = Duration::from_secs(3600);
 
 fn time(flag: &str, text: &str) -> CliResult<Duration> {
     match duration::parse(text) {
         Some(time) if time > Duration::ZERO && time <= MAX_DURATION => Ok(time),
         Some(_) => Err(CliError::usage(format!(
-            "{flag} {text}: between 1ms and 1h"
+            "{flag} {text}: must be between 1ms and 1h"
         ))),
-        None => {
-            Err(CliError::usage(format!("{flag} {text} is no duration"))
-                .hint("say 500ms, 10s, 1m30s"))
-        }
+        None => Err(
+            CliError::usage(format!("{flag} {text}: must be a duration"))
+                .hint("such as 500ms, 10s or 1m30s"),
+        ),
     }
 }
 
-/// One client for each connection. None tries anything again: what fails is counted.
+/// Creates one client per connection, without retries: every failure counts.
 fn clients(session: &Session<'_>, count: usize) -> CliResult<Vec<Client>> {
     let retries = RetryPolicy {
         max_retries: 0,
@@ -166,8 +166,10 @@ fn measured(session: &Session<'_>, plan: &BenchPlan, measurement: Measurement) -
 }
 
 fn page(measured: &ScenarioReport) -> TextPage {
-    let (measurement, mut page) = (&measured.measurement, TextPage::new(false));
-    let (scenario, connections) = (measured.scenario, measured.connections);
+    let measurement = &measured.measurement;
+    let scenario = measured.scenario;
+    let connections = measured.connections;
+    let mut page = TextPage::new(false);
     page.add_field(
         "Scenario",
         &format!("{}, {connections} connections", scenario.name()),
@@ -219,7 +221,7 @@ fn page(measured: &ScenarioReport) -> TextPage {
     if own.was_the_limit {
         page.add_field(
             "Limit",
-            "the generator, not the agent: it may be faster than this; measure from more machines",
+            "the generator was the bottleneck: the agent may be faster; use more machines",
         );
     }
     page

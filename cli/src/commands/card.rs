@@ -1,4 +1,4 @@
-//! `attache card get`: what an agent says of itself.
+//! `attache card get`: shows the card of an agent.
 
 use attache::ErrorKind;
 use attache::model::AgentCard;
@@ -27,15 +27,15 @@ pub(crate) async fn get(args: CardGetArgs, settings: &Settings, out: &mut Output
     if args.extended {
         return extended(&Session::with_card(settings, &found, out)?, out).await;
     }
-    let text = as_new(&found.card, &found.received.text, out);
+    let text = as_v1_text(&found.card, &found.received.text, out);
     let words = signature::describe(&verdict, settings, out);
     out.print_card(&found.card, &text, &words)
 }
 
-/// Names every finding, and ends with the first.
+/// Validates the card against the schema: notes every finding, and fails with the first.
 fn validate(text: &str, out: &mut Output) -> CliResult {
     let card: Value = serde_json::from_str(text)
-        .map_err(|error| CliError::card_invalid(format!("the card is no JSON: {error}")))?;
+        .map_err(|error| CliError::card_invalid(format!("the card is not JSON: {error}")))?;
     let found = findings(&card);
     let Some(first) = found.first() else {
         return Ok(());
@@ -48,26 +48,26 @@ fn validate(text: &str, out: &mut Output) -> CliResult {
     Err(CliError::card_invalid(format!("{first}{more}")))
 }
 
-/// The card that authenticated callers see: asked for only where the public one declares it and how to authenticate.
+/// Gets the extended card. Requires that the public card declares it and a security scheme.
 async fn extended(session: &Session<'_>, out: &mut Output) -> CliResult {
     if session.card.capabilities.extended_agent_card != Some(true) {
         return Err(CliError::protocol(
             ErrorKind::UnsupportedOperation,
-            "the agent declares no extended card",
+            "the card does not declare an extended card",
         ));
     }
     if session.card.security_schemes.is_empty() {
         return Err(CliError::credentials_missing(
-            "the card declares no way to authenticate, so nothing was asked",
+            "the card declares no security scheme, so no request was sent",
         )
-        .hint("an extended card is for authenticated callers: the public card must name a security scheme"));
+        .hint("an extended card is for authenticated callers: the public card must declare a security scheme"));
     }
     let settings = session.settings;
-    let (client, heard) = wire_log::capture(session.client.clone(), settings);
+    let (client, capture) = wire_log::capture(session.client.clone(), settings);
     let card = session.call(client.get_extended_agent_card()).await?;
-    let received = document(&heard.take());
+    let received = document(&capture.take());
     let text = match &received {
-        Some(received) => as_new(&card, received, out),
+        Some(received) => as_v1_text(&card, received, out),
         None => pretty(&card)?,
     };
     let verdict =
@@ -79,7 +79,7 @@ async fn extended(session: &Session<'_>, out: &mut Output) -> CliResult {
     out.print_card(&card, &text, &words)
 }
 
-/// The card in an answer, as it was written; what is no JSON has none.
+/// The card in a response body, as received; `None` if the body is not JSON.
 fn document(answer: &[u8]) -> Option<String> {
     let answer: Value = serde_json::from_slice(answer).ok()?;
     let card = answer
@@ -93,12 +93,12 @@ fn pretty(card: &AgentCard) -> CliResult<String> {
     serde_json::to_string_pretty(card).map_err(|error| CliError::internal(error.to_string()))
 }
 
-/// A card with 1.0 in it is shown as it was received; another one as 1.0 would have it.
-fn as_new(card: &AgentCard, text: &str, out: &mut Output) -> String {
+/// The text to print: a 1.0 card as received, an older one converted to 1.0.
+fn as_v1_text(card: &AgentCard, text: &str, out: &mut Output) -> String {
     let read: Value = serde_json::from_str(text).unwrap_or_default();
     if read.get("supportedInterfaces").is_some() || read.get("supported_interfaces").is_some() {
         return text.to_owned();
     }
-    out.note("the card is older than 1.0; shown in the shape of 1.0");
+    out.note("the card is older than 1.0; shown in the 1.0 format");
     serde_json::to_string_pretty(card).unwrap_or_else(|_| text.to_owned())
 }

@@ -1,4 +1,4 @@
-//! `attache card lint`: what the schema asks of a card, and what clients in the wild are happier with.
+//! `attache card lint`: violations of the schema, and warnings about interoperability.
 
 use std::collections::BTreeSet;
 
@@ -19,15 +19,15 @@ struct LintReport {
     warnings: Vec<String>,
 }
 
-/// What the schema forbids is told by this exit code, for those who ask for it.
+/// Exit code if the card violates the schema, with `--exit-code`.
 const EXIT_SCHEMA_ERRORS: u8 = 10;
 
 pub(crate) async fn run(exit_code: bool, settings: &Settings, out: &mut Output) -> CliResult<u8> {
     let received = reference::fetch_document(settings).await?;
     let read: Value = serde_json::from_str(&received.text)
-        .map_err(|error| CliError::card_invalid(format!("the card is no JSON: {error}")))?;
+        .map_err(|error| CliError::card_invalid(format!("the card is not JSON: {error}")))?;
     let errors = findings(&read);
-    // A card that cannot be read has errors that say why.
+    // A card that cannot be parsed has errors that explain it.
     let warnings = received
         .parse()
         .map(|found| warnings(&found.card, found.host()))
@@ -62,19 +62,19 @@ pub(crate) async fn run(exit_code: bool, settings: &Settings, out: &mut Output) 
 fn warnings(card: &AgentCard, host: Option<&str>) -> Vec<String> {
     let mut found = Vec::new();
     let remote = host.is_some_and(|host| !is_loopback(host));
-    for (at, one) in card.supported_interfaces.iter().enumerate() {
-        let place = format!("supportedInterfaces[{at}]");
-        if remote && one.url.starts_with("http://") {
-            found.push(format!("{place}.url is without TLS"));
+    for (index, interface) in card.supported_interfaces.iter().enumerate() {
+        let place = format!("supportedInterfaces[{index}]");
+        if remote && interface.url.starts_with("http://") {
+            found.push(format!("{place}.url does not use TLS"));
         }
         if remote
             && ["localhost", "127.0.0.1", "0.0.0.0", "[::"]
                 .iter()
-                .any(|local| one.url.contains(local))
+                .any(|local| interface.url.contains(local))
         {
-            found.push(format!("{place}.url is reached from one machine alone"));
+            found.push(format!("{place}.url is a loopback address"));
         }
-        if one.binding().is_none() {
+        if interface.binding().is_none() {
             found.push(format!(
                 "{place}.protocolBinding is not one of JSONRPC, HTTP+JSON, GRPC"
             ));
@@ -87,29 +87,27 @@ fn warnings(card: &AgentCard, host: Option<&str>) -> Vec<String> {
         .collect();
     if !versions.iter().any(|version| version.starts_with("0.")) {
         found.push(
-            "no interface speaks 0.3: clients of that version cannot use the agent".to_owned(),
+            "no interface has version 0.3: clients of that version cannot use the agent".to_owned(),
         );
     }
     if !versions.iter().any(|version| version.starts_with("1.")) {
-        found.push("no interface speaks 1.x: clients of today may refuse the agent".to_owned());
+        found.push("no interface has version 1.x: current clients may refuse the agent".to_owned());
     }
     if card.skills.is_empty() {
-        found.push(
-            "skills is empty: whoever chooses among agents has nothing to choose by".to_owned(),
-        );
+        found.push("skills is empty: clients cannot select the agent by skill".to_owned());
     }
     let mut ids = BTreeSet::new();
-    for (at, skill) in card.skills.iter().enumerate() {
+    for (index, skill) in card.skills.iter().enumerate() {
         if !ids.insert(&skill.id) {
-            found.push(format!("skills[{at}].id is there twice"));
+            found.push(format!("skills[{index}].id is a duplicate"));
         }
         if skill.examples.is_empty() {
-            found.push(format!("skills[{at}].examples is empty"));
+            found.push(format!("skills[{index}].examples is empty"));
         }
     }
     if !card.security_schemes.is_empty() && card.security_requirements.is_empty() {
         found.push(
-            "securitySchemes are declared, but securityRequirements asks for none of them"
+            "securitySchemes are declared, but securityRequirements requires none of them"
                 .to_owned(),
         );
     }

@@ -11,7 +11,7 @@ use crate::reference;
 use crate::settings::Settings;
 use crate::signature;
 
-/// Prints the card with one more signature.
+/// Adds a signature to a card, and prints it.
 pub(crate) async fn sign(args: CardSignArgs, settings: &Settings, out: &mut Output) -> CliResult {
     let wrong = |error: attache::Error| CliError::usage(error.message().to_owned());
     let file = &args.signing_key;
@@ -29,7 +29,7 @@ pub(crate) async fn sign(args: CardSignArgs, settings: &Settings, out: &mut Outp
         let text = format!("{:#}\n", json!({"keys": [signer.public_key()]}));
         std::fs::write(file, text)
             .map_err(|error| CliError::usage(format!("--key-set {}: {error}", file.display())))?;
-        out.note(&format!("the public key is in {}", file.display()));
+        out.note(&format!("wrote the public key to {}", file.display()));
     }
     out.print_json(&card)
 }
@@ -41,7 +41,7 @@ struct VerifyReport {
     key: String,
 }
 
-/// Says what the signatures of a card are worth; a card whose signature is not verified is a failure.
+/// Verifies the signatures of a card. A card without a verified signature is an error.
 pub(crate) async fn verify(settings: &Settings, out: &mut Output) -> CliResult {
     let found = reference::resolve(settings).await?;
     let verdict = signature::check(&found, settings).await?;

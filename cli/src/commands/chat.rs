@@ -1,4 +1,5 @@
-//! `attache chat`: one turn after another, a line each. The context goes along always, the task while it asks.
+//! `attache chat`: sends each line of stdin as a message. Messages carry the context id always, the task id while the task
+//! is interrupted.
 
 use std::io::{BufRead, IsTerminal};
 
@@ -13,22 +14,21 @@ use crate::settings::Settings;
 
 pub(crate) async fn run(settings: &Settings, out: &mut Output) -> CliResult {
     if out.is_json() {
-        return Err(CliError::usage("chat is for people, and prints text")
-            .hint("for a program: attache send -o json, with --context-id and --task-id"));
+        return Err(CliError::usage("chat is interactive and prints text only")
+            .hint("programs use attache send -o json, with --context-id and --task-id"));
     }
-    let keyboard = std::io::stdin().is_terminal();
-    if keyboard && !std::io::stdout().is_terminal() {
-        return Err(
-            CliError::usage("there is a keyboard, but nobody to read the answers")
-                .hint("pipe the turns in as well, a line each"),
-        );
+    let is_interactive = std::io::stdin().is_terminal();
+    if is_interactive && !std::io::stdout().is_terminal() {
+        return Err(CliError::usage("stdin is a terminal, but stdout is not")
+            .hint("pipe the messages to stdin, one per line"));
     }
     let session = Session::open(settings, out).await?;
-    let (mut context, mut task) = (settings.context_id.clone(), settings.task_id.clone());
-    if keyboard {
-        out.note("a line is a turn; end with Ctrl-D");
+    let mut context = settings.context_id.clone();
+    let mut task = settings.task_id.clone();
+    if is_interactive {
+        out.note("each line is a message; end with Ctrl-D");
     }
-    let mut lines = lines();
+    let mut lines = read_lines();
     while let Some(line) = lines.recv().await {
         let line = line.map_err(|error| CliError::usage(format!("stdin: {error}")))?;
         if line.trim().is_empty() {
@@ -58,8 +58,8 @@ pub(crate) async fn run(settings: &Settings, out: &mut Output) -> CliResult {
     Ok(())
 }
 
-/// The lines of stdin. They are read by a thread that nobody waits for: an interrupt ends the program at once.
-fn lines() -> Receiver<std::io::Result<String>> {
+/// Reads the lines of stdin on a thread that is never joined, so a blocked read does not delay the end of the program.
+fn read_lines() -> Receiver<std::io::Result<String>> {
     let (send, receive) = channel(1);
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines() {

@@ -1,4 +1,4 @@
-//! `attache check`: what is wrong with a configuration file, without serving it.
+//! `attache check`: validates a configuration file without serving it.
 
 use std::io::{self, Write};
 

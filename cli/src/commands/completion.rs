@@ -1,4 +1,4 @@
-//! `attache completion`: a script for a shell.
+//! `attache completion`: prints a completion script for a shell.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use crate::args::Args;
 pub(crate) fn run(shell: Shell) -> ExitCode {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Args::command(), "attache", &mut script);
-    // Nobody is left to tell if the reader is gone.
+    // A closed stdout is not an error: the reader has left.
     let _ = std::io::stdout().write_all(&script);
     ExitCode::SUCCESS
 }

@@ -1,4 +1,4 @@
-//! `attache config show`: what is in force, and where it comes from. It never writes.
+//! `attache config show`: the effective settings with their sources. Never writes.
 
 use serde::Serialize;
 
@@ -20,31 +20,31 @@ struct SettingReport {
 }
 
 pub(crate) fn show(settings: &Settings, out: &mut Output) -> CliResult {
-    let shown: Vec<_> = settings.all.iter().map(one).collect();
+    let rows: Vec<_> = settings.resolved.listed().map(report).collect();
     if out.is_json() {
-        return out.print_json(&ConfigReport { settings: shown });
+        return out.print_json(&ConfigReport { settings: rows });
     }
     let mut page = TextPage::new(false);
-    for one in shown {
-        let from = one
+    for setting in rows {
+        let origin = setting
             .origin
             .map(|origin| format!(", {origin}"))
             .unwrap_or_default();
         page.add_field(
-            one.name,
+            setting.name,
             &format!(
-                "{} ({}{from})",
-                one.value.as_deref().unwrap_or("not set"),
-                one.source
+                "{} ({}{origin})",
+                setting.value.as_deref().unwrap_or("not set"),
+                setting.source
             ),
         );
     }
     out.print_page(&page)
 }
 
-fn one(setting: &Setting) -> SettingReport {
+fn report(setting: &Setting) -> SettingReport {
     SettingReport {
-        name: setting.name,
+        name: setting.flag.name,
         value: setting.display_value(),
         source: setting.source.to_string(),
         origin: setting.origin(),

@@ -1,4 +1,4 @@
-//! `attache conformance`: does an agent keep the rules of the protocol?
+//! `attache conformance`: checks an agent against the rules of the protocol.
 
 use serde::Serialize;
 
@@ -11,10 +11,11 @@ use crate::reference::{self, is_loopback};
 use crate::session::Session;
 use crate::settings::Settings;
 
-/// The exit code for rules that are broken, if one is asked for.
+/// Exit code if the agent breaks a rule, with `--exit-code`.
 const EXIT_RULE_BROKEN: u8 = 10;
-/// A webhook that is never called: its task has ended.
+/// Default webhook. It is never called: it is registered for a task that has ended.
 const WEBHOOK: &str = "https://example.com/attache-conformance";
+/// Default webhook for an agent on this machine, which may refuse public addresses.
 const LOCAL_WEBHOOK: &str = "http://127.0.0.1:9/attache-conformance";
 
 #[derive(Serialize)]
@@ -80,7 +81,7 @@ pub(crate) async fn run(
         checks.extend(findings);
     }
     if args.slow.is_none() || args.ask.is_none() {
-        out.note("more can be looked into with --slow <TEXT> and --ask <TEXT>, see attache help conformance");
+        out.note("--slow <TEXT> and --ask <TEXT> enable more checks, see attache help conformance");
     }
     let count = |outcome| checks.iter().filter(|one| one.outcome == outcome).count();
     let summary = ConformanceSummary {
@@ -123,7 +124,7 @@ fn page(finding: &Finding, verbose: bool) -> TextPage {
         .as_ref()
         .map(|detail| format!(": {detail}"))
         .unwrap_or_default();
-    // What is skipped is seldom of interest: who wants to know asks for more.
+    // Skipped checks are only printed with `--verbose`.
     if finding.outcome != CheckOutcome::Skip || verbose {
         page.add_field(label, &format!("{}{detail}", finding.check));
     }

@@ -1,4 +1,4 @@
-//! `attache conformance --kit`: the test kit of the protocol, where somebody has one.
+//! `attache conformance --kit`: runs the official test kit (a2a-tck) from a local checkout.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -12,9 +12,9 @@ use crate::reference::ResolvedCard;
 use crate::settings::Settings;
 use crate::token_store::CLIENT_SECRET;
 
-/// What starts a kit.
+/// Script that starts the kit.
 const RUNNER: &str = "run_tck.py";
-/// What a kit is not told: it has ways of its own to take credentials.
+/// Variables that the kit does not inherit: it has its own configuration of credentials.
 const SECRETS: [&str; 3] = ["A2ACLI_BEARER", "A2ACLI_API_KEY", CLIENT_SECRET];
 
 #[derive(Serialize)]
@@ -30,7 +30,7 @@ struct KitRun<'a> {
     outcome: &'static str,
 }
 
-/// Runs the kit in this folder to its end, and says whether everything in it passed. What it prints goes to stderr.
+/// Runs the kit of this directory to its end, and returns whether all its tests passed. Its output goes to stderr.
 pub(super) async fn run(
     folder: &Path,
     found: &ResolvedCard,
@@ -38,13 +38,12 @@ pub(super) async fn run(
     out: &mut Output,
 ) -> CliResult<bool> {
     let address = found.base().ok_or_else(|| {
-        CliError::usage("a kit needs an agent that is named by its address")
-            .hint("-a <host or url>")
+        CliError::usage("--kit needs the URL of an agent, not a card file").hint("-a <host or url>")
     })?;
     let runner = folder.join(RUNNER);
     let script = std::fs::read_to_string(&runner).map_err(|error| {
         CliError::usage(format!("--kit: cannot read {}: {error}", runner.display()))
-            .hint("name the folder of a checkout of a2a-tck")
+            .hint("give the directory of a checkout of a2a-tck")
     })?;
     let mut command = Command::new(python(folder));
     command
@@ -62,20 +61,18 @@ pub(super) async fn run(
         .kill_on_drop(true)
         .status()
         .await
-        .map_err(|error| CliError::internal(format!("the kit cannot be started: {error}")))?;
+        .map_err(|error| CliError::internal(format!("cannot start the kit: {error}")))?;
     let passed = match status.code() {
         Some(0) => true,
         Some(1) => false,
         _ => {
             return Err(CliError::internal(format!(
-                "the kit did not get to its end: {status}"
+                "the kit ended abnormally: {status}"
             )));
         }
     };
-    let (agent, outcome) = (
-        found.card.name.as_str(),
-        if passed { "pass" } else { "fail" },
-    );
+    let agent = found.card.name.as_str();
+    let outcome = if passed { "pass" } else { "fail" };
     if out.is_json() {
         let kit = KitRun { folder, outcome };
         out.print_json(&KitReport {
@@ -93,54 +90,54 @@ pub(super) async fn run(
     Ok(passed)
 }
 
-/// The interpreter that the kit was installed for, else the one of the system.
+/// The interpreter of the kit's virtual environment, else the one of the system.
 fn python(folder: &Path) -> PathBuf {
-    // Not resolved: it is the name that makes it the one of its environment.
+    // Symbolic links are not resolved: Python finds its environment by the path it is started with.
     let own = folder.join(".venv/bin/python");
     let own = std::path::absolute(&own).unwrap_or(own);
     if own.exists() { own } else { "python3".into() }
 }
 
-/// Kits of 1.0 are told of a host and of transports; those of before of a url, of categories, and of other names.
+/// Command-line options of the kit. Kits of 1.0 take a host and transports; older ones take a URL, categories and other
+/// names of transports.
 fn options(script: &str, address: &str, transports: &[String]) -> Vec<String> {
-    let is_new = script.contains("--sut-host");
+    let is_v1 = script.contains("--sut-host");
     let named = |name: &String| match name.to_ascii_uppercase().as_str() {
-        "HTTP+JSON" if is_new => "http_json".to_owned(),
+        "HTTP+JSON" if is_v1 => "http_json".to_owned(),
         "HTTP+JSON" => "rest".to_owned(),
         other => other.to_ascii_lowercase(),
     };
     let transports: Vec<_> = transports.iter().map(named).collect();
-    let (place, which) = if is_new {
+    let (address_option, transport_option) = if is_v1 {
         ("--sut-host", "--transport")
     } else {
         ("--sut-url", "--transports")
     };
-    let mut options = vec![place.to_owned(), address.to_owned()];
-    if !is_new {
+    let mut options = vec![address_option.to_owned(), address.to_owned()];
+    if !is_v1 {
         options.extend(["--category".to_owned(), "all".to_owned()]);
     }
     if !transports.is_empty() {
-        options.extend([which.to_owned(), transports.join(",")]);
+        options.extend([transport_option.to_owned(), transports.join(",")]);
     }
     options
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
-    fn conform_001_kits_of_both_generations_are_told_what_they_understand() {
+    fn conform_001_kits_of_both_generations_get_their_options() {
         let transports = ["HTTP+JSON".to_owned(), "GRPC".to_owned()];
-        let told =
-            |script: &str, transports: &[String]| options(script, "http://a", transports).join(" ");
-        assert_eq!(told("--sut-host", &[]), "--sut-host http://a");
+        let options = |script: &str, transports: &[String]| {
+            super::options(script, "http://a", transports).join(" ")
+        };
+        assert_eq!(options("--sut-host", &[]), "--sut-host http://a");
         assert_eq!(
-            told("--sut-host", &transports),
+            options("--sut-host", &transports),
             "--sut-host http://a --transport http_json,grpc"
         );
         assert_eq!(
-            told("--sut-url", &transports),
+            options("--sut-url", &transports),
             "--sut-url http://a --category all --transports rest,grpc"
         );
     }

@@ -1,4 +1,4 @@
-//! `attache db`: the file that tasks are kept in.
+//! `attache db`: maintenance of the SQLite task database.
 
 use std::fs;
 use std::io::{self, Write};
@@ -13,16 +13,16 @@ use serde_json::json;
 use crate::args::{DbArgs, DbCommand};
 use crate::data_dir;
 
-/// How many are read at once.
+/// Number of tasks, or of log entries, per read.
 const PAGE_SIZE: usize = 1000;
 
 pub(crate) async fn run(args: DbArgs) -> anyhow::Result<()> {
     let folder = data_dir::locate(args.folder.data_dir.as_deref(), "attache")
-        .context("there is no data directory; name one: --data-dir <DIR>")?;
+        .context("there is no data directory; give one: --data-dir <DIR>")?;
     let file = folder.join("tasks.db");
     if !file.is_file() {
         bail!(
-            "there are no tasks in {}; name the folder: --data-dir <DIR>",
+            "there is no task database in {}; give its directory: --data-dir <DIR>",
             folder.display()
         );
     }
@@ -78,13 +78,13 @@ fn check(file: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads a copy, so that a server may go on with the file itself.
+/// Exports from a copy, so that a server can use the file at the same time.
 async fn export(folder: &Path, file: &Path) -> anyhow::Result<()> {
-    let copies = ScratchDir::make(folder)?;
-    let copy = copies.0.join("tasks.db");
+    let scratch = ScratchDir::create(folder)?;
+    let copy = scratch.0.join("tasks.db");
     Sqlite::back_up(file, &copy)?;
     if folder.join("attache.key").is_file() {
-        fs::copy(folder.join("attache.key"), copies.0.join("attache.key"))?;
+        fs::copy(folder.join("attache.key"), scratch.0.join("attache.key"))?;
     }
     let store = Sqlite::open(&copy, Options::default())?;
     let written = write_all(&store).await;
@@ -134,18 +134,18 @@ async fn write_task(store: &Sqlite, head: &Head) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A folder for copies, for its owner alone; gone when dropped.
+/// Private temporary directory, deleted on drop.
 struct ScratchDir(std::path::PathBuf);
 
 impl ScratchDir {
-    fn make(beside: &Path) -> anyhow::Result<Self> {
-        let folder = beside.join(format!("export-{}", std::process::id()));
+    fn create(parent: &Path) -> anyhow::Result<Self> {
+        let folder = parent.join(format!("export-{}", std::process::id()));
         let mut builder = fs::DirBuilder::new();
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         builder
             .create(&folder)
-            .with_context(|| format!("cannot make {}", folder.display()))?;
+            .with_context(|| format!("cannot create {}", folder.display()))?;
         Ok(Self(folder))
     }
 }

@@ -1,4 +1,4 @@
-//! `attache demo`: the practice agent, on this machine.
+//! `attache demo`: serves the demo agent.
 
 use attache::{AgentCard, HostedAgent};
 use attache_agents::demo_agent;
@@ -8,13 +8,13 @@ use crate::config::Config;
 use crate::server::{self, Example, ServeSpec};
 
 pub(crate) async fn run(args: args::ServerFlags) -> anyhow::Result<()> {
-    let config = Config::load(None, &server::environment, &args.flag_values())?;
+    let config = Config::load(None, &server::environment, &args.values)?;
     let agent = demo_agent();
     let card = AgentCard::new(
         "Attache demo",
-        "A practice agent that shows everything an agent can do",
+        "A demo agent that shows everything an agent can do",
     );
-    // It tells of every file that comes in, and gives text, data and a table.
+    // It describes each file it receives, and produces text, data and a table.
     let card = card
         .input_modes(["text/plain", "application/json", "*/*"])
         .output_modes(["text/plain", "application/json", "text/csv"]);
@@ -22,17 +22,17 @@ pub(crate) async fn run(args: args::ServerFlags) -> anyhow::Result<()> {
         .skills()
         .fold(card.version(env!("CARGO_PKG_VERSION")), AgentCard::skill);
     let name = card.name.clone();
-    let serving = ServeSpec {
+    let spec = ServeSpec {
         agents: vec![HostedAgent::new(name, card, agent)],
         folder: "attache/demo",
         allows_local_webhooks: true,
         examples: [
-            Example::say("Say hello", "hello"),
+            Example::send("Say hello", "hello"),
             Example::stream("Watch it write", "stream 5"),
-            Example::say("Ask what else it can do", "help"),
+            Example::send("Ask what else it can do", "help"),
         ],
         faults: Vec::new(),
         reread: None,
     };
-    server::run(serving, &config).await
+    server::run(spec, &config).await
 }

@@ -1,4 +1,4 @@
-//! `attache init`: a configuration file to begin with.
+//! `attache init`: writes a starter configuration file.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -14,17 +14,19 @@ pub(crate) fn run(args: &InitArgs) -> anyhow::Result<()> {
         return Ok(io::stdout().write_all(STARTER.as_bytes())?);
     }
     let name = args.file.display();
-    let mut how = OpenOptions::new();
-    how.write(true)
+    let mut options = OpenOptions::new();
+    options
+        .write(true)
         .create_new(!args.force)
         .create(args.force)
         .truncate(args.force);
-    let mut file = how
-        .open(&args.file)
-        .with_context(|| match args.file.exists() {
-            true => format!("{name} is there already; write over it: --force"),
-            false => format!("cannot write {name}"),
-        })?;
+    let mut file = options.open(&args.file).with_context(|| {
+        if args.file.exists() {
+            format!("{name} exists; overwrite it with --force")
+        } else {
+            format!("cannot write {name}")
+        }
+    })?;
     file.write_all(STARTER.as_bytes())
         .with_context(|| format!("cannot write {name}"))?;
     let again = shell_words::quote(&name.to_string()).into_owned();

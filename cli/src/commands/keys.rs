@@ -1,4 +1,4 @@
-//! `attache keys`: who may call.
+//! `attache keys`: API keys of callers and operators.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -16,10 +16,11 @@ pub(crate) fn run(args: KeysArgs) -> anyhow::Result<()> {
     let named = args.folder.data_dir.as_deref();
     let folder = match args.verb {
         KeysCommand::Add(_) => data_dir::create(named, "attache")?,
-        // A folder with a name that was mistyped is not there, and stays so.
+        // A mistyped directory is an error, and is not created.
         KeysCommand::List | KeysCommand::Revoke { .. } => data_dir::require(named, "attache")?,
     };
-    let (file, admin) = (access::key_file(&folder), access::admin_key_file(&folder));
+    let file = access::key_file(&folder);
+    let admin = access::admin_key_file(&folder);
     match args.verb {
         KeysCommand::Add(add) => {
             self::add(if add.admin { &admin } else { &file }, add)?;
@@ -42,7 +43,7 @@ pub(crate) fn run(args: KeysArgs) -> anyhow::Result<()> {
 fn add(file: &KeyFile, add: KeysAddArgs) -> anyhow::Result<()> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
     if add.name.is_empty() || add.name.len() > 64 || !add.name.chars().all(is_plain) {
-        bail!("a name has 1 to 64 letters, digits, '-', '_', '.' and '@'");
+        bail!("invalid name: 1 to 64 letters, digits, '-', '_', '.' and '@' are allowed");
     }
     let (secret, mut key) = ApiKey::generate(&add.name);
     key.scopes = add.scopes;
@@ -53,19 +54,19 @@ fn add(file: &KeyFile, add: KeysAddArgs) -> anyhow::Result<()> {
         .map(|days| key.created_ms + i64::from(days) * DAY_MS);
     let id = key.id.clone();
     file.update(|keys| keys.push(key))
-        .with_context(|| cannot(file))?;
-    // The key alone on stdout, so that a script can take it.
+        .with_context(|| path_of(file))?;
+    // Only the key on stdout, for scripts.
     writeln!(io::stdout(), "{}", secret.expose())?;
     eprintln!(
-        "Key {id} of {}. It is shown this once; callers send it as `Authorization: Bearer <KEY>`.",
+        "Key {id} of {}. It is printed only once; callers send it as `Authorization: Bearer <KEY>`.",
         add.name
     );
     Ok(())
 }
 
-/// Gives how many there are.
+/// Prints the keys of a file, and returns their number.
 fn list(file: &KeyFile, about: &str) -> anyhow::Result<usize> {
-    let keys = file.read().with_context(|| cannot(file))?;
+    let keys = file.read().with_context(|| path_of(file))?;
     let mut out = io::stdout().lock();
     for key in &keys {
         write!(
@@ -96,14 +97,14 @@ fn list(file: &KeyFile, about: &str) -> anyhow::Result<usize> {
 
 fn revoke(files: [&KeyFile; 2], key: &str, named: Option<&Path>) -> anyhow::Result<()> {
     let mut revoked = 0;
-    // A file that is not there stays so: it would say that callers are asked for keys.
+    // A missing key file is not created: its existence makes the server require credentials.
     for file in files.into_iter().filter(|file| file.path().exists()) {
-        let taken = file.update(|keys| {
+        let removed = file.update(|keys| {
             let before = keys.len();
             keys.retain(|own| own.id != key && own.name != key);
             before - keys.len()
         });
-        revoked += taken.with_context(|| cannot(file))?;
+        revoked += removed.with_context(|| path_of(file))?;
     }
     match revoked {
         0 => {
@@ -111,7 +112,7 @@ fn revoke(files: [&KeyFile; 2], key: &str, named: Option<&Path>) -> anyhow::Resu
             let named = named.map_or_else(String::new, |it| {
                 format!(" --data-dir {}", shell_words::quote(&it))
             });
-            bail!("there is no key `{key}`; `attache keys list{named}` has them all")
+            bail!("there is no key `{key}`; list them with `attache keys list{named}`")
         }
         1 => eprintln!("Revoked 1 key."),
         many => eprintln!("Revoked {many} keys."),
@@ -119,6 +120,6 @@ fn revoke(files: [&KeyFile; 2], key: &str, named: Option<&Path>) -> anyhow::Resu
     Ok(())
 }
 
-fn cannot(file: &KeyFile) -> String {
+fn path_of(file: &KeyFile) -> String {
     format!("{}", file.path().display())
 }

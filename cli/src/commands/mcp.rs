@@ -1,4 +1,5 @@
-//! `attache mcp`: agents as the tools of an MCP server. Over stdin and stdout, nothing else is written to stdout.
+//! `attache mcp`: offers agents as the tools of an MCP server, over stdio or HTTP. With stdio, stdout carries only MCP
+//! messages.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -11,7 +12,6 @@ use attache_agents::{ExposedAgent, McpServer};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::args::parse;
 use crate::args::{CommonFlags, McpArgs};
 use crate::config::{Config, FlagValues};
 use crate::error::{CliError, CliResult};
@@ -19,16 +19,16 @@ use crate::interrupts::Interrupts;
 use crate::output::Output;
 use crate::server;
 use crate::session::Session;
-use crate::settings::{OutputFormat, duration};
+use crate::settings::{OutputFormat, Settings, duration, flags};
 
-/// Where those keep their tasks that run here, in the user's data directory.
+/// Directory of the tasks of local agents, in the user's data directory.
 const DATA_DIR_NAME: &str = "attache/mcp";
 
-/// How long is waited for what has begun, at the end.
+/// Time for running work to end at shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Blocks. A read of stdin cannot be called off on every system, and would keep the program until somebody types: so it
-/// has a runtime of its own, which is left when all else has ended.
+/// Runs the server, and blocks. A read of stdin cannot be cancelled on every platform and would delay the exit until the
+/// next input. The server therefore has its own runtime, whose shutdown has a timeout.
 pub(crate) fn run(args: McpArgs) -> ExitCode {
     let runtime =
         tokio::runtime::Runtime::new().map_err(|error| CliError::internal(error.to_string()));
@@ -39,10 +39,10 @@ pub(crate) fn run(args: McpArgs) -> ExitCode {
     });
     match ended {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            // To stderr, however results are wanted.
-            Output::with_format(OutputFormat::Text, false).print_error(&failure);
-            ExitCode::from(failure.exit)
+        Err(error) => {
+            // Errors go to stderr: stdout belongs to MCP.
+            Output::with_format(OutputFormat::Text, false).print_error(&error);
+            ExitCode::from(error.exit)
         }
     }
 }
@@ -65,8 +65,8 @@ async fn serve_until_interrupted(args: McpArgs) -> CliResult {
 }
 
 async fn serve(args: McpArgs, wait: Duration, stop: CancellationToken) -> CliResult {
-    // Before anybody is asked: where it cannot listen, nothing needs to be begun.
-    let door = match &args.listen {
+    // Bind first: without an address nothing else needs to start.
+    let listener = match &args.listen {
         Some(listen) => Some(bind(listen, &args).await?),
         None => None,
     };
@@ -74,34 +74,31 @@ async fn serve(args: McpArgs, wait: Duration, stop: CancellationToken) -> CliRes
     for reference in &args.agents {
         agents.push(remote_agent(reference).await?);
     }
-    // Runs as long as it is held.
-    let _here = match &args.file {
+    // The agents run until this is dropped.
+    let _local = match &args.file {
         Some(file) => Some(local_agents(file, &mut agents).await?),
         None => None,
     };
-    let face = McpServer::new(agents, wait);
-    match door {
+    let mcp = McpServer::new(agents, wait);
+    match listener {
         Some((listener, key)) => {
             if let Ok(address) = listener.local_addr() {
                 writeln!(std::io::stdout(), "Listening on http://{address}/mcp")?;
             }
-            face.serve_http(listener, key, args.host, stop).await;
+            mcp.serve_http(listener, key, args.host, stop).await;
             Ok(())
         }
-        None => face
+        None => mcp
             .serve_stdio(stop)
             .await
             .map_err(|error| CliError::internal(error.to_string())),
     }
 }
 
-/// An agent elsewhere, with what goes along to it as for every other verb.
+/// Connects to a remote agent, with the settings of a client verb.
 async fn remote_agent(reference: &str) -> CliResult<ExposedAgent> {
-    let common = CommonFlags {
-        agent_card: Some(reference.to_owned()),
-        ..CommonFlags::default()
-    };
-    let settings = parse::load_settings(&common)?;
+    let common = CommonFlags::default().with(&flags::AGENT_CARD, reference);
+    let settings = Settings::load(&common)?;
     let mut out = Output::new(&settings);
     let session = Session::open(&settings, &mut out).await?;
     Ok(ExposedAgent {
@@ -111,27 +108,29 @@ async fn remote_agent(reference: &str) -> CliResult<ExposedAgent> {
     })
 }
 
-/// The agents of a file, in this process.
+/// Starts the agents of a configuration file in this process, and adds them to `agents`.
 async fn local_agents(
     file: &std::path::Path,
     agents: &mut Vec<ExposedAgent>,
 ) -> CliResult<InProcessServer> {
-    let wrong =
+    let invalid =
         |error: &dyn std::fmt::Display| CliError::usage(format!("{}: {error:#}", file.display()));
     let config = Config::load(Some(file), &server::environment, &FlagValues::default());
-    let config = config.map_err(|complaint| wrong(&complaint))?;
-    let (served, odd) = config
+    let config = config.map_err(|error| invalid(&error))?;
+    let (served, warnings) = config
         .open_agents()
         .await
-        .map_err(|complaint| wrong(&complaint))?;
-    odd.iter().for_each(|odd| eprintln!("warning: {odd}"));
+        .map_err(|error| invalid(&error))?;
+    for warning in warnings {
+        eprintln!("warning: {warning}");
+    }
     let cards: Vec<_> = served
         .iter()
         .map(|one| (one.name().to_owned(), one.card().clone()))
         .collect();
     let local = server::serve_local(served, DATA_DIR_NAME, &config)
         .await
-        .map_err(|error| wrong(&error))?;
+        .map_err(|error| invalid(&error))?;
     for (name, card) in cards {
         let client = local.client_for(&name, Binding::JsonRpc, Version::V1);
         let client = client.map_err(|error| CliError::internal(error.message().to_owned()))?;
@@ -140,7 +139,7 @@ async fn local_agents(
     Ok(local)
 }
 
-/// Listens; for others than this machine only with a key.
+/// Binds the listener, and returns the key of clients. An address that other machines can reach needs a key.
 async fn bind(listen: &str, args: &McpArgs) -> CliResult<(TcpListener, Option<Secret>)> {
     let unusable = |error| CliError::usage(format!("--listen {listen}: {error}"));
     let key = match &args.key_file {
@@ -159,9 +158,9 @@ async fn bind(listen: &str, args: &McpArgs) -> CliResult<(TcpListener, Option<Se
         .collect();
     if key.is_none() && !addresses.iter().all(|address| address.ip().is_loopback()) {
         return Err(CliError::usage(format!(
-            "--listen {listen}: others can reach it, and there is no key"
+            "--listen {listen}: other machines can reach it, and there is no key"
         ))
-        .hint("write one to a file and name that: --key-file <FILE>"));
+        .hint("write a key to a file: --key-file <FILE>"));
     }
     Ok((TcpListener::bind(&*addresses).await.map_err(unusable)?, key))
 }

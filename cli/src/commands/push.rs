@@ -1,4 +1,4 @@
-//! `attache push`: webhooks that a running server has given up, what they did not get, and another try.
+//! `attache push deliveries` and `retry`: failed webhooks of a running server, over its admin socket.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use crate::admin;
 use crate::args::{PushDeliveriesArgs, PushRetryArgs};
 use crate::data_dir;
 
+/// Response of `/push/deliveries`.
 #[derive(Deserialize)]
 struct DeliveryPage {
     deliveries: Vec<FailedWebhookRow>,
@@ -29,6 +30,7 @@ struct FailedWebhookRow {
     end: u64,
 }
 
+/// Response of `/push/undelivered`.
 #[derive(Deserialize)]
 struct UndeliveredPage {
     undelivered: Vec<UndeliveredRow>,
@@ -42,49 +44,49 @@ struct UndeliveredRow {
 }
 
 pub(crate) fn deliveries(args: &PushDeliveriesArgs) -> anyhow::Result<()> {
-    let folder = folder(args.folder.data_dir.as_deref())?;
+    let folder = data_dir(args.folder.data_dir.as_deref())?;
     match args.number {
         None => {
             let mut any = false;
-            stopped(&folder, |page| {
+            for_each_page(&folder, |page| {
                 any |= !page.is_empty();
-                list(page)
+                print_webhooks(page)
             })?;
             if !any {
-                eprintln!("No webhook has been given up.");
+                eprintln!("There are no failed webhooks.");
             }
             Ok(())
         }
-        Some(number) => undelivered(&folder, number),
+        Some(number) => print_undelivered(&folder, number),
     }
 }
 
 pub(crate) fn retry(args: &PushRetryArgs) -> anyhow::Result<()> {
-    let folder = folder(args.folder.data_dir.as_deref())?;
-    match args.all {
-        true => stopped(&folder, |page| {
+    let folder = data_dir(args.folder.data_dir.as_deref())?;
+    if args.all {
+        return for_each_page(&folder, |page| {
             page.iter()
-                .try_for_each(|one| retry_one(&folder, one.number))
-        }),
-        false => args
-            .numbers
-            .iter()
-            .try_for_each(|number| retry_one(&folder, *number)),
+                .try_for_each(|webhook| retry_one(&folder, webhook.number))
+        });
     }
+    args.numbers
+        .iter()
+        .try_for_each(|number| retry_one(&folder, *number))
 }
 
-fn folder(named: Option<&Path>) -> anyhow::Result<PathBuf> {
-    data_dir::locate(named, "attache").context("name a folder: --data-dir <DIR>")
+fn data_dir(named: Option<&Path>) -> anyhow::Result<PathBuf> {
+    data_dir::locate(named, "attache")
+        .context("there is no data directory; give one: --data-dir <DIR>")
 }
 
-/// Goes through all webhooks that were given up, page by page.
-fn stopped(
+/// Calls `each` with every page of failed webhooks.
+fn for_each_page(
     folder: &Path,
     mut each: impl FnMut(&[FailedWebhookRow]) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let mut path = "/push/deliveries".to_owned();
     loop {
-        let page: DeliveryPage = ask(folder, "GET", &path)?;
+        let page: DeliveryPage = request(folder, "GET", &path)?;
         each(&page.deliveries)?;
         match page.next {
             Some(next) => path = format!("/push/deliveries?after={next}"),
@@ -93,7 +95,7 @@ fn stopped(
     }
 }
 
-fn list(page: &[FailedWebhookRow]) -> anyhow::Result<()> {
+fn print_webhooks(page: &[FailedWebhookRow]) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     for one in page {
         let FailedWebhookRow {
@@ -115,9 +117,9 @@ fn list(page: &[FailedWebhookRow]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn undelivered(folder: &Path, number: u64) -> anyhow::Result<()> {
+fn print_undelivered(folder: &Path, number: u64) -> anyhow::Result<()> {
     let UndeliveredPage { undelivered } =
-        ask(folder, "GET", &format!("/push/undelivered?number={number}"))?;
+        request(folder, "GET", &format!("/push/undelivered?number={number}"))?;
     let mut out = io::stdout().lock();
     for UndeliveredRow { id, sequence, time } in undelivered {
         writeln!(out, "{sequence}  {id}  {time}")?;
@@ -126,21 +128,21 @@ fn undelivered(folder: &Path, number: u64) -> anyhow::Result<()> {
 }
 
 fn retry_one(folder: &Path, number: u64) -> anyhow::Result<()> {
-    let _: serde_json::Value = ask(folder, "POST", &format!("/push/retry?number={number}"))?;
-    eprintln!("Webhook {number} is called again.");
+    let _: serde_json::Value = request(folder, "POST", &format!("/push/retry?number={number}"))?;
+    eprintln!("Webhook {number} is being retried.");
     Ok(())
 }
 
-fn ask<T: serde::de::DeserializeOwned>(
+fn request<T: serde::de::DeserializeOwned>(
     folder: &Path,
     method: &str,
     path: &str,
 ) -> anyhow::Result<T> {
     let Some(answer) = admin::request(folder, method, path)? else {
         bail!(
-            "no server runs with the folder {}; start it, or name its folder: --data-dir <DIR>",
+            "no server is running with the data directory {}; start it, or give its directory: --data-dir <DIR>",
             folder.display()
         );
     };
-    serde_json::from_str(&answer).context("the running server is of another version; restart it")
+    serde_json::from_str(&answer).context("the running server has another version; restart it")
 }

@@ -1,4 +1,4 @@
-//! `attache task push-config`: the webhooks of a task.
+//! `attache task push-config`: webhook registrations of a task.
 
 use attache::ErrorKind;
 use attache::model::{
@@ -20,7 +20,7 @@ pub(crate) async fn run(
 ) -> CliResult {
     let session = Session::open(settings, out).await?;
     if session.card.capabilities.push_notifications != Some(true) {
-        let message = "the agent declares no push notifications";
+        let message = "the card does not declare push notifications";
         return Err(
             CliError::protocol(ErrorKind::PushNotificationNotSupported, message)
                 .hint("follow the task instead: attache task subscribe"),
@@ -55,27 +55,29 @@ pub(crate) async fn run(
             session
                 .call(session.client.delete_push_config(request))
                 .await?;
-            match out.is_json() {
-                true => out.print_json(&serde_json::json!({})),
-                false => {
-                    let mut page = task_page(&session, &task_id).await;
-                    page.add_field("Deleted", &args.config_id);
-                    out.print_page(&page)
-                }
+            if out.is_json() {
+                return out.print_json(&serde_json::json!({}));
             }
+            let mut page = task_page(&session, &task_id).await;
+            page.add_field("Deleted", &args.config_id);
+            out.print_page(&page)
         }
     }
 }
 
+/// A variable of the environment, unless it is empty.
+pub(super) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
 async fn create(args: PushConfigCreateArgs, session: &Session<'_>, out: &mut Output) -> CliResult {
-    let around = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let token = args
         .token
-        .or_else(|| around("ATTACHE_PUSH_TOKEN"))
+        .or_else(|| variable("ATTACHE_PUSH_TOKEN"))
         .map(Secret::from);
     let credentials = args
         .auth_credentials
-        .or_else(|| around("ATTACHE_PUSH_CREDENTIALS"))
+        .or_else(|| variable("ATTACHE_PUSH_CREDENTIALS"))
         .map(Secret::from);
     token
         .iter()
@@ -137,7 +139,7 @@ async fn print_configs(
     out.print_page(&page)
 }
 
-/// The task that webhooks belong to, as far as it can be seen.
+/// A page with the ids and the state of the task; only the id if the task cannot be read.
 async fn task_page(session: &Session<'_>, id: &TaskId) -> TextPage {
     let mut page = TextPage::new(false);
     match session.task(id, Some(0)).await {

@@ -1,4 +1,4 @@
-//! `attache push listen`: takes the push notifications of agents, and prints them.
+//! `attache push listen`: receives push notifications, and prints them.
 
 use attache::jws::PublishedKeys;
 use attache::model::{
@@ -6,6 +6,7 @@ use attache::model::{
 };
 use attache::{ErrorKind, PushReceiver, PushReceiverSettings, PushSignatureVerifier};
 
+use super::push_config::variable;
 use crate::args::PushListenArgs;
 use crate::error::{CliError, CliResult};
 use crate::output::Output;
@@ -13,18 +14,17 @@ use crate::session::Session;
 use crate::settings::Settings;
 
 pub(crate) async fn run(args: PushListenArgs, settings: &Settings, out: &mut Output) -> CliResult {
-    let around = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let mut token = args
         .token
-        .or_else(|| around("ATTACHE_PUSH_TOKEN"))
+        .or_else(|| variable("ATTACHE_PUSH_TOKEN"))
         .map(Secret::from);
     if settings.task_id.is_some() {
-        // Whoever guesses the address could tell us anything.
+        // Without a token, any process that finds the address could send notifications.
         token = token.or_else(|| Some(MessageId::random().as_str().into()));
     }
     let credentials = args
         .auth_credentials
-        .or_else(|| around("ATTACHE_PUSH_CREDENTIALS"))
+        .or_else(|| variable("ATTACHE_PUSH_CREDENTIALS"))
         .map(Secret::from);
     token
         .iter()
@@ -51,7 +51,7 @@ pub(crate) async fn run(args: PushListenArgs, settings: &Settings, out: &mut Out
             keys.map_err(|error| CliError::usage(format!("--key-set: {}", error.message())))?;
         receiver = receiver.with_verifier(PushSignatureVerifier::new(keys).audience(&url));
     }
-    // Each notification is a result of its own, so each has its line.
+    // Each notification is a result, so JSON has one line per notification.
     out.stream = true;
     out.note(&format!("listening on {url}"));
     let printing = async {
@@ -78,7 +78,7 @@ pub(crate) async fn run(args: PushListenArgs, settings: &Settings, out: &mut Out
             }
         }
         if let Some((session, delete)) = registered {
-            // It goes with its task anyway.
+            // A failure is harmless: the registration ends with its task.
             let _ = session
                 .call(session.client.delete_push_config(delete))
                 .await;
@@ -91,7 +91,7 @@ pub(crate) async fn run(args: PushListenArgs, settings: &Settings, out: &mut Out
     }
 }
 
-/// Has the agent call us about a task; gives what takes that back.
+/// Registers this receiver for a task; returns the request that removes the registration.
 async fn register<'a>(
     task: &str,
     config: PushConfig,
@@ -100,7 +100,7 @@ async fn register<'a>(
 ) -> CliResult<(Session<'a>, DeletePushConfigRequest)> {
     let session = Session::open(settings, out).await?;
     if session.card.capabilities.push_notifications != Some(true) {
-        let message = "the agent declares no push notifications";
+        let message = "the card does not declare push notifications";
         return Err(
             CliError::protocol(ErrorKind::PushNotificationNotSupported, message)
                 .hint("follow the task instead: attache task subscribe"),

@@ -1,4 +1,4 @@
-//! `attache send`: say something to an agent, and wait for what comes of it.
+//! `attache send`: sends a message, and waits for the result.
 
 use attache::model::{
     Message, MessageId, Part, SendMessageConfiguration, SendMessageRequest, SendMessageResponse,
@@ -15,7 +15,7 @@ use crate::session::Session;
 use crate::settings::Settings;
 use crate::task_follower::TaskFollower;
 
-/// Where a message names the skill that it is for.
+/// Metadata key of the skill that a message is for.
 const SKILL_METADATA_KEY: &str = "skillId";
 
 pub(crate) async fn run(
@@ -34,13 +34,14 @@ pub(crate) async fn run(
     }
     let session = Session::open(settings, out).await?;
     out.print_sent(&message);
-    match settings.detach {
-        true => send_detached(&session, message, out).await,
-        false => send_and_wait(&session, message, out).await.map(|_| ()),
+    if settings.detach {
+        send_detached(&session, message, out).await
+    } else {
+        send_and_wait(&session, message, out).await.map(|_| ())
     }
 }
 
-/// Neither id is ever made up here, and a rejected one is never left out on a second try.
+/// Builds the message. Task and context id come from the user only: they are never invented, and never dropped on a retry.
 fn message(id: Option<String>, parts: Vec<Part>, settings: &Settings) -> Message {
     Message {
         message_id: id.map_or_else(MessageId::random, MessageId::from),
@@ -79,7 +80,7 @@ async fn send_detached(session: &Session<'_>, message: Message, out: &mut Output
     out.print_response(&answer, resume_command(session, &answer).as_deref())
 }
 
-/// Sends a message, waits until what comes of it is settled, and says what was asked for.
+/// Sends a message, follows its task until it ends or is interrupted, and prints the result.
 pub(super) async fn send_and_wait(
     session: &Session<'_>,
     message: Message,
@@ -91,14 +92,14 @@ pub(super) async fn send_and_wait(
     let answer = match (last, follow.task().cloned()) {
         (Some(StreamResponse::Message(reply)), _) => SendMessageResponse::Message(reply),
         (_, Some(task)) if live => SendMessageResponse::Task(task),
-        // The folded task has no history; the agent's own word is better where it can be had.
+        // The folded task has no history, so the agent's copy is preferred.
         (_, Some(task)) => {
             SendMessageResponse::Task(session.task(&task.id, None).await.unwrap_or(task))
         }
         (_, None) => {
             return Err(CliError::protocol(
                 ErrorKind::InvalidAgentResponse,
-                "the agent said nothing",
+                "the stream of the agent was empty",
             ));
         }
     };
@@ -108,7 +109,7 @@ pub(super) async fn send_and_wait(
     Ok(answer)
 }
 
-/// The command that goes on from an answer.
+/// The command that continues from a response.
 fn resume_command(session: &Session<'_>, answer: &SendMessageResponse) -> Option<String> {
     match answer {
         SendMessageResponse::Task(task) => Some(session.resume.for_task(task)),
@@ -116,14 +117,14 @@ fn resume_command(session: &Session<'_>, answer: &SendMessageResponse) -> Option
     }
 }
 
-/// A stream brings the id at once; where there is none, an answer that does not wait does.
+/// Opens the event stream of a message. Its first event has the ids. Without streaming the client polls.
 async fn open_stream<'a, 's>(
     session: &'a Session<'s>,
     message: Message,
     out: &mut Output,
 ) -> CliResult<TaskFollower<'a, 's>> {
     if session.settings.stream && !session.supports_streaming() {
-        out.note("the agent does not stream: looking now and then instead");
+        out.note("the agent does not support streaming: polling instead");
     }
     let client = with_idempotency_key(session, &message);
     match client
@@ -135,10 +136,10 @@ async fn open_stream<'a, 's>(
     }
 }
 
-/// A message that is typed again under its id is the same message, for agents that know such keys.
+/// A client that sends the message id as idempotency key, so that a retry with `--message-id` is not executed twice.
 fn with_idempotency_key(session: &Session<'_>, message: &Message) -> Client {
     let client = session.client.clone();
-    // An id that no header can carry is no key; the client makes one up.
+    // An id that is not a valid header value is not used: the client generates a key.
     client
         .clone()
         .with_header("idempotency-key", message.message_id.as_str())

@@ -1,4 +1,4 @@
-//! `attache serve`: the agents of a configuration file, or one of one's own in a line.
+//! `attache serve`: serves the agents of a configuration file, an echo agent or a command.
 
 use std::io::{self, Write};
 
@@ -13,17 +13,17 @@ use crate::args::ServeArgs;
 use crate::config::{self, Config};
 use crate::server::{self, ConfigReader, Example, ServeSpec};
 
-/// Where tasks are kept, in the user's data directory.
+/// Directory of the tasks, in the user's data directory.
 pub(super) const DATA_DIR_NAME: &str = "attache";
 
 const EXAMPLES: [Example; 3] = [
-    Example::say("Say hello", "hello"),
+    Example::send("Say hello", "hello"),
     Example::tasks("Look at its tasks"),
     Example::card("Look at its card"),
 ];
 
 pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<()> {
-    let flags = args.serving.flag_values();
+    let flags = args.server.values;
     let config = Config::load(args.agent.file.as_deref(), &server::environment, &flags)?;
     if args.print_config {
         return Ok(io::stdout().write_all(config::print(&config)?.as_bytes())?);
@@ -40,17 +40,21 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<()> {
             .output_modes(["*/*"]);
         return run_agent(card, Echo, &config).await;
     };
-    let (agents, odd) = config.open_agents().await?;
-    odd.iter().for_each(|odd| eprintln!("warning: {odd}"));
+    let (agents, warnings) = config.open_agents().await?;
+    for warning in warnings {
+        eprintln!("warning: {warning}");
+    }
     if agents.is_empty() {
         bail!("{} has no agents; add one: [agents.<name>]", file.display());
     }
     let reread: ConfigReader = Box::new(move || {
         let config = Config::load(Some(&file), &server::environment, &flags)?;
-        // Whoever reloads waits for it.
+        // Reloads are synchronous, and rare.
         let opened = block_in_place(|| Handle::current().block_on(config.open_agents()));
-        let (agents, odd) = opened?;
-        odd.iter().for_each(|odd| tracing::warn!("{odd}"));
+        let (agents, warnings) = opened?;
+        for warning in warnings {
+            tracing::warn!("{warning}");
+        }
         Ok((config, agents))
     });
     server::run(served(agents, Some(reread)), &config).await
@@ -67,11 +71,11 @@ fn served(agents: Vec<HostedAgent>, reread: Option<ConfigReader>) -> ServeSpec {
     }
 }
 
-fn card(name: &str, does: &str) -> AgentCard {
-    let skill = AgentSkill::new(name.to_lowercase(), name, does)
+fn card(name: &str, description: &str) -> AgentCard {
+    let skill = AgentSkill::new(name.to_lowercase(), name, description)
         .tag("text")
         .example("hello");
-    AgentCard::new(name, does)
+    AgentCard::new(name, description)
         .version(env!("CARGO_PKG_VERSION"))
         .skill(skill)
 }

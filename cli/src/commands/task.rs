@@ -11,7 +11,7 @@ use crate::session::Session;
 use crate::settings::Settings;
 use crate::task_follower::TaskFollower;
 
-/// Looks once, or with `--wait` until the task is settled.
+/// Gets a task; with `--wait`, polls until it ends or is interrupted.
 pub(crate) async fn get(args: TaskGetArgs, settings: &Settings, out: &mut Output) -> CliResult {
     let id = task_id(args.one.id, settings)?;
     let session = Session::open(settings, out).await?;
@@ -30,7 +30,7 @@ pub(crate) async fn get(args: TaskGetArgs, settings: &Settings, out: &mut Output
     }
 }
 
-/// Asks for the end of a task; one that is canceled already is what was asked for.
+/// Cancels a task. A task that is already canceled counts as success.
 pub(crate) async fn cancel(args: TaskIdArgs, settings: &Settings, out: &mut Output) -> CliResult {
     let id = task_id(args.id, settings)?;
     let session = Session::open(settings, out).await?;
@@ -41,27 +41,28 @@ pub(crate) async fn cancel(args: TaskIdArgs, settings: &Settings, out: &mut Outp
     };
     let task = match session.call(session.client.cancel_task(request)).await {
         Ok(task) => task,
-        Err(failure) if failure.code == "TaskNotCancelableError" => {
-            not_cancelable(&session, &id, failure).await?
+        Err(error) if error.code == "TaskNotCancelableError" => {
+            not_cancelable(&session, &id, error).await?
         }
-        Err(failure) => return Err(failure),
+        Err(error) => return Err(error),
     };
     let resume = session.resume.for_task(&task);
     out.print_task(&task, Some(&resume))
 }
 
-async fn not_cancelable(session: &Session<'_>, id: &TaskId, failure: CliError) -> CliResult<Task> {
+/// Reads a task that cannot be canceled: success if it is canceled, else the error with its state.
+async fn not_cancelable(session: &Session<'_>, id: &TaskId, error: CliError) -> CliResult<Task> {
     match session.task(id, Some(0)).await {
         Ok(task) if task.status.state == TaskState::Canceled => Ok(task),
         Ok(task) => {
-            let message = format!("{}: the task is {}", failure.message, task.status.state);
-            Err(CliError { message, ..failure }.hint(session.resume.get_command(id.as_str())))
+            let message = format!("{}: the task is {}", error.message, task.status.state);
+            Err(CliError { message, ..error }.hint(session.resume.get_command(id.as_str())))
         }
-        Err(_) => Err(failure),
+        Err(_) => Err(error),
     }
 }
 
-/// Follows a task that is there.
+/// Follows the events of an existing task.
 pub(crate) async fn subscribe(
     args: TaskIdArgs,
     settings: &Settings,
@@ -70,17 +71,17 @@ pub(crate) async fn subscribe(
     let id = task_id(args.id, settings)?;
     let session = Session::open(settings, out).await?;
     if !session.supports_streaming() {
-        out.note("the agent does not stream: looking now and then instead");
+        out.note("the agent does not support streaming: polling instead");
     }
     let mut follow = TaskFollower::for_task(&session, id.clone()).require_streaming();
-    // Text is always live; of JSON there is one document, unless a stream was asked for.
+    // Text is always live; JSON is one final document without `--stream`.
     let live = settings.stream || !out.is_json();
-    // A task that has ended cannot be followed, but looked at.
+    // An ended task cannot be followed; the hint is `task get`.
     progress::follow_until_settled(&mut follow, &session, live, out)
         .await
-        .map_err(|failure| match failure.code.as_ref() {
-            "UnsupportedOperationError" => failure.hint(session.resume.get_command(id.as_str())),
-            _ => failure,
+        .map_err(|error| match error.code.as_ref() {
+            "UnsupportedOperationError" => error.hint(session.resume.get_command(id.as_str())),
+            _ => error,
         })?;
     if live {
         return Ok(());

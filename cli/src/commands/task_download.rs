@@ -1,4 +1,5 @@
-//! `attache task download`: artifacts to files, under names that cannot lead anywhere else.
+//! `attache task download`: writes artifacts to files. File names from agents are sanitized and cannot leave the directory
+//! (S56).
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -16,11 +17,13 @@ use crate::reference::{is_loopback, url_host};
 use crate::session::Session;
 use crate::settings::Settings;
 
-/// Where the path of a part that was written stands in its metadata.
+/// Metadata key of the path of a saved part.
 const SAVED_TO: &str = "attache.savedTo";
+/// Maximum number of files with the same base name.
 const MAX_COLLISIONS: usize = 1000;
-/// How much of one url is fetched, and how long that may take.
+/// Maximum size of a fetched file, in bytes.
 const MAX_BYTES: usize = 100 << 20;
+/// Time limit of one fetch.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 pub(crate) async fn run(
@@ -34,7 +37,7 @@ pub(crate) async fn run(
     let folder = args.output_dir.unwrap_or_else(|| PathBuf::from("."));
     fs::create_dir_all(&folder).map_err(|error| {
         CliError::internal(format!(
-            "cannot make the folder {}: {error}",
+            "cannot create the directory {}: {error}",
             folder.display()
         ))
     })?;
@@ -78,28 +81,30 @@ pub(crate) async fn run(
             args.artifact.join(", ")
         )));
     }
-    match out.is_json() {
-        true => out.print_json(&task),
-        false => out.print_page(&page),
+    if out.is_json() {
+        out.print_json(&task)
+    } else {
+        out.print_page(&page)
     }
 }
 
-/// Fetches what an agent names by its url: from the public internet over TLS, from this machine if the agent is here,
-/// and from hosts that the user allows. No credential goes along.
+/// Fetches URLs of agents without credentials: from the public internet over TLS, from loopback if the agent is on
+/// loopback, and from the hosts of `--allow-host`.
 fn fetcher(session: &Session<'_>) -> CliResult<FileFetcher> {
-    let here = is_loopback(&url_host(&session.client.interface().url));
+    let is_local = is_loopback(&url_host(&session.client.interface().url));
     let allowed = session.settings.allowed_hosts.iter().map(|host| {
         host.parse::<AllowedTarget>()
             .map_err(|error| CliError::usage(format!("--allow-host {host}: {error}")))
     });
-    let mut reach = EgressPolicy::default();
-    (reach.loopback, reach.allow) = (here, allowed.collect::<CliResult<_>>()?);
-    Ok(FileFetcher::new(reach)
+    let mut policy = EgressPolicy::default();
+    policy.loopback = is_local;
+    policy.allow = allowed.collect::<CliResult<_>>()?;
+    Ok(FileFetcher::new(policy)
         .max_bytes(MAX_BYTES)
         .timeout(TIMEOUT))
 }
 
-/// What is written of a part; of a url only if it was asked for, and can be had.
+/// The bytes of a part to write. A URL is fetched with `--fetch-urls`; a failed fetch is a warning.
 async fn part_bytes(
     part: &Part,
     fetcher: Option<&FileFetcher>,
@@ -117,7 +122,7 @@ async fn part_bytes(
     }
 }
 
-/// What a part holds itself.
+/// The inline bytes of a part; `None` for a URL.
 fn content(part: &Part) -> Option<Vec<u8>> {
     match &part.content {
         Content::Text(text) => Some(text.clone().into_bytes()),
@@ -134,7 +139,7 @@ fn describe(part: &Part) -> String {
     }
 }
 
-/// The name of a part on disk: its own, or made of that of its artifact.
+/// The file name of a part: its own, else one from its URL, else one from the artifact.
 fn file_name(artifact: &Artifact, at: usize) -> String {
     let part = &artifact.parts[at];
     let in_url = match &part.content {
@@ -162,13 +167,14 @@ fn file_name(artifact: &Artifact, at: usize) -> String {
         Content::Data(_) => ".json",
         Content::Raw(_) | Content::Url(_) => "",
     };
-    match number.is_empty() && stem.ends_with(extension) {
-        true => stem,
-        false => format!("{stem}{number}{extension}"),
+    if number.is_empty() && stem.ends_with(extension) {
+        stem
+    } else {
+        format!("{stem}{number}{extension}")
     }
 }
 
-/// A plain file name: no way out of the folder, nothing hidden, nothing that a system takes for a device.
+/// Sanitizes a file name: no path separators, control characters, leading dots or device names. `None` if nothing is left.
 fn safe_file_name(name: &str) -> Option<String> {
     let base = name.rsplit(['/', '\\', ':']).next().unwrap_or_default();
     let odd = |c: char| {
@@ -195,7 +201,7 @@ fn safe_file_name(name: &str) -> Option<String> {
     Some(clean[..end].to_owned())
 }
 
-/// Writes a new file, under the next free name; never through a link, and over another file only by force.
+/// Writes a new file under the next free name. Never follows a symbolic link; overwrites only with `force`.
 fn write(folder: &Path, name: &str, bytes: &[u8], force: bool) -> CliResult<PathBuf> {
     let cannot = |path: &Path, error: &io::Error| {
         CliError::internal(format!("cannot write {}: {error}", path.display()))
@@ -216,10 +222,11 @@ fn write(folder: &Path, name: &str, bytes: &[u8], force: bool) -> CliResult<Path
         }
     }
     Err(CliError::internal(format!(
-        "there are too many files called {name}"
+        "there are already {MAX_COLLISIONS} files called {name}"
     )))
 }
 
+/// The file name with a number before its extension; unchanged for 1.
 fn numbered(name: &str, number: usize) -> String {
     match (number, name.rsplit_once('.')) {
         (1, _) => name.to_owned(),
@@ -233,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn s56_a_name_leads_nowhere_else() {
+    fn s56_file_names_stay_in_the_directory() {
         for (name, expected) in [
             ("report.pdf", Some("report.pdf")),
             ("../../etc/passwd", Some("passwd")),
@@ -255,7 +262,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn s56_no_link_is_followed_and_nothing_is_overwritten() {
+    fn s56_links_are_not_followed_and_files_are_not_overwritten() {
         let folder = tempfile::TempDir::new().unwrap();
         let outside = folder.path().join("outside");
         fs::write(&outside, "mine").unwrap();

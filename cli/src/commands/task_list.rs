@@ -1,4 +1,4 @@
-//! `attache task list`: tasks, a page at a time.
+//! `attache task list`: lists tasks, a page at a time or all pages.
 
 use attache::model::{ListTasksRequest, ListTasksResponse, TaskState, Timestamp};
 
@@ -8,7 +8,7 @@ use crate::output::Output;
 use crate::session::Session;
 use crate::settings::Settings;
 
-/// More pages than this are a server that goes in circles.
+/// Maximum number of pages of `--all`, against servers that never end the list.
 const MAX_PAGES: usize = 10_000;
 
 pub(crate) async fn run(args: TaskListArgs, settings: &Settings, out: &mut Output) -> CliResult {
@@ -21,13 +21,15 @@ pub(crate) async fn run(args: TaskListArgs, settings: &Settings, out: &mut Outpu
     if !all {
         return out.print_tasks(&page);
     }
-    let mut together = ListTasksResponse::default();
+    // One JSON document contains the tasks of all pages; text and JSON Lines are printed page by page.
+    let is_document = out.is_json() && !out.stream;
+    let mut all_pages = ListTasksResponse::default();
     for _ in 0..MAX_PAGES {
         let token = std::mem::take(&mut page.next_page_token);
-        match out.is_json() && !out.stream {
-            // One document: it has all tasks in it.
-            true => together.tasks.append(&mut page.tasks),
-            false => out.print_tasks(&page)?,
+        if is_document {
+            all_pages.tasks.append(&mut page.tasks);
+        } else {
+            out.print_tasks(&page)?;
         }
         if token.is_empty() {
             break;
@@ -37,12 +39,12 @@ pub(crate) async fn run(args: TaskListArgs, settings: &Settings, out: &mut Outpu
             .call(session.client.list_tasks(request.clone()))
             .await?;
     }
-    if out.is_json() && !out.stream {
-        let size = i32::try_from(together.tasks.len()).unwrap_or(i32::MAX);
+    if is_document {
+        let size = i32::try_from(all_pages.tasks.len()).unwrap_or(i32::MAX);
         return out.print_tasks(&ListTasksResponse {
             page_size: size,
             total_size: size,
-            ..together
+            ..all_pages
         });
     }
     Ok(())
@@ -67,7 +69,7 @@ fn request(args: TaskListArgs, settings: &Settings) -> CliResult<ListTasksReques
     })
 }
 
-/// `TASK_STATE_INPUT_REQUIRED`, `INPUT_REQUIRED` or `input-required`.
+/// Parses a state: `TASK_STATE_INPUT_REQUIRED`, `INPUT_REQUIRED` or `input-required`.
 pub(crate) fn parse_state(word: &str) -> CliResult<TaskState> {
     let name = word.to_ascii_uppercase().replace('-', "_");
     let found = TaskState::ALL.into_iter().find(|state| {
@@ -80,7 +82,7 @@ pub(crate) fn parse_state(word: &str) -> CliResult<TaskState> {
                 .to_lowercase()
                 .replace('_', "-")
         });
-        CliError::usage(format!("there is no state {word}"))
+        CliError::usage(format!("unknown task state {word}"))
             .hint(format!("one of {}", words.join(", ")))
     })
 }

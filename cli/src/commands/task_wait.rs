@@ -1,4 +1,4 @@
-//! `attache task wait`: until a task is settled, and beyond where that is asked for.
+//! `attache task wait`: waits until a task ends, is interrupted or reaches a given state.
 
 use attache::model::TaskState;
 
@@ -51,6 +51,7 @@ fn interruption(word: &str) -> CliResult<TaskState> {
     }
 }
 
+/// The exit code of `--exit-on-outcome`.
 fn exit_code(state: TaskState) -> u8 {
     match state {
         TaskState::Failed => 10,

@@ -1,4 +1,4 @@
-//! `[agents.<name>]`: what is said of every agent, and what of each kind.
+//! `[agents.<name>]`: the card and settings of every agent, and the settings of its type.
 
 mod kind;
 
@@ -6,20 +6,21 @@ use std::collections::BTreeMap;
 
 use attache::jws::Signer;
 use attache::model::{AgentProvider, AgentSkill};
-use attache::{AgentCard, AgentSettings, HostedAgent};
-use attache_agents::{AnyAgent, McpAgent, McpSettingsError, RouteTarget};
+use attache::{Agent, AgentCard, AgentSettings, HostedAgent};
+use attache_agents::{AnyAgent, McpAgent, RouteTarget, Script};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::auth::AgentAuthSection;
-use super::error::{ConfigError, unknown_name};
+use super::error::{ConfigError, KeyError, unknown_name};
+use super::renamed::renamed_value;
 use super::tree::ConfigTree;
 pub(crate) use kind::AgentKind;
 
-/// An agent as the file has it.
+/// Configuration of an agent.
 #[derive(Debug)]
 pub(crate) struct AgentConfig {
-    /// Its name in this process: `/agents/{name}`.
+    /// Name in this process, and in its path `/agents/{name}`.
     pub(crate) name: String,
     pub(crate) card: CardSection,
     pub(crate) settings: AgentSettings,
@@ -27,75 +28,75 @@ pub(crate) struct AgentConfig {
     pub(crate) kind: AgentKind,
 }
 
-/// What every agent says of itself.
+/// Card of an agent, and settings of every agent type.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct CardSection {
-    /// Its name on the card; the name of its section if left out.
+    /// Name on the card. Default: the name of the section.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
-    /// What it does, for people and for models that choose.
+    /// Description, for people and for models that select an agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<String>,
-    /// Its version.
+    /// Version of the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<String>,
-    /// Who provides it.
+    /// Provider of the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     provider: Option<ProviderSection>,
-    /// Where to read more.
+    /// URL of the documentation.
     #[serde(skip_serializing_if = "Option::is_none")]
     documentation_url: Option<String>,
-    /// Its picture.
+    /// URL of an icon.
     #[serde(skip_serializing_if = "Option::is_none")]
     icon_url: Option<String>,
-    /// Media types that it reads; those of its type if left out.
+    /// Accepted media types. Default: those of the agent type.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     input_modes: Vec<String>,
-    /// Media types that it writes; those of its type if left out.
+    /// Produced media types. Default: those of the agent type.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     output_modes: Vec<String>,
-    /// What it can do; one skill of its own name if left out.
+    /// Skills. Default: those of the agent type, or one skill with the name of the agent.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     skills: Vec<SkillSection>,
-    /// What its tasks are kept under; the name of its section if left out. Say the old name when a section is renamed.
+    /// Namespace of its tasks in the store. Default: the name of the section. Set the old name when a section is renamed.
     #[serde(skip_serializing_if = "Option::is_none")]
     namespace: Option<String>,
-    /// Those whose tasks are kept apart from each other's.
+    /// Tenants, whose tasks are isolated from each other.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tenants: Vec<String>,
 }
 
-/// Who provides an agent.
+/// Provider of an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ProviderSection {
-    /// Their name.
+    /// Name of the organization.
     organization: String,
-    /// Their page.
+    /// URL of the organization.
     url: String,
 }
 
-/// One thing that an agent can do.
+/// Skill of an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SkillSection {
-    /// Unique within the agent.
+    /// Id, unique within the agent.
     id: String,
-    /// For people; the id if left out.
+    /// Name for people. Default: the id.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
-    /// For people and for models that choose.
+    /// Description, for people and for models that select a skill.
     description: String,
-    /// Words to find it by.
+    /// Search keywords.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tags: Vec<String>,
-    /// What one might ask.
+    /// Example messages.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     examples: Vec<String>,
 }
 
-/// Takes all agents, in the order of the file.
+/// Takes all agents out of the tree, in the order of the file.
 pub(super) fn take(tree: &mut ConfigTree) -> Result<Vec<AgentConfig>, ConfigError> {
     let names = tree.table_names("agents")?;
     names.into_iter().map(|name| take_one(tree, name)).collect()
@@ -103,19 +104,19 @@ pub(super) fn take(tree: &mut ConfigTree) -> Result<Vec<AgentConfig>, ConfigErro
 
 fn take_one(tree: &mut ConfigTree, name: String) -> Result<AgentConfig, ConfigError> {
     let section = format!("agents.{name}");
-    let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if name.is_empty() || !name.chars().all(good) {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if name.is_empty() || !name.chars().all(is_allowed) {
         return Err(tree.error_at(
             &section,
-            "the name of an agent has letters, digits, - and _",
+            "the name of an agent may contain letters, digits, - and _",
         ));
     }
     let Some(kind) = tree.take_text(&section, "type")? else {
-        let why = format!(
-            "has no type; write type = \"command\", or another of {}",
-            AgentKind::NAMES.join(", ")
-        );
-        return Err(tree.error_at(&section, why));
+        let names = AgentKind::NAMES.join(", ");
+        return Err(tree.error_at(
+            &section,
+            format!("has no type; add type = \"command\", or another of {names}"),
+        ));
     };
     let card = tree.take(|_| section.clone())?;
     let mut settings: AgentSettings = tree.take(|_| format!("{section}.limits"))?;
@@ -123,8 +124,12 @@ fn take_one(tree: &mut ConfigTree, name: String) -> Result<AgentConfig, ConfigEr
     let kind = match AgentKind::take(&kind, tree, &section)? {
         Some(kind) => kind,
         None => {
-            let why = unknown_name("type of agent", &kind, AgentKind::NAMES);
-            return Err(tree.error_at(&format!("{section}.type"), why));
+            let key = format!("{section}.type");
+            let message = match renamed_value(&key, &kind) {
+                Some(new) => format!("unknown value `{kind}`: renamed to `{new}`"),
+                None => unknown_name("type of agent", &kind, AgentKind::NAMES),
+            };
+            return Err(tree.error_at(&key, message));
         }
     };
     settings.on_restart = settings.on_restart.or_else(|| kind.on_restart());
@@ -137,130 +142,156 @@ fn take_one(tree: &mut ConfigTree, name: String) -> Result<AgentConfig, ConfigEr
     })
 }
 
-/// An agent that is made, with the skills that it has by nature.
-pub(crate) type BuiltAgent = (AnyAgent, Vec<AgentSkill>);
+/// A built agent, with the skills that its type determines.
+pub(crate) struct BuiltAgent {
+    agent: AnyAgent,
+    skills: Vec<AgentSkill>,
+}
 
-/// Makes those agents whose skills others know, and asks them; gives too who did not say, and why. Where a rule says who may use
-/// a skill, messages have to name it.
+impl BuiltAgent {
+    fn new(agent: impl Agent) -> Self {
+        Self {
+            agent: AnyAgent::new(agent),
+            skills: Vec::new(),
+        }
+    }
+
+    fn from_script(script: Script) -> Self {
+        let skills = script.skills().collect();
+        Self {
+            skills,
+            ..Self::new(script)
+        }
+    }
+}
+
+/// Builds the MCP agents, and queries their servers for skills. Also returns warnings about servers that did not answer. If
+/// a rule is about skills, messages must name their skill.
 ///
 /// # Errors
-/// The key at fault, and why.
-pub(crate) async fn ask(
+/// A setting is invalid.
+pub(crate) async fn query_skills(
     agents: &[AgentConfig],
     has_skill_rules: impl Fn(&AgentConfig) -> bool,
-) -> Result<(BTreeMap<String, BuiltAgent>, Vec<String>), (String, String)> {
-    let (mut known, mut silent) = (BTreeMap::new(), Vec::new());
+) -> Result<(BTreeMap<String, BuiltAgent>, Vec<String>), KeyError> {
+    let mut built = BTreeMap::new();
+    let mut warnings = Vec::new();
     for config in agents {
         let AgentKind::Mcp(settings) = &config.kind else {
             continue;
         };
-        let bad = |bad: McpSettingsError| {
-            (
-                format!("agents.{}.{}", config.name, bad.key),
-                bad.to_string(),
-            )
-        };
         let mut settings = (**settings).clone();
         settings.named_skills |= has_skill_rules(config);
-        let agent = McpAgent::new(settings).map_err(bad)?;
-        // What the file says of them is not asked for.
-        let skills = match config.card.skills.is_empty() {
-            true => agent.skills().await,
-            false => Ok(Vec::new()),
+        let agent = McpAgent::new(settings)
+            .map_err(|error| KeyError::new(error.key, &error).in_section(&config.section()))?;
+        // Skills of the file replace those of the server.
+        let skills = if config.card.skills.is_empty() {
+            agent.skills().await
+        } else {
+            Ok(Vec::new())
         };
-        let skills = skills.unwrap_or_else(|why| {
-            silent.push(format!(
-                "the card of `{}` does not name its skills: {why}",
+        let skills = skills.unwrap_or_else(|error| {
+            warnings.push(format!(
+                "the card of `{}` has no skills: {error}",
                 config.name
             ));
             Vec::new()
         });
-        known.insert(config.name.clone(), (AnyAgent::new(agent), skills));
+        let agent = BuiltAgent {
+            skills,
+            ..BuiltAgent::new(agent)
+        };
+        built.insert(config.name.clone(), agent);
     }
-    Ok((known, silent))
+    Ok((built, warnings))
 }
 
-/// Makes all agents that are not made yet, in the order of the file; `signer` signs for whom they call others.
+/// Builds the remaining agents, in the order of the file; `signer` signs delegation claims of their calls.
 ///
 /// # Errors
-/// The key at fault, and why.
+/// A setting is invalid.
 pub(crate) fn build(
     agents: &[AgentConfig],
-    mut known: BTreeMap<String, BuiltAgent>,
+    mut built: BTreeMap<String, BuiltAgent>,
     signer: Option<&Signer>,
-) -> Result<Vec<HostedAgent>, (String, String)> {
-    let mut made: Vec<RouteTarget> = Vec::new();
+) -> Result<Vec<HostedAgent>, KeyError> {
+    let mut targets: Vec<RouteTarget> = Vec::new();
     let mut cards = BTreeMap::new();
-    for needy in [false, true] {
-        let mut now = Vec::new();
+    // Routers need the other agents, so they are built last.
+    for needs_others in [false, true] {
+        let mut batch = Vec::new();
         for config in agents
             .iter()
-            .filter(|config| config.kind.needs_others() == needy)
+            .filter(|config| config.kind.needs_others() == needs_others)
         {
-            let (card, agent) = config.make(&made, known.remove(&config.name), signer)?;
-            now.push(RouteTarget {
+            let built = match built.remove(&config.name) {
+                Some(built) => built,
+                None => config
+                    .kind
+                    .build(&targets, signer)
+                    .map_err(|error| error.in_section(&config.section()))?,
+            };
+            let card = config.card.card(&config.name, &config.kind, built.skills);
+            batch.push(RouteTarget {
                 name: config.name.clone(),
-                agent,
+                agent: built.agent,
                 skills: card.skills.clone(),
             });
             cards.insert(&config.name, card);
         }
-        made.extend(now);
+        targets.extend(batch);
     }
-    let served = agents.iter().filter_map(|config| {
-        let agent = made
-            .iter()
-            .find(|choice| choice.name == config.name)?
-            .agent
-            .clone();
-        let tenants = config.card.tenants.iter().map(String::as_str);
-        let served =
-            HostedAgent::new(&config.name, cards.remove(&config.name)?, agent).tenants(tenants);
-        let served = served.namespace(config.card.namespace.as_ref().unwrap_or(&config.name));
-        Some(served.settings(config.settings.clone()))
+    let hosted = agents.iter().filter_map(|config| {
+        let target = targets.iter().find(|target| target.name == config.name)?;
+        let card = cards.remove(&config.name)?;
+        let namespace = config.card.namespace.as_ref().unwrap_or(&config.name);
+        let hosted = HostedAgent::new(&config.name, card, target.agent.clone())
+            .tenants(config.card.tenants.iter().map(String::as_str))
+            .namespace(namespace)
+            .settings(config.settings.clone());
+        Some(hosted)
     });
-    Ok(served.collect())
+    Ok(hosted.collect())
 }
 
 impl AgentConfig {
-    fn make(
-        &self,
-        others: &[RouteTarget],
-        known: Option<BuiltAgent>,
-        signer: Option<&Signer>,
-    ) -> Result<(AgentCard, AnyAgent), (String, String)> {
-        let made = known.map_or_else(|| self.kind.build(others, signer), Ok);
-        let (agent, skills) =
-            made.map_err(|(key, why)| (format!("agents.{}.{key}", self.name), why))?;
-        Ok((self.card.card(&self.name, &self.kind, skills), agent))
+    /// The section of the agent.
+    fn section(&self) -> String {
+        format!("agents.{}", self.name)
     }
 }
 
 impl CardSection {
-    fn card(&self, name: &str, kind: &AgentKind, own: Vec<AgentSkill>) -> AgentCard {
+    /// Builds the card; `type_skills` are the default skills.
+    fn card(&self, name: &str, kind: &AgentKind, type_skills: Vec<AgentSkill>) -> AgentCard {
         let title = self.name.as_deref().unwrap_or(name);
-        let does = self.description.as_deref().unwrap_or(kind.does());
+        let description = self
+            .description
+            .as_deref()
+            .unwrap_or(kind.default_description());
         let version = self.version.as_deref().unwrap_or(env!("CARGO_PKG_VERSION"));
-        let mut card = AgentCard::new(title, does).version(version);
+        let mut card = AgentCard::new(title, description).version(version);
         card.provider = self.provider.as_ref().map(|provider| AgentProvider {
             organization: provider.organization.clone(),
             url: provider.url.clone(),
         });
         card.documentation_url.clone_from(&self.documentation_url);
         card.icon_url.clone_from(&self.icon_url);
-        let or =
-            |said: &Vec<String>, own: Vec<String>| if said.is_empty() { own } else { said.clone() };
-        let (reads, writes) = kind.modes();
-        card.default_input_modes = or(&self.input_modes, reads);
-        card.default_output_modes = or(&self.output_modes, writes);
-        let said: Vec<_> = self.skills.iter().map(SkillSection::skill).collect();
-        let skills = if said.is_empty() { own } else { said };
-        let skills = match skills.is_empty() {
-            true => vec![AgentSkill::new(name, title, does).tag(kind.name())],
-            false => skills,
-        };
-        skills.into_iter().fold(card, AgentCard::skill)
+        let (input_modes, output_modes) = kind.default_modes();
+        card.default_input_modes = or_default(self.input_modes.clone(), input_modes);
+        card.default_output_modes = or_default(self.output_modes.clone(), output_modes);
+        let skills: Vec<_> = self.skills.iter().map(SkillSection::skill).collect();
+        let skills = or_default(skills, type_skills);
+        let own = AgentSkill::new(name, title, description).tag(kind.name());
+        or_default(skills, vec![own])
+            .into_iter()
+            .fold(card, AgentCard::skill)
     }
+}
+
+/// The list, or the default if it is empty.
+fn or_default<T>(list: Vec<T>, default: Vec<T>) -> Vec<T> {
+    if list.is_empty() { default } else { list }
 }
 
 impl SkillSection {

@@ -1,4 +1,4 @@
-//! `[auth]` and `[agents.<name>.auth]`: who may call, and what they need for what.
+//! `[auth]` and `[agents.<name>.auth]`: authentication and authorization of callers.
 
 use std::collections::BTreeMap;
 
@@ -9,128 +9,127 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::agents::AgentKind;
-use super::{AgentConfig, Config, ConfigError};
+use super::{AgentConfig, Config, ConfigError, KeyError};
 
-/// Who may call, and what they need for what.
+/// Authentication and authorization of callers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct AuthSection {
-    /// Whether callers may show a key that `attache keys add` has made. If left out, they may if one was made before the
-    /// server was started.
+    /// Whether API keys of `attache keys add` are accepted. Default: only if a key exists when the server starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) keys: Option<bool>,
-    /// Those whose tokens (JWT) are good.
+    /// Accepted issuers of JWT.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) issuers: Vec<IssuerSection>,
-    /// The callers whose certificates are good, of those for whom `server.tls_client_ca` vouches; all of them if left out.
+    /// Accepted client certificates, signed by `server.tls_client_ca`. Default: all that it has signed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) certificates: Vec<CertificateSection>,
-    /// Other servers of ours, which are believed about whom they call for.
+    /// Trusted delegates: servers that may call on behalf of other callers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) delegation: Vec<TrustedDelegate>,
-    /// How many credentials that are not good are looked at in a minute, of one address that is no trusted proxy; then its
-    /// calls are refused until the minute is over. 300 if left out.
+    /// Maximum number of failed logins per minute and address, except trusted proxies. Beyond it calls from the address are
+    /// refused until the minute ends. Default: 300.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_failed_logins_per_minute: Option<u32>,
-    /// What calls need. All rules that are about a call have to be met.
+    /// Access rules. A call must satisfy all rules that apply to it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) rules: Vec<RuleSection>,
 }
 
-/// An issuer of tokens.
+/// Issuer of JWT.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct IssuerSection {
-    /// What tokens say in `iss`.
+    /// Value of the claim `iss`.
     issuer: String,
-    /// What tokens say in `aud`.
+    /// Value of the claim `aud`.
     audience: String,
-    /// Where its keys are; found by OpenID Connect discovery if left out.
+    /// URL of the key set. Default: found by OpenID Connect discovery.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     key_set: Option<String>,
-    /// How tokens may be signed; RS256, PS256, ES256 and EdDSA if left out.
+    /// Accepted signature algorithms. Default: RS256, PS256, ES256 and EdDSA.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     algorithms: Vec<Algorithm>,
-    /// The claim that has the tenants of a caller; nobody has one if left out.
+    /// Claim with the tenants of the caller. Default: no tenants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tenant_claim: Option<String>,
 }
 
-/// A caller who shows a certificate.
+/// Accepted client certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CertificateSection {
-    /// The subject alternative name, such as `spiffe://example.com/ci`.
+    /// Subject alternative name, such as `spiffe://example.com/ci`.
     name: String,
-    /// The scopes that it gives.
+    /// Granted scopes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     scopes: Vec<String>,
-    /// The agents that it is for; all if left out.
+    /// Agents that it is valid for. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     agents: Option<Vec<String>>,
-    /// The tenants that it is for; `*` is every one.
+    /// Tenants that it is valid for; `*` is every tenant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tenants: Vec<String>,
 }
 
-/// Another server of ours. Its calls are those of whoever they are for, as far as both may make them.
+/// Server that may call on behalf of other callers. A call needs the permissions of both.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TrustedDelegate {
-    /// Who it is, as authentication knows it, such as `key:broker`.
+    /// Its identity after authentication, such as `key:broker`.
     caller: String,
-    /// Where the keys are that it signs with: `/.well-known/jwks.json` of that server.
+    /// URL of the key set of its delegation claims: `/.well-known/jwks.json` of that server.
     key_set: String,
 }
 
-/// What calls need.
+/// Access rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RuleSection {
-    /// The scopes; with none it is enough that the caller is known.
+    /// Required scopes. An empty list requires only an authenticated caller.
     #[serde(default)]
     scopes: Vec<String>,
-    /// Only calls of this agent.
+    /// Applies only to this agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     agent: Option<String>,
-    /// Only these operations.
+    /// Applies only to these operations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     operations: Vec<Operation>,
-    /// Only messages that name this skill in `metadata.skillId`.
+    /// Applies only to messages with this skill in `metadata.skillId`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     skill: Option<String>,
 }
 
-/// What calls of one agent need.
+/// Access rules of one agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct AgentAuthSection {
-    /// The scopes that every call of this agent needs.
+    /// Scopes that every call requires.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     scopes: Vec<String>,
-    /// An audience of its own: tokens for it are good for this agent alone.
+    /// Audience of tokens that are only valid for this agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     audience: Option<String>,
-    /// The scopes that messages need which name a skill, by its id.
+    /// Scopes that messages with a skill require, by skill id.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     skills: BTreeMap<String, Vec<String>>,
-    /// The scopes that an operation needs.
+    /// Scopes that operations require.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     operations: Vec<OperationScopes>,
 }
 
-/// What some operations need.
+/// Scopes of some operations.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct OperationScopes {
-    /// Which.
+    /// The operations.
     operations: Vec<Operation>,
-    /// The scopes that they need.
+    /// Required scopes.
     scopes: Vec<String>,
 }
 
 impl IssuerSection {
-    /// What tokens say in `iss`.
+    /// The value of the claim `iss`.
     pub(crate) fn name(&self) -> &str {
         &self.issuer
     }
@@ -170,7 +169,8 @@ impl AgentAuthSection {
 }
 
 impl CertificateSection {
-    fn of(&self, identity: Identity) -> Identity {
+    /// Adds the permissions of the certificate to an identity.
+    fn apply_to(&self, identity: Identity) -> Identity {
         let identity = identity.scopes(&self.scopes).tenants(&self.tenants);
         match &self.agents {
             Some(agents) => identity.agents(agents),
@@ -180,7 +180,7 @@ impl CertificateSection {
 }
 
 impl Config {
-    /// Whether some rule is about a skill of this agent, or of a router, which may choose it.
+    /// Whether a rule applies to skills of this agent, or of a router that may select it.
     pub(super) fn has_skill_rules(&self, agent: &AgentConfig) -> bool {
         let leads_there = |other: &AgentConfig| {
             other.name == agent.name || matches!(other.kind, AgentKind::Router(_))
@@ -201,17 +201,17 @@ impl Config {
                 .any(|rule| rule.skill.is_some() && about(rule))
     }
 
-    /// Who may call, if anybody is asked who they are; those who show a key are in `keys`.
+    /// Builds the authenticators and rules; `None` if the server does not authenticate. `keys` are the API keys.
     ///
     /// # Errors
-    /// What is wrong, with its place.
+    /// A rule, issuer or delegate is invalid, or rules exist without authentication.
     pub(crate) fn access(&self, keys: Option<ApiKeys>) -> Result<Option<Access>, ConfigError> {
         self.check_rules()?;
         let mut access = keys.map(Access::new);
-        for (at, issuer) in self.auth.issuers.iter().enumerate() {
-            let jwt = self.jwt(issuer).map_err(|(key, why)| {
-                self.tree.error_at(&format!("auth.issuers.{at}.{key}"), why)
-            })?;
+        for (index, issuer) in self.auth.issuers.iter().enumerate() {
+            let jwt = self
+                .jwt(issuer)
+                .map_err(|error| self.error(&error.in_section(&format!("auth.issuers.{index}"))))?;
             access = Some(match access {
                 Some(access) => access.authenticator(jwt),
                 None => Access::new(jwt),
@@ -224,15 +224,18 @@ impl Config {
             });
         }
         let Some(access) = access else {
-            return match self.rules().next().is_some() || !self.auth.delegation.is_empty() {
-                // Whoever has written a rule believes that it holds.
-                true => Err(self.tree.error_at("auth", "there are rules or nodes, and nobody is asked who they are: add keys = true, an issuer, or server.tls_client_ca")),
-                false => Ok(None),
-            };
+            let has_rules = self.rules().next().is_some() || !self.auth.delegation.is_empty();
+            if has_rules {
+                return Err(self.tree.error_at(
+                    "auth",
+                    "there are rules or delegates, but callers are not authenticated: add keys = true, an issuer, or server.tls_client_ca",
+                ));
+            }
+            return Ok(None);
         };
         let access = self.delegation(self.rules().fold(access, Access::rule))?;
         let access = match self.auth.max_failed_logins_per_minute {
-            Some(most) => access.max_failed_logins_per_minute(Some(most)),
+            Some(limit) => access.max_failed_logins_per_minute(Some(limit)),
             None => access,
         };
         Ok(Some(if self.server.allow_anonymous {
@@ -242,42 +245,44 @@ impl Config {
         }))
     }
 
-    fn delegation(&self, access: Access) -> Result<Access, ConfigError> {
-        self.auth
-            .delegation
-            .iter()
-            .enumerate()
-            .try_fold(access, |access, (at, node)| {
-                let wrong = |key: &str, why: String| {
-                    self.tree
-                        .error_at(&format!("auth.delegation.{at}.{key}"), why)
-                };
-                if node.caller.is_empty() || node.caller == "anonymous" {
-                    return Err(wrong(
-                        "caller",
-                        "must be somebody who is known, such as `key:broker`".to_owned(),
-                    ));
-                }
-                let keys = PublishedKeys::from_url(&node.key_set)
-                    .map_err(|why| wrong("key_set", why.to_string()))?;
-                Ok(access.trust_delegation(&node.caller, keys))
-            })
+    /// Adds the trusted delegates.
+    fn delegation(&self, mut access: Access) -> Result<Access, ConfigError> {
+        for (index, delegate) in self.auth.delegation.iter().enumerate() {
+            let error_at = |key: &str, message: &str| {
+                self.tree
+                    .error_at(&format!("auth.delegation.{index}.{key}"), message)
+            };
+            if delegate.caller.is_empty() || delegate.caller == "anonymous" {
+                return Err(error_at(
+                    "caller",
+                    "must be an authenticated caller, such as `key:broker`",
+                ));
+            }
+            let keys = PublishedKeys::from_url(&delegate.key_set)
+                .map_err(|error| error_at("key_set", &error.to_string()))?;
+            access = access.trust_delegation(&delegate.caller, keys);
+        }
+        Ok(access)
     }
 
     fn rules(&self) -> impl Iterator<Item = AccessRule> {
-        let own = self
+        let agent_rules = self
             .agents
             .iter()
             .flat_map(|agent| agent.auth.rules(&agent.name));
-        self.auth.rules.iter().map(RuleSection::rule).chain(own)
+        self.auth
+            .rules
+            .iter()
+            .map(RuleSection::rule)
+            .chain(agent_rules)
     }
 
-    /// A rule about an agent that is not there protects nothing.
+    /// Refuses rules about agents that do not exist: they would protect nothing.
     fn check_rules(&self) -> Result<(), ConfigError> {
-        for (at, rule) in self.auth.rules.iter().enumerate() {
-            let there = |name: &String| self.agents.iter().any(|agent| agent.name == *name);
-            if let Some(name) = rule.agent.as_ref().filter(|name| !there(name)) {
-                let key = format!("auth.rules.{at}.agent");
+        for (index, rule) in self.auth.rules.iter().enumerate() {
+            let exists = |name: &String| self.agents.iter().any(|agent| agent.name == *name);
+            if let Some(name) = rule.agent.as_ref().filter(|name| !exists(name)) {
+                let key = format!("auth.rules.{index}.agent");
                 return Err(self
                     .tree
                     .error_at(&key, format!("there is no agent `{name}`")));
@@ -286,7 +291,8 @@ impl Config {
         Ok(())
     }
 
-    fn jwt(&self, issuer: &IssuerSection) -> Result<Jwt, (&'static str, String)> {
+    /// The authenticator of an issuer. Keys of errors are relative to the issuer.
+    fn jwt(&self, issuer: &IssuerSection) -> Result<Jwt, KeyError> {
         let IssuerSection {
             issuer: name,
             audience,
@@ -298,18 +304,18 @@ impl Config {
             Some(url) => ("key_set", Jwt::key_set(name, audience, url)),
             None => ("issuer", Jwt::discover(name, audience)),
         };
-        let mut jwt = jwt.map_err(|why| (key, why.to_string()))?;
+        let mut jwt = jwt.map_err(|error| KeyError::new(key, error))?;
         if !algorithms.is_empty() {
             jwt = jwt.algorithms(algorithms.iter().copied());
         }
         if let Some(claim) = tenant_claim {
             jwt = jwt.tenant_claim(claim);
         }
-        let own = self
+        let audiences = self
             .agents
             .iter()
             .filter_map(|agent| Some((&agent.name, agent.auth.audience.as_ref()?)));
-        Ok(own.fold(jwt, |jwt, (agent, audience)| {
+        Ok(audiences.fold(jwt, |jwt, (agent, audience)| {
             jwt.agent_audience(agent, audience)
         }))
     }
@@ -320,12 +326,12 @@ impl Config {
             (None, true) => Ok(None),
             (None, false) => Err(self.tree.error_at(
                 "auth.certificates",
-                "nobody vouches for certificates: set server.tls_client_ca",
+                "there is no authority for client certificates: set server.tls_client_ca",
             )),
             (Some(_), true) => Ok(Some(Certificates::any_subject())),
             (Some(_), false) => Ok(Some(
                 known.iter().fold(Certificates::default(), |known, one| {
-                    known.subject(&one.name, |identity| one.of(identity))
+                    known.subject(&one.name, |identity| one.apply_to(identity))
                 }),
             )),
         }

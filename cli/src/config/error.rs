@@ -1,35 +1,60 @@
-//! What is wrong with a configuration: where, what, and what to write instead.
+//! Errors of the configuration: place, message, and the nearest valid name.
 
 use std::fmt;
 
-/// How alike two names must be for one to be meant by the other.
+/// Minimum similarity of a suggested name, from 0 to 1.
 const MIN_SIMILARITY: f64 = 0.7;
 
-/// What is wrong, and where.
+/// An error with its place: a file and line, a variable or a flag.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ConfigError {
     place: String,
-    what: String,
+    message: String,
+}
+
+/// An error of a key, without its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeyError {
+    /// Full key.
+    pub(crate) key: String,
+    pub(crate) message: String,
+}
+
+impl KeyError {
+    pub(super) fn new(key: impl Into<String>, message: impl fmt::Display) -> Self {
+        Self {
+            key: key.into(),
+            message: message.to_string(),
+        }
+    }
+
+    /// Prefixes the key with its section.
+    pub(super) fn in_section(self, section: &str) -> Self {
+        Self {
+            key: format!("{section}.{}", self.key),
+            ..self
+        }
+    }
 }
 
 impl ConfigError {
-    pub(super) fn new(place: impl fmt::Display, what: impl fmt::Display) -> Self {
+    pub(super) fn new(place: impl fmt::Display, message: impl fmt::Display) -> Self {
         Self {
             place: place.to_string(),
-            what: what.to_string(),
+            message: message.to_string(),
         }
     }
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.what)
+        write!(f, "{}: {}", self.place, self.message)
     }
 }
 
 impl std::error::Error for ConfigError {}
 
-/// A key that nobody knows, with the one that is nearest to it.
+/// Message for an unknown name, with the nearest known one.
 pub(super) fn unknown_name<'a>(
     what: &str,
     name: &str,
@@ -37,31 +62,31 @@ pub(super) fn unknown_name<'a>(
 ) -> String {
     let known: Vec<&str> = known.into_iter().collect();
     match nearest(name, &known) {
-        Some(meant) => format!("unknown {what} `{name}`; did you mean `{meant}`?"),
+        Some(nearest) => format!("unknown {what} `{name}`; did you mean `{nearest}`?"),
         None => format!("unknown {what} `{name}`; known are {}", known.join(", ")),
     }
 }
 
 fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
-    let likeness = |other: &str| {
+    let similarity = |other: &str| {
         strsim::normalized_damerau_levenshtein(name, other)
             .max(strsim::jaro_winkler(name, other) - 0.15)
     };
-    let alike = known
+    let similar = known
         .iter()
-        .map(|&other| (likeness(other), other))
-        .filter(|(likeness, _)| *likeness >= MIN_SIMILARITY);
-    alike
+        .map(|&other| (similarity(other), other))
+        .filter(|(similarity, _)| *similarity >= MIN_SIMILARITY);
+    similar
         .max_by(|(one, _), (other, _)| one.total_cmp(other))
         .map(|(_, name)| name)
 }
 
-/// What a reader complains about, with a name that is near to one that it does not know. Readers have no better way
-/// to tell than their words: ``unknown field `a`, expected one of `b`, `c` ``.
-pub(super) fn explain_reader_error(words: &str) -> (Option<String>, String) {
-    let words = words.trim_end();
-    for (beginning, what) in [("unknown field ", "key"), ("unknown variant ", "value")] {
-        let Some(rest) = words.strip_prefix(beginning) else {
+/// Rewrites a serde error. For an unknown field or variant it adds the nearest known name, and returns the field. The names
+/// are only in the message: ``unknown field `a`, expected one of `b`, `c` ``.
+pub(super) fn explain_reader_error(message: &str) -> (Option<String>, String) {
+    let message = message.trim_end();
+    for (prefix, what) in [("unknown field ", "key"), ("unknown variant ", "value")] {
+        let Some(rest) = message.strip_prefix(prefix) else {
             continue;
         };
         let mut quoted = rest.split('`').skip(1).step_by(2);
@@ -69,7 +94,7 @@ pub(super) fn explain_reader_error(words: &str) -> (Option<String>, String) {
         let text = unknown_name(what, name, quoted);
         return ((what == "key").then(|| name.to_owned()), text);
     }
-    (None, words.to_owned())
+    (None, message.to_owned())
 }
 
 #[cfg(test)]
@@ -77,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_name_is_found_and_a_strange_one_is_not() {
+    fn the_nearest_name_is_suggested_if_it_is_similar() {
         let known = ["listen", "max_body_bytes", "max_header_bytes", "heartbeat"];
         assert_eq!(nearest("lisen", &known), Some("listen"));
         assert_eq!(nearest("max_body_byte", &known), Some("max_body_bytes"));
@@ -86,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_readers_words_are_understood() {
+    fn serde_errors_are_explained() {
         let (key, words) =
             explain_reader_error("unknown field `comand`, expected one of `command`, `shell`\n");
         assert_eq!(

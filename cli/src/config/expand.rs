@@ -1,16 +1,17 @@
-//! `${NAME}` and `${file:path}` in values: what should not stand in a file, or is not the same everywhere.
+//! References in values: `${NAME}` for environment variables, `${file:path}` for files. For secrets, and for values that
+//! differ per machine.
 
 use std::path::Path;
 
 use super::layers::Environment;
 
-/// The largest file that a value may be in.
+/// Maximum size of a referenced file, in bytes.
 const MAX_FILE: u64 = 64 << 10;
 
-/// Fills in what a value refers to: `None` if it refers to nothing. `$${` is a plain `${`.
+/// Expands the references of a value; `None` if it has none. `$${` is a literal `${`.
 ///
 /// # Errors
-/// Why it cannot be filled in, in words; never what was filled in before.
+/// A reference cannot be resolved. The message never contains expanded values.
 pub(super) fn expand(
     text: &str,
     folder: &Path,
@@ -19,24 +20,24 @@ pub(super) fn expand(
     if !text.contains("${") {
         return Ok(None);
     }
-    let mut filled = String::new();
+    let mut expanded = String::new();
     let mut rest = text;
     while let Some(at) = rest.find("${") {
         if let Some(before) = rest[..at].strip_suffix('$') {
-            filled.push_str(before);
-            filled.push_str("${");
+            expanded.push_str(before);
+            expanded.push_str("${");
             rest = &rest[at + 2..];
             continue;
         }
-        filled.push_str(&rest[..at]);
+        expanded.push_str(&rest[..at]);
         let (name, after) = rest[at + 2..]
             .split_once('}')
-            .ok_or("a `${` has no `}`; write `$${` for a plain `${`")?;
-        filled.push_str(&value(name, folder, environment)?);
+            .ok_or("a `${` has no `}`; write `$${` for a literal `${`")?;
+        expanded.push_str(&value(name, folder, environment)?);
         rest = after;
     }
-    filled.push_str(rest);
-    Ok(Some(filled))
+    expanded.push_str(rest);
+    Ok(Some(expanded))
 }
 
 fn value(name: &str, folder: &Path, environment: Environment<'_>) -> Result<String, String> {
@@ -44,29 +45,29 @@ fn value(name: &str, folder: &Path, environment: Environment<'_>) -> Result<Stri
         return read(&folder.join(path))
             .map_err(|why| format!("cannot read `{path}` for `${{{name}}}`: {why}"));
     }
-    let (name, otherwise) = match name.split_once(":-") {
-        Some((name, otherwise)) => (name, Some(otherwise)),
+    let (name, default) = match name.split_once(":-") {
+        Some((name, default)) => (name, Some(default)),
         None => (name, None),
     };
-    let good = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    if name.is_empty() || !name.chars().all(good) {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if name.is_empty() || !name.chars().all(is_allowed) {
         return Err(format!(
-            "`${{{name}}}` is no name of a variable; write `$${{` for a plain `${{`"
+            "`${{{name}}}` is not a variable name; write `$${{` for a literal `${{`"
         ));
     }
     let set = environment(name).filter(|value| !value.is_empty());
-    set.or(otherwise.map(str::to_owned)).ok_or_else(|| {
-        format!("the variable {name} is not set; set it, or say what to use instead: ${{{name}:-something}}")
+    set.or(default.map(str::to_owned)).ok_or_else(|| {
+        format!("the variable {name} is not set; set it, or give a default: ${{{name}:-value}}")
     })
 }
 
-/// The text of a small file, without the end of its last line.
+/// The text of a file, without the line end of its last line.
 fn read(path: &Path) -> Result<String, String> {
     let size = std::fs::metadata(path)
         .map_err(|error| error.to_string())?
         .len();
     if size > MAX_FILE {
-        return Err(format!("it is larger than {MAX_FILE} bytes"));
+        return Err(format!("larger than {MAX_FILE} bytes"));
     }
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
@@ -96,7 +97,7 @@ mod tests {
             Ok(Some("Bearer hunter2".to_owned()))
         );
         assert_eq!(
-            expand("${NOBODY:-else}${EMPTY:-}"),
+            expand("${UNSET:-else}${EMPTY:-}"),
             Ok(Some("else".to_owned()))
         );
         assert_eq!(
@@ -104,12 +105,12 @@ mod tests {
             Ok(Some("${NAME} tide".to_owned()))
         );
         for (text, why) in [
-            ("${NOBODY}", "NOBODY is not set"),
+            ("${UNSET}", "UNSET is not set"),
             ("${EMPTY}", "EMPTY is not set"),
             ("${file:none}", "cannot read `none`"),
             ("${NAME", "has no `}`"),
-            ("${a b}", "no name"),
-            ("${}", "no name"),
+            ("${a b}", "not a variable name"),
+            ("${}", "not a variable name"),
         ] {
             assert!(expand(text).unwrap_err().contains(why), "{text}");
         }

@@ -1,4 +1,7 @@
-//! The configuration: flag before environment before file before default, decided here and nowhere else.
+//! Configuration of a server. Precedence: flag, environment, file, default.
+//!
+//! A [`ConfigTree`] holds the values with their origins. Each section takes its keys out of the tree; keys that no section
+//! takes are refused.
 
 mod agents;
 mod auth;
@@ -7,6 +10,7 @@ mod expand;
 mod exposed_secrets;
 mod layers;
 mod print;
+mod renamed;
 mod restart_only;
 mod schema;
 mod sections;
@@ -23,7 +27,8 @@ use attache::{EgressPolicy, HostedAgent, PushSettings, ServerSettings, Settings}
 use agents::{AgentConfig, BuiltAgent};
 pub(crate) use auth::AuthSection;
 pub(crate) use error::ConfigError;
-pub(crate) use layers::{Environment, FlagValues};
+use error::KeyError;
+pub(crate) use layers::{Environment, FlagValues, OVERRIDES, Override, OverrideKind, ServerFlag};
 pub(crate) use print::print;
 pub(crate) use restart_only::RestartOnly;
 pub(crate) use schema::schema;
@@ -31,10 +36,10 @@ pub(crate) use sections::{PushSection, ServerSection, StoreKind, StoreSection};
 pub(crate) use telemetry::{LogFormat, SpanNames, TelemetrySection};
 use tree::ConfigTree;
 
-/// What a new file begins with.
+/// Content of a starter file.
 pub(crate) const STARTER: &str = include_str!("starter.toml");
 
-/// What is said in `[store]` of what the engine does.
+/// Engine settings in the section `[store]`.
 const STORE_KEYS: &[&str] = &[
     "max_tasks",
     "max_age",
@@ -46,7 +51,7 @@ const STORE_KEYS: &[&str] = &[
     "sweep_every",
 ];
 
-/// Everything that can be set, with where each value came from.
+/// The whole configuration, with the origin of each value.
 #[derive(Debug)]
 pub(crate) struct Config {
     pub(crate) server: ServerSection,
@@ -66,10 +71,10 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// Reads a file, if there is one, with what the environment and flags say instead.
+    /// Reads a file, if there is one, and applies the environment and flags.
     ///
     /// # Errors
-    /// What is wrong, with its place.
+    /// A value or key is invalid; the error has its file and line.
     pub(crate) fn load(
         file: Option<&Path>,
         environment: Environment<'_>,
@@ -99,41 +104,41 @@ impl Config {
         Ok(Self { tree, ..config })
     }
 
-    /// How much each caller may do, if anything is said of it.
+    /// The limits per caller, if the configuration has any.
     pub(crate) fn caller_limits(&self) -> Option<&CallerLimits> {
         self.tree.origin("auth.limits").map(|_| &self.caller_limits)
     }
 
-    /// How webhooks are called; also those on this machine, if `local`.
-    pub(crate) fn push(&self, local: bool) -> PushSettings {
+    /// Settings of webhook delivery; `allow_loopback` permits loopback addresses in any case.
+    pub(crate) fn push(&self, allow_loopback: bool) -> PushSettings {
         let mut push = self.push_settings.clone();
         push.egress = self.egress.clone();
-        push.egress.loopback |= local || self.push.local_webhooks;
+        push.egress.loopback |= allow_loopback || self.push.local_webhooks;
         push
     }
 
-    /// Makes the agents; the one at the root comes first. Nobody is asked for anything.
+    /// Builds the agents without network access; the one at the root comes first.
     ///
     /// # Errors
-    /// What is wrong with one of them, with its place.
+    /// An agent is invalid; the error has its file and line.
     pub(crate) fn build_agents(&self) -> Result<Vec<HostedAgent>, ConfigError> {
         self.build_agents_with(BTreeMap::new())
     }
 
-    /// The same, to be served: those are asked who know what an agent can do. Gives too what is odd.
+    /// Builds the agents to serve, and queries MCP servers for their skills. Also returns warnings.
     ///
     /// # Errors
-    /// What is wrong with one of them, with its place.
+    /// An agent is invalid; the error has its file and line.
     pub(crate) async fn open_agents(&self) -> Result<(Vec<HostedAgent>, Vec<String>), ConfigError> {
-        let asked = agents::ask(&self.agents, |agent| self.has_skill_rules(agent)).await;
-        let (known, mut odd) = asked.map_err(|(key, why)| self.tree.error_at(&key, why))?;
-        odd.extend(self.exposed_secret());
-        Ok((self.build_agents_with(known)?, odd))
+        let queried = agents::query_skills(&self.agents, |agent| self.has_skill_rules(agent)).await;
+        let (built, mut warnings) = queried.map_err(|error| self.error(&error))?;
+        warnings.extend(self.exposed_secret());
+        Ok((self.build_agents_with(built)?, warnings))
     }
 
     fn build_agents_with(
         &self,
-        known: BTreeMap<String, BuiltAgent>,
+        built: BTreeMap<String, BuiltAgent>,
     ) -> Result<Vec<HostedAgent>, ConfigError> {
         let signer = self
             .server
@@ -141,16 +146,15 @@ impl Config {
             .as_deref()
             .map(crate::access::signer)
             .transpose();
-        let complain = |why| {
+        let signer = signer.map_err(|error| {
             self.tree
-                .error_at("server.delegation_signing_key", format!("{why:#}"))
-        };
-        let signer = signer.map_err(complain)?;
-        let served = agents::build(&self.agents, known, signer.as_ref());
-        let mut served = served.map_err(|(key, why)| self.tree.error_at(&key, why))?;
+                .error_at("server.delegation_signing_key", format!("{error:#}"))
+        })?;
+        let hosted = agents::build(&self.agents, built, signer.as_ref());
+        let mut hosted = hosted.map_err(|error| self.error(&error))?;
         if let Some(root) = &self.server.root {
             match self.agents.iter().position(|agent| agent.name == *root) {
-                Some(at) => served[..=at].rotate_right(1),
+                Some(index) => hosted[..=index].rotate_right(1),
                 None => {
                     return Err(self
                         .tree
@@ -158,11 +162,16 @@ impl Config {
                 }
             }
         }
-        Ok(served)
+        Ok(hosted)
+    }
+
+    /// Adds the file and line to an error of a key.
+    fn error(&self, error: &KeyError) -> ConfigError {
+        self.tree.error_at(&error.key, &error.message)
     }
 }
 
-/// The section that a setting of the engine stands in.
+/// The section of an engine setting.
 fn section_of(key: &str) -> &'static str {
     match key {
         _ if STORE_KEYS.contains(&key) => "store",

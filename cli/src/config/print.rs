@@ -1,4 +1,4 @@
-//! Every value, with where it came from.
+//! `serve --print-config`: the effective configuration with the origin of each value.
 
 use std::fmt::Write;
 
@@ -9,28 +9,29 @@ use toml::{Table, Value};
 use super::tree::ValueOrigin;
 use super::{Config, section_of};
 
-/// How wide values are before their sources begin.
+/// Column of the origins.
 const WIDTH: usize = 48;
-/// What stands for a secret.
+/// Placeholder of a secret.
 pub(super) const REDACTED: &str = "***";
 
-/// The whole configuration as a file that could be read again, but for its secrets: those are masked, and what refers
-/// to something else is written as it was.
+/// Prints the configuration as a file. Secrets are redacted, and references are printed as written, so the file can be read
+/// again except for literal secrets.
 ///
 /// # Errors
-/// None today: every value can be written as TOML.
+/// A value cannot be written as TOML; today every value can.
 pub(crate) fn print(config: &Config) -> anyhow::Result<String> {
     let mut server = table(&config.server)?;
     server.extend(table(&config.server_settings)?);
-    let (mut store, mut limits) = (table(&config.store)?, table(&config.limits)?);
+    let mut store = table(&config.store)?;
+    let mut limits = table(&config.limits)?;
     let mut telemetry = table(&config.telemetry)?;
     for (key, value) in table(&config.engine)? {
-        let home = match section_of(&key) {
+        let section = match section_of(&key) {
             "store" => &mut store,
             "telemetry" => &mut telemetry,
             _ => &mut limits,
         };
-        home.insert(key, value);
+        section.insert(key, value);
     }
     let mut push = table(&config.push)?;
     push.extend(table(&config.push_settings)?);
@@ -93,7 +94,7 @@ fn section(text: &mut String, config: &Config, name: &str, values: &Table) {
     }
 }
 
-/// A value, with what refers to something else written as it was, however deep it stands.
+/// A value with its references as written, at any depth.
 fn as_written(config: &Config, path: &str, value: &Value) -> Value {
     if let Some(ValueOrigin::Line {
         written: Some(written),
@@ -109,18 +110,16 @@ fn as_written(config: &Config, path: &str, value: &Value) -> Value {
         Value::Array(items) => {
             let items = items.iter().enumerate();
             items
-                .map(|(at, item)| as_written(config, &format!("{path}.{at}"), item))
+                .map(|(index, item)| as_written(config, &format!("{path}.{index}"), item))
                 .collect::<Vec<_>>()
                 .into()
         }
         Value::Table(table) => {
-            let written = |(key, value): (&String, &Value)| {
-                (
-                    key.clone(),
-                    as_written(config, &format!("{path}.{key}"), value),
-                )
-            };
-            Value::Table(table.iter().map(written).collect())
+            let entries = table.iter().map(|(key, value)| {
+                let value = as_written(config, &format!("{path}.{key}"), value);
+                (key.clone(), value)
+            });
+            Value::Table(entries.collect())
         }
         plain => plain.clone(),
     }

@@ -1,4 +1,4 @@
-//! What a process has as long as it runs: a changed value of these waits for a restart.
+//! Values that a reload cannot change: they need a restart.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use toml::Value;
 
 use super::{Config, section_of};
 
-/// Keys of `[server]` that a running server does not take up.
+/// Keys of `[server]` that need a restart.
 const SERVER_KEYS: &[&str] = &[
     "listen",
     "tls_cert",
@@ -23,41 +23,41 @@ const SERVER_KEYS: &[&str] = &[
     "max_header_bytes",
 ];
 
-/// Values that stay, by their keys.
+/// Restart-only values, by key.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct RestartOnly(BTreeMap<String, Value>);
 
 impl Config {
-    /// What of it a process has as long as it runs.
+    /// Returns the values that need a restart.
     pub(crate) fn restart_only(&self) -> RestartOnly {
-        let mut fixed = RestartOnly::default();
-        let of_server = |key: &str| SERVER_KEYS.contains(&key).then_some("server");
-        fixed.add(&self.server, of_server);
-        fixed.add(&self.server_settings, of_server);
-        fixed.add(&self.store, |_| Some("store"));
-        fixed.add(&self.engine, |key| Some(section_of(key)));
-        fixed.add(&self.push, |_| Some("push"));
-        fixed.add(&self.push_settings, |_| Some("push"));
-        fixed.add(&self.egress, |_| Some("egress"));
-        fixed.add(&self.telemetry, |_| Some("telemetry"));
-        fixed
+        let mut restart_only = RestartOnly::default();
+        let server_section = |key: &str| SERVER_KEYS.contains(&key).then_some("server");
+        restart_only.add(&self.server, server_section);
+        restart_only.add(&self.server_settings, server_section);
+        restart_only.add(&self.store, |_| Some("store"));
+        restart_only.add(&self.engine, |key| Some(section_of(key)));
+        restart_only.add(&self.push, |_| Some("push"));
+        restart_only.add(&self.push_settings, |_| Some("push"));
+        restart_only.add(&self.egress, |_| Some("egress"));
+        restart_only.add(&self.telemetry, |_| Some("telemetry"));
+        restart_only
     }
 }
 
 impl RestartOnly {
-    /// Adds those of some values that have a home.
-    fn add(&mut self, values: &impl Serialize, home: impl Fn(&str) -> Option<&'static str>) {
-        // Every section is a table: it is printed as one.
+    /// Adds the values of a section whose key has a section name.
+    fn add(&mut self, values: &impl Serialize, section: impl Fn(&str) -> Option<&'static str>) {
+        // Every section serializes to a table.
         let Ok(Value::Table(values)) = Value::try_from(values) else {
             return;
         };
-        let homed = values
+        let values = values
             .into_iter()
-            .filter_map(|(key, value)| Some((format!("{}.{key}", home(&key)?), value)));
-        self.0.extend(homed);
+            .filter_map(|(key, value)| Some((format!("{}.{key}", section(&key)?), value)));
+        self.0.extend(values);
     }
 
-    /// The keys of what another has otherwise.
+    /// The keys whose values differ.
     pub(crate) fn changed_keys(&self, other: &Self) -> Vec<String> {
         let keys = self
             .0

@@ -1,4 +1,4 @@
-//! What a file may say, as JSON Schema, for editors.
+//! JSON Schema of configuration files, for editors and for the reference tables of the documentation.
 
 use attache::auth::CallerLimits;
 use attache::model::Limits;
@@ -24,10 +24,11 @@ pub(crate) fn schema() -> Value {
             .filter(|(key, _)| section_of(key) == home)
             .collect()
     };
-    let (stored, limits) = (of_engine("store"), of_engine("limits"));
+    let stored = of_engine("store");
+    let limits = of_engine("limits");
     debug_assert_eq!(stored.len(), STORE_KEYS.len());
-    let server = joined(
-        "Where it listens, and how it serves.",
+    let server = section_schema(
+        "Listen addresses, TLS and HTTP settings.",
         [
             ServerSection::json_schema(generator),
             ServerSettings::json_schema(generator),
@@ -35,26 +36,26 @@ pub(crate) fn schema() -> Value {
         .iter()
         .map(properties),
     );
-    let store = joined(
-        "Where tasks are kept, and for how long.",
+    let store = section_schema(
+        "Task store and retention.",
         [properties(&StoreSection::json_schema(generator)), stored],
     );
-    let limits = joined(
-        "What may not be exceeded.",
+    let limits = section_schema(
+        "Limits of turns, tasks and messages.",
         [limits, properties(&Limits::json_schema(generator))],
     );
-    let push = joined(
-        "How webhooks are called.",
+    let push = section_schema(
+        "Webhook delivery.",
         [
             properties(&PushSection::json_schema(generator)),
             properties(&PushSettings::json_schema(generator)),
         ],
     );
     let reach = EgressPolicy::json_schema(generator);
-    let egress = joined(about(&reach), [properties(&reach)]);
+    let egress = section_schema(about(&reach), [properties(&reach)]);
     let auth = auth(generator);
-    let telemetry = joined(
-        "What is logged and counted, and who is told.",
+    let telemetry = section_schema(
+        "Log, metrics and traces.",
         [
             properties(&TelemetrySection::json_schema(generator)),
             of_engine("telemetry"),
@@ -84,8 +85,8 @@ pub(crate) fn schema() -> Value {
 fn auth(generator: &mut SchemaGenerator) -> Value {
     let own = AuthSection::json_schema(generator);
     let caller_limits = CallerLimits::json_schema(generator);
-    let caller_limits = joined(about(&caller_limits), [properties(&caller_limits)]);
-    joined(
+    let caller_limits = section_schema(about(&caller_limits), [properties(&caller_limits)]);
+    section_schema(
         about(&own),
         [
             properties(&own),
@@ -96,16 +97,16 @@ fn auth(generator: &mut SchemaGenerator) -> Value {
 
 fn agents(generator: &mut SchemaGenerator) -> Value {
     let auth = AgentAuthSection::json_schema(generator);
-    let auth = joined(about(&auth), [properties(&auth)]);
+    let auth = section_schema(about(&auth), [properties(&auth)]);
     let card = properties(&CardSection::json_schema(generator));
-    let limits = joined(
-        "What this agent may do, where that is not what all may.",
+    let limits = section_schema(
+        "Limits of this agent, which override the general ones.",
         [properties(&AgentSettings::json_schema(generator))],
     );
     let kinds = AgentKind::schemas(generator)
         .into_iter()
         .map(|(name, own)| {
-            let kind = json!({"const": name, "description": "What kind of agent it is."});
+            let kind = json!({"const": name, "description": "Type of the agent."});
             let every = [
                 ("type", kind),
                 ("limits", limits.clone()),
@@ -115,7 +116,7 @@ fn agents(generator: &mut SchemaGenerator) -> Value {
                 .map(|(key, value)| (key.to_owned(), value))
                 .into_iter()
                 .collect();
-            let mut schema = joined(about(&own), [every, card.clone(), properties(&own)]);
+            let mut schema = section_schema(about(&own), [every, card.clone(), properties(&own)]);
             let required = own
                 .get("required")
                 .and_then(Value::as_array)
@@ -127,13 +128,13 @@ fn agents(generator: &mut SchemaGenerator) -> Value {
         });
     let kinds: Vec<Value> = kinds.collect();
     json!({
-        "description": "The agents, by name: each is at /agents/{name}, the first at the root too.",
+        "description": "Agents by name. Each is served at /agents/{name}, the first also at the root.",
         "type": "object",
         "additionalProperties": {"oneOf": kinds},
     })
 }
 
-fn joined(about: &str, parts: impl IntoIterator<Item = Map<String, Value>>) -> Value {
+fn section_schema(about: &str, parts: impl IntoIterator<Item = Map<String, Value>>) -> Value {
     let properties: Map<String, Value> = parts.into_iter().flatten().collect();
     json!({"type": "object", "description": about, "properties": properties, "additionalProperties": false})
 }

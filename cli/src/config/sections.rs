@@ -1,4 +1,4 @@
-//! The sections that are the program's own.
+//! Sections of the program itself: `[server]`, `[push]` and `[store]`.
 
 use std::path::PathBuf;
 
@@ -7,41 +7,43 @@ use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where it listens, and who may come.
+/// Listen addresses, TLS and signing keys.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ServerSection {
-    /// Where to listen; port 0 takes any that is free.
+    /// Listen address. Port 0 selects a free port.
     pub(crate) listen: String,
-    /// Listen where others can reach it, although nobody is asked who they are.
+    /// Also serve callers without a credential. Required to listen without authentication on an address that other machines
+    /// can reach.
     pub(crate) allow_anonymous: bool,
-    /// Where clients reach it, if that is not where it listens: the card says so.
+    /// URL of the server for clients, if it is not the listen address. The card contains it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) public_url: Option<String>,
-    /// Serve over TLS with this certificate: a PEM file.
+    /// Certificate chain for TLS: a PEM file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tls_cert: Option<PathBuf>,
-    /// The private key of the certificate: a PEM file.
+    /// Private key of the certificate: a PEM file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Authorities against which the certificates of callers are verified: a PEM file.
+    /// Authorities of client certificates: a PEM file.
     pub(crate) tls_client_ca: Option<PathBuf>,
-    /// Sign the cards with this private key: a PEM file (EC, Ed25519 or RSA) that only its owner can read. Needs `public_url`.
+    /// Private key that signs the cards: a PEM file (EC, Ed25519 or RSA) that only its owner can read. Needs `public_url`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) card_signing_key: Option<PathBuf>,
-    /// Sign them with this one too, until those who check have seen the new one.
+    /// Previous key, which also signs the cards during a key rotation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) previous_signing_key: Option<PathBuf>,
-    /// Sign for whom agents call others (`forward_caller`) with this private key: a PEM file (EC, Ed25519 or RSA) that only its
-    /// owner can read. Servers that have us in `auth.delegation` find the public one at `/.well-known/jwks.json`.
+    /// Private key that signs delegation claims, which name the original caller (`forward_caller`): a PEM file (EC,
+    /// Ed25519 or RSA) that only its owner can read. The public key is at `/.well-known/jwks.json`, for the `auth.delegation`
+    /// of other servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) delegation_signing_key: Option<PathBuf>,
-    /// Where operators reach it who have a key of `attache keys add --admin`; nowhere if left out.
+    /// Address of the admin API, for keys of `attache keys add --admin`. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) admin_listen: Option<String>,
-    /// Let operators send their keys without TLS to an address that others can reach.
+    /// Allow the admin API without TLS on an address that other machines can reach.
     pub(crate) admin_plain: bool,
-    /// The agent at the root; the first one if left out.
+    /// Agent at the root. Default: the first one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) root: Option<String>,
 }
@@ -65,33 +67,32 @@ impl Default for ServerSection {
     }
 }
 
-/// How webhooks are called.
+/// Webhook delivery.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct PushSection {
-    /// Call webhooks on this machine too, for development: whoever may send a message could make the server post to
-    /// anything that listens here.
+    /// Allow webhooks on loopback addresses, for development: callers can make the server post to local services.
     pub(crate) local_webhooks: bool,
-    /// Sign notifications with this private key: a PEM file (EC, Ed25519 or RSA) that only its owner can read. Receivers find the
-    /// public one at `/.well-known/jwks.json`.
+    /// Private key that signs notifications: a PEM file (EC, Ed25519 or RSA) that only its owner can read. The public key is at
+    /// `/.well-known/jwks.json`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) signing_key: Option<PathBuf>,
 }
 
-/// Where tasks are kept.
+/// Task store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct StoreSection {
-    /// In a SQLite file, in memory until the program ends, or nowhere: then every answer is a message.
+    /// A SQLite file, memory until the process ends, or none, where every answer is a message.
     pub(crate) kind: StoreKind,
-    /// The folder of the SQLite file; `attache` in your data directory if left out.
+    /// Directory of the SQLite file. Default: `attache` in your data directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) data_dir: Option<PathBuf>,
-    /// With less room than this on the disk `/readyz` says no, while writes still get through.
+    /// Free disk space below which `/readyz` fails. Writes still succeed.
     #[serde(with = "ByteSize")]
     pub(crate) min_free: usize,
-    /// Of how many tasks that were read the SQLite store remembers where they stand: to read one of them again it need not ask
-    /// the file. Each takes about half a kilobyte.
+    /// Number of task heads in the cache of the SQLite store, about 512 bytes each. A read of a cached head does not query
+    /// the database.
     pub(crate) max_known_tasks: usize,
 }
 
@@ -106,25 +107,25 @@ impl Default for StoreSection {
     }
 }
 
-/// Where tasks are kept.
+/// Kind of task store.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum StoreKind {
-    /// In a SQLite file.
+    /// A SQLite file.
     #[default]
     Sqlite,
-    /// In memory, until the program ends.
+    /// Memory, until the process ends.
     #[value(alias = "local")]
     #[serde(alias = "local")]
     Memory,
-    /// Nowhere: no task outlives its turn, and every answer is a message.
+    /// None: no task outlives its turn, and every answer is a message.
     Null,
 }
 
 impl StoreKind {
-    /// As the file has it.
+    /// The name in a file.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Sqlite => "sqlite",

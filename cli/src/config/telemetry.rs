@@ -1,22 +1,22 @@
-//! What the operator is told.
+//! `[telemetry]`: log, metrics and traces.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is logged and counted, and who is told.
+/// Log, metrics and traces.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct TelemetrySection {
-    /// How log lines look.
+    /// Format of the log.
     pub(crate) log: LogFormat,
-    /// Whether anything is counted for `/metrics`.
+    /// Whether metrics are collected for `/metrics`.
     pub(crate) metrics: bool,
-    /// Where traces go: the base of an OTLP endpoint over HTTP, such as `http://127.0.0.1:4318`; nowhere if left out.
+    /// Base URL of an OTLP collector over HTTP, such as `http://127.0.0.1:4318`. Default: no traces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) otlp_endpoint: Option<String>,
-    /// What spans are called; `kaos` adds the metrics of that name.
+    /// Names of spans; `kaos` also exports metrics with those names.
     pub(crate) names: SpanNames,
-    /// Whether traces also say what models and tools were asked and answered.
+    /// Whether traces contain the requests and responses of models and tools.
     pub(crate) content: bool,
 }
 
@@ -32,7 +32,7 @@ impl Default for TelemetrySection {
     }
 }
 
-/// What spans are called.
+/// Names of spans.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SpanNames {
@@ -44,15 +44,15 @@ pub(crate) enum SpanNames {
     Kaos,
 }
 
-/// How log lines look.
+/// Format of the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum LogFormat {
-    /// For people where stderr is a terminal, else in JSON.
+    /// Text if stderr is a terminal, else JSON.
     #[default]
     Auto,
-    /// For people.
+    /// Text.
     Human,
-    /// One JSON object each.
+    /// A JSON object per line.
     Json,
 }

@@ -1,15 +1,15 @@
-//! What is read from where, and what is refused with which words.
+//! Tests of configuration layers, sections and error messages.
 
 use super::*;
 
-/// Reads a file with this text.
+/// Loads a file with this text.
 fn read(text: &str, environment: Environment<'_>, flags: &FlagValues) -> Result<Config, String> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("agents.toml");
     std::fs::write(&file, text).unwrap();
     let result = Config::load(Some(&file), environment, flags);
-    result.map_err(|complaint| {
-        complaint
+    result.map_err(|error| {
+        error
             .to_string()
             .replace(&format!("{}/", folder.path().display()), "")
     })
@@ -30,7 +30,7 @@ fn flag_before_environment_before_file_before_default() {
         _ => None,
     };
     let mut flags = FlagValues::default();
-    flags.set("server.listen", Some("flag:1"));
+    flags.set("server.listen", "flag:1");
     assert_eq!(plain("").unwrap().server, ServerSection::default());
     assert_eq!(plain(file).unwrap().server.listen, "file:1");
     let config = read(file, &environment, &FlagValues::default()).unwrap();
@@ -47,7 +47,7 @@ fn flag_before_environment_before_file_before_default() {
 }
 
 #[test]
-fn stores_have_the_names_of_the_seeds() {
+fn store_kinds_accept_the_names_of_older_programs() {
     for (name, kind) in [
         ("local", StoreKind::Memory),
         ("memory", StoreKind::Memory),
@@ -63,15 +63,15 @@ fn stores_have_the_names_of_the_seeds() {
             kind
         );
     }
-    let complaint = read(
+    let error = read(
         "",
         &|name| (name == "TASK_STORE_TYPE").then(|| "redis".to_owned()),
         &FlagValues::default(),
     );
-    let complaint = complaint.unwrap_err();
+    let error = error.unwrap_err();
     assert!(
-        complaint.starts_with("TASK_STORE_TYPE: store.kind: unknown value `redis`"),
-        "{complaint}"
+        error.starts_with("TASK_STORE_TYPE: store.kind: unknown value `redis`"),
+        "{error}"
     );
 }
 
@@ -139,7 +139,7 @@ fn every_section_reaches_its_settings() {
 }
 
 #[test]
-fn who_may_call_and_where_we_connect_is_said_in_the_file() {
+fn auth_and_egress_sections_reach_their_settings() {
     let config = plain(
         r#"
         [auth]
@@ -238,16 +238,16 @@ fn who_may_call_and_where_we_connect_is_said_in_the_file() {
 }
 
 #[test]
-fn s36_a_rule_that_would_protect_nothing_is_refused() {
+fn s36_a_rule_without_effect_is_refused() {
     let echo = "[agents.a]\ntype = \"echo\"\n";
-    for (text, complaint) in [
+    for (text, error) in [
         (
             "[agents.a.auth]\nscopes = [\"x\"]",
-            "auth: there are rules or nodes, and nobody is asked who they are",
+            "auth: there are rules or delegates, but callers are not authenticated",
         ),
         (
             "[[auth.delegation]]\ncaller = \"key:b\"\nkey_set = \"http://b/keys\"",
-            "auth: there are rules or nodes, and nobody is asked who they are",
+            "auth: there are rules or delegates, but callers are not authenticated",
         ),
         (
             "[[auth.rules]]\nscopes = []\nagent = \"b\"",
@@ -255,7 +255,7 @@ fn s36_a_rule_that_would_protect_nothing_is_refused() {
         ),
         (
             "[[auth.certificates]]\nname = \"ci\"",
-            "auth.certificates: nobody vouches for certificates",
+            "auth.certificates: there is no authority for client certificates",
         ),
         (
             "[[auth.issuers]]\nissuer = \"nonsense\"\naudience = \"a\"",
@@ -263,10 +263,10 @@ fn s36_a_rule_that_would_protect_nothing_is_refused() {
         ),
     ] {
         let config = plain(&format!("{echo}{text}")).unwrap();
-        let said = config.access(None).err().unwrap().to_string();
-        assert!(said.contains(complaint), "{said}");
+        let message = config.access(None).err().unwrap().to_string();
+        assert!(message.contains(error), "{message}");
     }
-    for (text, complaint) in [
+    for (text, error) in [
         (
             "[[auth.rules]]\nscope = []",
             "unknown key `scope`; did you mean `scopes`?",
@@ -281,16 +281,16 @@ fn s36_a_rule_that_would_protect_nothing_is_refused() {
             "expected a number above 0, or \"unlimited\"",
         ),
         ("[egress]\nallow = [\"http://x\"]", "must be a host name"),
-        ("[push]\ntimeout = 3", "expected a time"),
+        ("[push]\ntimeout = 3", "expected a duration"),
     ] {
-        let said = plain(text).unwrap_err();
-        assert!(said.contains(complaint), "{said}");
+        let message = plain(text).unwrap_err();
+        assert!(message.contains(error), "{message}");
     }
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_place_and_what_was_meant() {
-    for (text, complaint) in [
+fn errors_have_their_place_and_a_suggestion() {
+    for (text, error) in [
         (
             "\n[sever]\n",
             "agents.toml:2: sever: unknown section `sever`; did you mean `server`?",
@@ -309,7 +309,7 @@ fn what_is_wrong_is_said_with_its_place_and_what_was_meant() {
         ),
         (
             "[server]\nheartbeat = 5",
-            "agents.toml:2: server.heartbeat: invalid value: integer `5`, expected a time",
+            "agents.toml:2: server.heartbeat: invalid value: integer `5`, expected a duration",
         ),
         (
             "[server]\nlisten = 5",
@@ -343,23 +343,23 @@ fn what_is_wrong_is_said_with_its_place_and_what_was_meant() {
         ("agents = 5", "agents.toml:1: agents: must be a table"),
         ("[server\n", "agents.toml:1: "),
         (
-            "[server]\nlisten = \"${NOBODY}\"",
-            "agents.toml:2: server.listen: the variable NOBODY is not set",
+            "[server]\nlisten = \"${UNSET}\"",
+            "agents.toml:2: server.listen: the variable UNSET is not set",
         ),
     ] {
-        let said = plain(text).unwrap_err();
+        let message = plain(text).unwrap_err();
         assert!(
-            said.starts_with(complaint),
-            "{text:?}\n  {said}\n  {complaint}"
+            message.starts_with(error),
+            "{text:?}\n  {message}\n  {error}"
         );
     }
-    let complaint = Config::load(
+    let error = Config::load(
         Some(Path::new("/nonexistent.toml")),
         &|_| None,
         &FlagValues::default(),
     );
     assert!(
-        complaint
+        error
             .unwrap_err()
             .to_string()
             .starts_with("/nonexistent.toml: cannot be read")
@@ -367,7 +367,7 @@ fn what_is_wrong_is_said_with_its_place_and_what_was_meant() {
 }
 
 #[test]
-fn s38_what_is_printed_names_its_sources_and_no_secrets() {
+fn s38_the_printed_configuration_has_origins_and_no_secrets() {
     let environment = |name: &str| match name {
         "TOKEN" => Some("hunter2".to_owned()),
         "ATTACHE_STORE" => Some("memory".to_owned()),
@@ -404,17 +404,17 @@ fn s38_what_is_printed_names_its_sources_and_no_secrets() {
         !printed.contains("hunter2") && !printed.contains("swordfish"),
         "{printed}"
     );
-    let again = read(&printed, &environment, &FlagValues::default()).unwrap();
+    let reread = read(&printed, &environment, &FlagValues::default()).unwrap();
     assert_eq!(
-        (again.server_settings, again.engine, again.limits),
+        (reread.server_settings, reread.engine, reread.limits),
         (config.server_settings, config.engine, config.limits)
     );
     assert_eq!(
         (
-            again.auth,
-            again.caller_limits,
-            again.push_settings,
-            again.egress
+            reread.auth,
+            reread.caller_limits,
+            reread.push_settings,
+            reread.egress
         ),
         (
             config.auth,
@@ -426,7 +426,7 @@ fn s38_what_is_printed_names_its_sources_and_no_secrets() {
 }
 
 #[test]
-fn the_starter_is_fine_and_all_that_it_shows_can_be_said() {
+fn the_starter_and_its_commented_keys_are_valid() {
     assert_eq!(plain(STARTER).unwrap().agents.len(), 2);
     let shown = STARTER.lines().map(|line| match line.strip_prefix("# ") {
         Some(rest) if rest.contains(" = ") && !rest.starts_with("env") => rest,
@@ -449,29 +449,60 @@ fn the_schema_in_the_docs_is_current() {
         serde_json::from_str(include_str!("../../../docs/attache.schema.json")).unwrap();
     assert!(
         published == schema(),
-        "write it anew: attache check --schema > docs/attache.schema.json"
+        "regenerate it: attache check --schema > docs/attache.schema.json"
     );
 }
 
-/// The page for operators has every key of the sections that are not about agents, and no other.
-#[test]
-fn every_key_is_in_the_book_for_operators() {
-    let page = include_str!("../../../docs/operate.md");
-    let schema = schema();
-    let sections = schema["properties"].as_object().unwrap();
-    let mut keys = 0;
-    for (section, about) in sections.iter().filter(|(section, _)| *section != "agents") {
-        for key in about["properties"].as_object().unwrap().keys() {
-            assert!(
-                page.contains(&format!("| `{section}.{key}` |")),
-                "{section}.{key} is not in docs/operate.md"
+/// Keys of all sections except `agents`, with default and description: the rows of the table in `docs/operate.md`.
+fn reference_table() -> String {
+    let printed = print(&plain("").unwrap()).unwrap();
+    let mut section = "";
+    let mut defaults = BTreeMap::new();
+    for line in printed.lines() {
+        if let Some(name) = line.strip_prefix('[') {
+            section = name.trim_end_matches(']');
+        } else if let Some((key, value)) = line.split_once(" = ") {
+            let value = value.split("  # ").next().unwrap_or(value).trim();
+            defaults.insert(
+                format!("{section}.{key}"),
+                value.trim_matches('"').to_owned(),
             );
-            keys += 1;
         }
     }
-    let (_, table) = page.split_once("## Every key").unwrap();
-    assert_eq!(
-        table.lines().filter(|line| line.starts_with("| `")).count(),
-        keys
+    let schema = schema();
+    let sections = schema["properties"].as_object().unwrap();
+    let mut rows = BTreeMap::new();
+    for (section, about) in sections.iter().filter(|(section, _)| *section != "agents") {
+        for (key, about) in about["properties"].as_object().unwrap() {
+            let key = format!("{section}.{key}");
+            let default = defaults.get(&key).filter(|default| !default.is_empty());
+            let default = default.map_or_else(String::new, |default| format!("`{default}`"));
+            let about = about["description"].as_str().unwrap_or_default();
+            let about = about.replace('\n', " ").replace('|', "\\|");
+            let about = about.trim_end_matches('.');
+            rows.insert(key.clone(), format!("| `{key}` | {default} | {about} |\n"));
+        }
+    }
+    rows.into_values().collect()
+}
+
+#[test]
+fn the_reference_table_is_current() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operate.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let header = "| --- | --- | --- |\n";
+    let (before, table) = page.split_once("## Every key").unwrap();
+    let (head, rows) = table.split_once(header).unwrap();
+    let end = rows.find("\n\n").map_or(rows.len(), |end| end + 1);
+    let expected = reference_table();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        let after = &rows[end..];
+        let page = format!("{before}## Every key{head}{header}{expected}{after}");
+        std::fs::write(path, page).unwrap();
+        return;
+    }
+    assert!(
+        rows[..end] == expected,
+        "regenerate it: UPDATE_DOCS=1 cargo test -p attache-cli the_reference_table_is_current"
     );
 }

@@ -1,4 +1,4 @@
-//! What was said, key by key, and where.
+//! The values of a configuration with their origins, by key.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,8 +13,9 @@ use toml::{Spanned, Table, Value};
 use super::error::{ConfigError, explain_reader_error, unknown_name};
 use super::expand::expand;
 use super::layers::Environment;
+use super::renamed::renamed_key;
 
-/// Keys whose values are paths, below the folder of the file that names them.
+/// Keys whose values are paths, relative to the directory of the file.
 const PATH_KEYS: &[&str] = &[
     "tls_cert",
     "tls_key",
@@ -28,20 +29,20 @@ const PATH_KEYS: &[&str] = &[
     "file",
 ];
 
-/// What was said, and where. A key is written with dots.
+/// Values with their origins. Keys are dotted paths.
 #[derive(Debug, Default)]
 pub(super) struct ConfigTree {
     file: String,
-    said: Table,
+    values: Table,
     origins: BTreeMap<String, ValueOrigin>,
-    /// By section, the keys that somebody has asked for.
+    /// Keys that sections have taken, by section.
     known: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// Where a value comes from.
+/// Origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ValueOrigin {
-    /// Of the file; `written` if it refers to something else.
+    /// A line of the file. `written` is the original text of a value with references.
     Line {
         line: usize,
         written: Option<String>,
@@ -51,7 +52,7 @@ pub(super) enum ValueOrigin {
 }
 
 impl ConfigTree {
-    /// Reads a file, and fills in what its values refer to.
+    /// Reads a file, and expands references in its values.
     pub(super) fn read(file: &Path, environment: Environment<'_>) -> Result<Self, ConfigError> {
         let name = file.display().to_string();
         let text = std::fs::read_to_string(file)
@@ -66,58 +67,57 @@ impl ConfigTree {
         folder: &Path,
         environment: Environment<'_>,
     ) -> Result<Self, ConfigError> {
-        let line = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
-        let wrong = |error: toml::de::Error| {
+        let line = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
+        let invalid = |error: toml::de::Error| {
             let place = error.span().map_or_else(
                 || file.clone(),
                 |span| format!("{file}:{}", line(span.start)),
             );
             ConfigError::new(place, error.message())
         };
-        let spans = DeTable::parse(text).map_err(&wrong)?;
-        let said: Table = toml::from_str(text).map_err(wrong)?;
+        let spans = DeTable::parse(text).map_err(&invalid)?;
+        let values: Table = toml::from_str(text).map_err(invalid)?;
         let mut tree = Self {
-            said,
-            ..Self {
-                file,
-                ..Self::default()
-            }
+            file,
+            values,
+            ..Self::default()
         };
-        let mut lines = Vec::new();
-        places(String::new(), spans.get_ref(), &mut lines);
-        tree.origins = lines
+        let mut offsets = Vec::new();
+        key_offsets(String::new(), spans.get_ref(), &mut offsets);
+        tree.origins = offsets
             .into_iter()
-            .map(|(key, at)| {
+            .map(|(key, offset)| {
                 (
                     key,
                     ValueOrigin::Line {
-                        line: line(at),
+                        line: line(offset),
                         written: None,
                     },
                 )
             })
             .collect();
-        tree.fill(folder, environment)?;
+        tree.expand(folder, environment)?;
         Ok(tree)
     }
 
-    /// Fills in references, and makes paths absolute to the file.
-    fn fill(&mut self, folder: &Path, environment: Environment<'_>) -> Result<(), ConfigError> {
-        let mut said = std::mem::take(&mut self.said);
-        let mut wrong = None;
-        texts(String::new(), &mut said, &mut |key, text| {
+    /// Expands references, and makes paths relative to the directory of the file.
+    fn expand(&mut self, folder: &Path, environment: Environment<'_>) -> Result<(), ConfigError> {
+        let mut values = std::mem::take(&mut self.values);
+        let mut failed = None;
+        visit_strings(String::new(), &mut values, &mut |key, text| {
             match expand(text, folder, environment) {
                 Ok(None) => {}
-                Ok(Some(filled)) => {
-                    let written = std::mem::replace(text, filled);
-                    if let Some(ValueOrigin::Line { written: place, .. }) =
-                        self.origins.get_mut(key)
+                Ok(Some(expanded)) => {
+                    let written = std::mem::replace(text, expanded);
+                    if let Some(ValueOrigin::Line {
+                        written: original, ..
+                    }) = self.origins.get_mut(key)
                     {
-                        *place = Some(written);
+                        *original = Some(written);
                     }
                 }
-                Err(why) => {
-                    wrong.get_or_insert_with(|| self.error_at(key, why));
+                Err(message) => {
+                    failed.get_or_insert_with(|| self.error_at(key, message));
                 }
             }
             let last = key.rsplit('.').next().unwrap_or(key);
@@ -125,43 +125,46 @@ impl ConfigTree {
                 *text = folder.join(&*text).display().to_string();
             }
         });
-        self.said = said;
-        wrong.map_or(Ok(()), Err)
+        self.values = values;
+        failed.map_or(Ok(()), Err)
     }
 
-    /// Says a value in place of what was said.
+    /// Sets a value, in place of the previous one.
     pub(super) fn set(&mut self, key: &str, value: Value, origin: ValueOrigin) {
         let (section, name) = key.rsplit_once('.').unwrap_or(("", key));
-        if let Some(table) = table_at(&mut self.said, section, true) {
+        if let Some(table) = table_at(&mut self.values, section, true) {
             table.insert(name.to_owned(), value);
         }
         self.origins.insert(key.to_owned(), origin);
     }
 
-    /// Takes what was said of every key of `T`; `home` is the section that a key stands in.
+    /// Takes the values of all keys of `T`; `section` returns the section of a key.
     pub(super) fn take<T: DeserializeOwned + JsonSchema>(
         &mut self,
-        home: impl Fn(&str) -> String,
+        section: impl Fn(&str) -> String,
     ) -> Result<T, ConfigError> {
         let mut own = Table::new();
         for key in keys::<T>() {
-            let section = home(&key);
-            let said =
-                table_at(&mut self.said, &section, false).and_then(|table| table.remove(&key));
-            self.known.entry(section).or_default().insert(key.clone());
-            own.extend(said.map(|value| (key, value)));
+            let name = section(&key);
+            let value =
+                table_at(&mut self.values, &name, false).and_then(|table| table.remove(&key));
+            self.known.entry(name).or_default().insert(key.clone());
+            own.extend(value.map(|value| (key, value)));
         }
         serde_path_to_error::deserialize(Value::Table(own)).map_err(|error| {
             let path = dotted(error.path());
-            let (unknown, what) = explain_reader_error(error.inner().message());
+            let (unknown, message) = explain_reader_error(error.inner().message());
             let key = path.split('.').next().unwrap_or_default();
             let key = match (path.as_str(), unknown) {
-                ("", None) => home(key),
-                ("", Some(unknown)) => format!("{}.{unknown}", home(key)),
-                (path, None) => format!("{}.{path}", home(key)),
-                (path, Some(unknown)) => format!("{}.{path}.{unknown}", home(key)),
+                ("", None) => section(key),
+                ("", Some(unknown)) => format!("{}.{unknown}", section(key)),
+                (path, None) => format!("{}.{path}", section(key)),
+                (path, Some(unknown)) => format!("{}.{path}.{unknown}", section(key)),
             };
-            self.error_at(&key, what)
+            match renamed_key(&key) {
+                Some(new) => self.error_at(&key, renamed_message(&key, &new)),
+                None => self.error_at(&key, message),
+            }
         })
     }
 
@@ -175,16 +178,16 @@ impl ConfigTree {
             .entry(section.to_owned())
             .or_default()
             .insert(key.to_owned());
-        match table_at(&mut self.said, section, false).and_then(|table| table.remove(key)) {
+        match table_at(&mut self.values, section, false).and_then(|table| table.remove(key)) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
-            Some(_) => Err(self.error_at(&format!("{section}.{key}"), "must be a text")),
+            Some(_) => Err(self.error_at(&format!("{section}.{key}"), "must be a string")),
         }
     }
 
-    /// The tables below a section, in the order of the file.
+    /// The names of the tables in a section, in the order of the file.
     pub(super) fn table_names(&self, section: &str) -> Result<Vec<String>, ConfigError> {
-        let Some(value) = self.said.get(section) else {
+        let Some(value) = self.values.get(section) else {
             return Ok(Vec::new());
         };
         let table = value
@@ -200,14 +203,12 @@ impl ConfigTree {
         Ok(names)
     }
 
-    /// Refuses what nobody has asked for.
+    /// Refuses keys that no section has taken.
     pub(super) fn reject_unknown(&self) -> Result<(), ConfigError> {
-        match self.first_unknown(&self.said, "") {
-            Some(complaint) => Err(complaint),
-            None => Ok(()),
-        }
+        self.first_unknown(&self.values, "").map_or(Ok(()), Err)
     }
 
+    /// The error of the first key below a section that no section has taken.
     fn first_unknown(&self, table: &Table, section: &str) -> Option<ConfigError> {
         let below = |name: &str| {
             if section.is_empty() {
@@ -222,6 +223,9 @@ impl ConfigTree {
                 .known
                 .keys()
                 .any(|known| known == &key || known.starts_with(&format!("{key}.")));
+            if let Some(new) = renamed_key(&key) {
+                return Some(self.error_at(&key, renamed_message(&key, &new)));
+            }
             match value {
                 Value::Table(table) if is_section || key == "agents" => {
                     self.first_unknown(table, &key)
@@ -250,16 +254,17 @@ impl ConfigTree {
         })
     }
 
-    /// The file, by the name it was given by; empty where there is none.
+    /// The path of the file as given; empty if there is none.
     pub(super) fn file(&self) -> &str {
         &self.file
     }
 
-    /// Where a value comes from, if it was said.
+    /// The origin of a value; `None` for a default.
     pub(super) fn origin(&self, key: &str) -> Option<&ValueOrigin> {
         self.origins.get(key)
     }
 
+    /// The origin for display: a file and line, a variable, a flag or `default`.
     pub(super) fn describe_origin(&self, key: &str) -> String {
         self.origin(key).map_or_else(
             || "default".to_owned(),
@@ -267,21 +272,26 @@ impl ConfigTree {
         )
     }
 
-    pub(super) fn error_at(&self, key: &str, what: impl fmt::Display) -> ConfigError {
-        let mut place = Some(key);
-        while let Some(key) = place {
-            if let Some(origin) = self.origin(key) {
-                return ConfigError::new(origin.describe(&self.file), format!("{key}: {what}"));
+    /// An error of a key. The error has the origin and the name of the key, or of its nearest parent with an origin.
+    pub(super) fn error_at(&self, key: &str, message: impl fmt::Display) -> ConfigError {
+        let mut ancestor = Some(key);
+        while let Some(name) = ancestor {
+            if let Some(origin) = self.origin(name) {
+                return ConfigError::new(origin.describe(&self.file), format!("{name}: {message}"));
             }
-            place = key.rsplit_once('.').map(|(above, _)| above);
+            ancestor = name.rsplit_once('.').map(|(parent, _)| parent);
         }
         let place = if self.file.is_empty() {
             "configuration"
         } else {
             &self.file
         };
-        ConfigError::new(place, format!("{key}: {what}"))
+        ConfigError::new(place, format!("{key}: {message}"))
     }
+}
+
+fn renamed_message(key: &str, new: &str) -> String {
+    format!("unknown key `{key}`: renamed to `{new}`")
 }
 
 impl ValueOrigin {
@@ -293,7 +303,7 @@ impl ValueOrigin {
     }
 }
 
-/// The keys that a struct has.
+/// The keys of a struct, from its JSON schema.
 pub(super) fn keys<T: JsonSchema>() -> Vec<String> {
     let schema = T::json_schema(&mut SchemaGenerator::default());
     let properties = schema
@@ -304,10 +314,11 @@ pub(super) fn keys<T: JsonSchema>() -> Vec<String> {
         .unwrap_or_default()
 }
 
-fn table_at<'a>(root: &'a mut Table, section: &str, make: bool) -> Option<&'a mut Table> {
+/// The table of a section, created if `create` is set.
+fn table_at<'a>(root: &'a mut Table, section: &str, create: bool) -> Option<&'a mut Table> {
     let mut table = root;
     for name in section.split('.').filter(|name| !name.is_empty()) {
-        if make && !table.contains_key(name) {
+        if create && !table.contains_key(name) {
             table.insert(name.to_owned(), Value::Table(Table::new()));
         }
         table = table.get_mut(name)?.as_table_mut()?;
@@ -315,58 +326,58 @@ fn table_at<'a>(root: &'a mut Table, section: &str, make: bool) -> Option<&'a mu
     Some(table)
 }
 
-/// Where every key stands in the text.
-fn places(above: String, table: &DeTable<'_>, found: &mut Vec<(String, usize)>) {
+/// Collects the byte offsets of all keys.
+fn key_offsets(parent: String, table: &DeTable<'_>, found: &mut Vec<(String, usize)>) {
     for (name, value) in table {
-        let key = join(&above, name.get_ref());
+        let key = join(&parent, name.get_ref());
         found.push((key.clone(), name.span().start));
-        places_in(key, value, found);
+        value_offsets(key, value, found);
     }
 }
 
-fn places_in(key: String, value: &Spanned<DeValue<'_>>, found: &mut Vec<(String, usize)>) {
+fn value_offsets(key: String, value: &Spanned<DeValue<'_>>, found: &mut Vec<(String, usize)>) {
     match value.get_ref() {
-        DeValue::Table(table) => places(key, table, found),
+        DeValue::Table(table) => key_offsets(key, table, found),
         DeValue::Array(items) => {
-            for (at, item) in items.iter().enumerate() {
-                let key = join(&key, &at.to_string());
+            for (index, item) in items.iter().enumerate() {
+                let key = join(&key, &index.to_string());
                 found.push((key.clone(), item.span().start));
-                places_in(key, item, found);
+                value_offsets(key, item, found);
             }
         }
         _ => {}
     }
 }
 
-/// Every text, with its key.
-fn texts(above: String, table: &mut Table, visit: &mut dyn FnMut(&str, &mut String)) {
+/// Calls `visit` with every string and its key.
+fn visit_strings(parent: String, table: &mut Table, visit: &mut dyn FnMut(&str, &mut String)) {
     for (name, value) in table.iter_mut() {
-        texts_in(join(&above, name), value, visit);
+        visit_value(join(&parent, name), value, visit);
     }
 }
 
-fn texts_in(key: String, value: &mut Value, visit: &mut dyn FnMut(&str, &mut String)) {
+fn visit_value(key: String, value: &mut Value, visit: &mut dyn FnMut(&str, &mut String)) {
     match value {
         Value::String(text) => visit(&key, text),
-        Value::Table(table) => texts(key, table, visit),
+        Value::Table(table) => visit_strings(key, table, visit),
         Value::Array(items) => {
-            for (at, item) in items.iter_mut().enumerate() {
-                texts_in(join(&key, &at.to_string()), item, visit);
+            for (index, item) in items.iter_mut().enumerate() {
+                visit_value(join(&key, &index.to_string()), item, visit);
             }
         }
         _ => {}
     }
 }
 
-fn join(above: &str, name: &str) -> String {
-    if above.is_empty() {
+fn join(parent: &str, name: &str) -> String {
+    if parent.is_empty() {
         name.to_owned()
     } else {
-        format!("{above}.{name}")
+        format!("{parent}.{name}")
     }
 }
 
-/// A path as keys are written.
+/// A path of serde as a dotted key.
 fn dotted(path: &serde_path_to_error::Path) -> String {
     let names = path.iter().filter_map(|segment| match segment {
         Segment::Seq { index } => Some(index.to_string()),

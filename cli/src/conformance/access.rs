@@ -1,4 +1,4 @@
-//! Who may call and with what: credentials, extensions, media types. What a card declares is what is seen.
+//! Checks of credentials, extensions and media types against the declarations of the card.
 
 use attache::model::{Binding, GetTaskRequest, Message, Part, SecurityRequirement, Task};
 use attache::{Client, Error, ErrorKind};
@@ -16,42 +16,42 @@ const NO_EXTENSION: &str = "https://example.com/attache-conformance/no-such-exte
 pub(super) const CHECKS: &[ConformanceCheck] = &[
     ConformanceCheck {
         name: "operations/auth-required",
-        rule: "where the card asks for credentials, a call without them is refused",
+        rule: "if the card requires credentials, a call without them is refused",
         run: |agent| Box::pin(auth_required(agent)),
     },
     ConformanceCheck {
         name: "operations/auth-challenge",
-        rule: "over HTTP, a call without credentials is 401 and says in WWW-Authenticate what to bring",
+        rule: "over HTTP, a call without credentials is 401 with WWW-Authenticate",
         run: |agent| Box::pin(auth_challenge(agent)),
     },
     ConformanceCheck {
         name: "operations/auth-undeclared",
-        rule: "where the card asks for no credentials, none are needed",
+        rule: "if the card requires no credentials, calls succeed without them",
         run: |agent| Box::pin(auth_undeclared(agent)),
     },
     ConformanceCheck {
         name: "operations/extension-required",
-        rule: "a call that does not name an extension which the card requires is ExtensionSupportRequired",
+        rule: "a call without an extension that the card requires is ExtensionSupportRequired",
         run: |agent| Box::pin(extension_required(agent)),
     },
     ConformanceCheck {
         name: "operations/extension-unknown",
-        rule: "an extension that the agent does not know is ignored",
+        rule: "an unknown extension is ignored",
         run: |agent| Box::pin(extension_unknown(agent)),
     },
     ConformanceCheck {
         name: "operations/output-modes",
-        rule: "what the agent makes is of the media types that its card declares",
+        rule: "artifacts have media types that the card declares",
         run: |agent| Box::pin(output_modes(agent)),
     },
     ConformanceCheck {
         name: "operations/input-modes",
-        rule: "a part of a media type that the agent does not take is ContentTypeNotSupported, or taken",
+        rule: "a part of an undeclared media type is accepted, or refused with ContentTypeNotSupported",
         run: |agent| Box::pin(input_modes(agent)),
     },
 ];
 
-/// The same interface for somebody who has nothing to show.
+/// A client of the same interface without credentials.
 fn anonymous_client(agent: &AgentUnderTest<'_>) -> CheckResult<Client> {
     let session = agent.session;
     let made = Client::from_interface(&session.client.interface())
@@ -76,16 +76,16 @@ async fn get_task_anonymously(agent: &AgentUnderTest<'_>) -> CheckResult<Result<
     Ok(with_timeout(anonymous_client(agent)?.get_task(request)).await)
 }
 
-/// Whether every requirement of the card asks for something that is not TLS itself.
+/// Skips the check unless the card requires credentials other than a client certificate.
 fn require_declared_auth(agent: &AgentUnderTest<'_>) -> CheckResult {
     let requirements = &agent.session.card.security_requirements;
     let asks = |one: &SecurityRequirement| !one.schemes.is_empty();
     match !requirements.is_empty() && requirements.iter().all(asks) {
         true if agent.session.settings.cert.is_some() => {
-            Err(skip("a certificate is shown with every connection"))
+            Err(skip("every connection has a client certificate"))
         }
         true => Ok(()),
-        false => Err(skip("the card asks for no credentials")),
+        false => Err(skip("the card requires no credentials")),
     }
 }
 
@@ -100,11 +100,8 @@ async fn auth_required(agent: &AgentUnderTest<'_>) -> CheckResult {
         {
             Ok(())
         }
-        Err(error) => Err(violation(format!(
-            "it was answered with {:?}",
-            error.kind()
-        ))),
-        Ok(_) => Err(violation("it was answered")),
+        Err(error) => Err(violation(format!("the error is {:?}", error.kind()))),
+        Ok(_) => Err(violation("the call succeeded")),
     }
 }
 
@@ -124,7 +121,7 @@ async fn auth_challenge(agent: &AgentUnderTest<'_>) -> CheckResult {
 
 async fn auth_undeclared(agent: &AgentUnderTest<'_>) -> CheckResult {
     if !agent.session.card.security_requirements.is_empty() {
-        return Err(skip("the card asks for credentials"));
+        return Err(skip("the card requires credentials"));
     }
     match get_task_anonymously(agent).await? {
         Err(error)
@@ -176,7 +173,7 @@ async fn extension_unknown(agent: &AgentUnderTest<'_>) -> CheckResult {
             error.kind(),
             error.message()
         ))),
-        Ok(_) => Err(violation("a task that is not there was answered")),
+        Ok(_) => Err(violation("an unknown task was returned")),
     }
 }
 

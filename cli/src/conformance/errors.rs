@@ -1,4 +1,4 @@
-//! How an agent answers what it does not understand.
+//! Checks of responses to invalid requests.
 
 use attache::model::Binding;
 use serde_json::{Value, json};
@@ -9,17 +9,17 @@ use super::{AgentUnderTest, CheckResult, ConformanceCheck, UNKNOWN_TASK_ID, ensu
 pub(super) const CHECKS: &[ConformanceCheck] = &[
     ConformanceCheck {
         name: "errors/rpc-parse",
-        rule: "over JSON-RPC, what is no JSON is -32700",
+        rule: "over JSON-RPC, invalid JSON is -32700",
         run: |agent| Box::pin(rpc(agent, "{", -32700)),
     },
     ConformanceCheck {
         name: "errors/rpc-invalid-request",
-        rule: "over JSON-RPC, what is no request is -32600",
+        rule: "over JSON-RPC, JSON that is not a request is -32600",
         run: |agent| Box::pin(rpc(agent, r#"{"jsonrpc":"2.0","id":1}"#, -32600)),
     },
     ConformanceCheck {
         name: "errors/rpc-unknown-method",
-        rule: "over JSON-RPC, a method that is not there is -32601",
+        rule: "over JSON-RPC, an unknown method is -32601",
         run: |agent| {
             Box::pin(rpc(
                 agent,
@@ -30,7 +30,7 @@ pub(super) const CHECKS: &[ConformanceCheck] = &[
     },
     ConformanceCheck {
         name: "errors/rpc-invalid-params",
-        rule: "over JSON-RPC, parameters of the wrong kind are -32602",
+        rule: "over JSON-RPC, parameters of the wrong type are -32602",
         run: |agent| {
             Box::pin(rpc(
                 agent,
@@ -41,7 +41,7 @@ pub(super) const CHECKS: &[ConformanceCheck] = &[
     },
     ConformanceCheck {
         name: "errors/rpc-batch",
-        rule: "over JSON-RPC, several requests at once are -32600",
+        rule: "over JSON-RPC, a batch is -32600",
         run: |agent| {
             Box::pin(rpc(
                 agent,
@@ -63,7 +63,7 @@ pub(super) const CHECKS: &[ConformanceCheck] = &[
     },
     ConformanceCheck {
         name: "errors/rpc-missing-params",
-        rule: "over JSON-RPC, what lacks a required field is -32602",
+        rule: "over JSON-RPC, a missing required field is -32602",
         run: |agent| {
             Box::pin(rpc(
                 agent,
@@ -79,7 +79,7 @@ pub(super) const CHECKS: &[ConformanceCheck] = &[
     },
     ConformanceCheck {
         name: "errors/rpc-version",
-        rule: "over JSON-RPC, a version that is not served is -32009",
+        rule: "over JSON-RPC, an unsupported version is -32009",
         run: |agent| Box::pin(rpc_version(agent)),
     },
     ConformanceCheck {
@@ -89,7 +89,7 @@ pub(super) const CHECKS: &[ConformanceCheck] = &[
     },
     ConformanceCheck {
         name: "errors/rest-task-not-found",
-        rule: "over HTTP+JSON, a task that is not there is 404 with TASK_NOT_FOUND in its details",
+        rule: "over HTTP+JSON, an unknown task is 404 with TASK_NOT_FOUND in its details",
         run: |agent| Box::pin(rest_not_found(agent)),
     },
     ConformanceCheck {
@@ -99,27 +99,27 @@ pub(super) const CHECKS: &[ConformanceCheck] = &[
     },
     ConformanceCheck {
         name: "errors/rest-not-cancelable",
-        rule: "over HTTP+JSON, a cancel of a task that has ended has TASK_NOT_CANCELABLE in its details",
+        rule: "over HTTP+JSON, CancelTask of an ended task has TASK_NOT_CANCELABLE in its details",
         run: |agent| Box::pin(rest_not_cancelable(agent)),
     },
     ConformanceCheck {
         name: "errors/rest-wrong-verb",
-        rule: "over HTTP+JSON, another verb than that of the route is expect_error, and does nothing",
+        rule: "over HTTP+JSON, another method than that of the route is refused and has no effect",
         run: |agent| Box::pin(rest_verb(agent)),
     },
     ConformanceCheck {
         name: "errors/rest-unknown-route",
-        rule: "over HTTP+JSON, a route that is not there is 404",
+        rule: "over HTTP+JSON, an unknown route is 404",
         run: |agent| Box::pin(rest_route(agent)),
     },
     ConformanceCheck {
         name: "errors/rest-parse",
-        rule: "over HTTP+JSON, what is no JSON is 400",
+        rule: "over HTTP+JSON, invalid JSON is 400",
         run: |agent| Box::pin(rest_parse(agent)),
     },
     ConformanceCheck {
         name: "errors/rest-version",
-        rule: "over HTTP+JSON, a version that is not served is 400 with VERSION_NOT_SUPPORTED",
+        rule: "over HTTP+JSON, an unsupported version is 400 with VERSION_NOT_SUPPORTED",
         run: |agent| Box::pin(rest_version(agent)),
     },
 ];
@@ -200,13 +200,13 @@ async fn rest_shape(agent: &AgentUnderTest<'_>) -> CheckResult {
 async fn rest_not_cancelable(agent: &AgentUnderTest<'_>) -> CheckResult {
     require_binding(agent, Binding::HttpJson)?;
     let id = agent.ended_task()?.id.clone();
-    // An id may be anything, and stands in the path.
+    // Ids may contain any character; only safe ones are put into the path.
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
     if !id.as_str().chars().all(plain) {
-        return Err(skip("the id of the task does not fit into a path as it is"));
+        return Err(skip("the id of the task needs escaping in a path"));
     }
     let answer = send(agent, "POST", &format!("/tasks/{id}:cancel"), &[JSON], "{}").await?;
-    // 409 is of the first text of 1.0.
+    // An early text of 1.0 had 409.
     ensure(matches!(answer.status, 400 | 409), || {
         format!("it is {}", answer.status)
     })?;

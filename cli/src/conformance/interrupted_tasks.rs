@@ -1,4 +1,4 @@
-//! Tasks that wait for somebody. `--ask` says which message makes one.
+//! Checks of interrupted tasks, which the message of `--ask` creates.
 
 use attache::model::{
     CancelTaskRequest, GetTaskRequest, Message, SendMessageRequest, SendMessageResponse,
@@ -15,43 +15,43 @@ use super::{
 pub(super) const CHECKS: &[ConformanceCheck] = &[
     ConformanceCheck {
         name: "operations/ask-waits",
-        rule: "a call that waits is answered when its task waits for somebody, with what is asked",
+        rule: "a blocking call returns when its task is interrupted, with the question",
         run: |agent| Box::pin(ask_waits(agent)),
     },
     ConformanceCheck {
         name: "operations/continue",
-        rule: "a message to a task that waits goes on with that task, in the context that it has",
+        rule: "a message to an interrupted task continues it in its context",
         run: |agent| Box::pin(continue_task(agent)),
     },
     ConformanceCheck {
         name: "operations/continue-history",
-        rule: "history has all messages of a task, the oldest first",
+        rule: "the history has all messages of a task, oldest first",
         run: |agent| Box::pin(history(agent)),
     },
     ConformanceCheck {
         name: "operations/continue-mismatch",
-        rule: "a task in another context than its own is InvalidParams, and goes on waiting",
+        rule: "a task id with another context id is InvalidParams, and the task stays interrupted",
         run: |agent| Box::pin(mismatch(agent)),
     },
     ConformanceCheck {
         name: "operations/cancel-waiting",
-        rule: "a task that waits can be canceled",
+        rule: "an interrupted task can be canceled",
         run: |agent| Box::pin(cancel(agent)),
     },
     ConformanceCheck {
         name: "streaming/ask",
-        rule: "a stream tells that its task waits for somebody",
+        rule: "a stream reports that its task is interrupted",
         run: |agent| Box::pin(streamed(agent)),
     },
 ];
 
 const ANSWER: &str = "an answer of attache conformance";
 
-/// A task that waits.
+/// Creates an interrupted task.
 async fn interrupted_task(agent: &AgentUnderTest<'_>) -> CheckResult<Task> {
     let text = agent
         .ask
-        .ok_or_else(|| skip("say which message makes the agent ask: --ask <TEXT>"))?;
+        .ok_or_else(|| skip("give a message that makes the agent ask: --ask <TEXT>"))?;
     let request = SendMessageRequest::new(Message::user(text));
     match expect_ok(with_timeout(agent.session.client.send_message(request)).await)? {
         SendMessageResponse::Task(task) if task.status.state.is_interrupted() => Ok(task),
@@ -85,13 +85,12 @@ async fn read(agent: &AgentUnderTest<'_>, task: &Task) -> CheckResult<Task> {
     expect_ok(with_timeout(agent.session.client.get_task(request)).await)
 }
 
-/// Leaves nothing waiting behind.
+/// Cancels a task, to leave none behind. Errors are ignored.
 async fn cancel_quietly(agent: &AgentUnderTest<'_>, task: &Task) {
     let request = CancelTaskRequest {
         id: task.id.clone(),
         ..CancelTaskRequest::default()
     };
-    // Whether it can be canceled is another rule.
     let _ = with_timeout(agent.session.client.cancel_task(request)).await;
 }
 
@@ -103,7 +102,7 @@ async fn ask_waits(agent: &AgentUnderTest<'_>) -> CheckResult {
         .message
         .as_ref()
         .is_some_and(|message| !message.parts.is_empty());
-    ensure(said, || "the status does not say what is asked".to_owned())
+    ensure(said, || "the status message is empty".to_owned())
 }
 
 async fn continue_task(agent: &AgentUnderTest<'_>) -> CheckResult {
@@ -117,12 +116,12 @@ async fn continue_task(agent: &AgentUnderTest<'_>) -> CheckResult {
                 format!("its context became {}", next.context_id)
             })?;
             ensure(next.status != task.status, || {
-                "nothing became of it".to_owned()
+                "the status did not change".to_owned()
             })
         }
         SendMessageResponse::Message(message) => {
             ensure(message.task_id.as_ref() == Some(&task.id), || {
-                "the message is of no task".to_owned()
+                "the message has no task id".to_owned()
             })
         }
     }
@@ -133,15 +132,16 @@ async fn history(agent: &AgentUnderTest<'_>) -> CheckResult {
     expect_ok(answer(agent, &task).await)?;
     let read = read(agent, &task).await?;
     if read.history.is_empty() {
-        return Err(skip("the agent keeps no history"));
+        return Err(skip("the agent returns no history"));
     }
     let texts: Vec<_> = read
         .history
         .iter()
         .map(|message| message.text().to_string())
         .collect();
-    let place = |text: &str| texts.iter().position(|one| one == text);
-    let (first, second) = (place(agent.ask.unwrap_or_default()), place(ANSWER));
+    let position = |text: &str| texts.iter().position(|one| one == text);
+    let first = position(agent.ask.unwrap_or_default());
+    let second = position(ANSWER);
     ensure(first.is_some() && first < second, || {
         format!("it is {texts:?}")
     })
@@ -150,8 +150,8 @@ async fn history(agent: &AgentUnderTest<'_>) -> CheckResult {
 async fn mismatch(agent: &AgentUnderTest<'_>) -> CheckResult {
     let task = interrupted_task(agent).await?;
     let mut message = Message::user(ANSWER);
-    (message.task_id, message.context_id) =
-        (Some(task.id.clone()), Some(super::UNKNOWN_TASK_ID.into()));
+    message.task_id = Some(task.id.clone());
+    message.context_id = Some(super::UNKNOWN_TASK_ID.into());
     let sent = with_timeout(
         agent
             .session
@@ -177,7 +177,7 @@ async fn cancel(agent: &AgentUnderTest<'_>) -> CheckResult {
     expect_ok(with_timeout(agent.session.client.cancel_task(request)).await)?;
     let state = read(agent, &task).await?.status.state;
     ensure(state == TaskState::Canceled, || {
-        format!("it is {state} after it")
+        format!("the state is {state} after the cancel")
     })
 }
 
@@ -205,5 +205,5 @@ async fn streamed(agent: &AgentUnderTest<'_>) -> CheckResult {
             return Ok(());
         }
     }
-    Err(violation("the stream ends without a word of it"))
+    Err(violation("the stream ends without an interrupted state"))
 }

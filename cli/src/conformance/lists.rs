@@ -1,4 +1,4 @@
-//! Lists of tasks, which are of 1.0.
+//! Checks of ListTasks, which 1.0 introduced.
 
 use attache::ErrorKind;
 use attache::model::{ListTasksRequest, ListTasksResponse, Task};
@@ -11,37 +11,37 @@ use super::{
 pub(super) const CHECKS: &[ConformanceCheck] = &[
     ConformanceCheck {
         name: "operations/list",
-        rule: "a task that was begun is in the list of its context",
+        rule: "a started task is in the list of its context",
         run: |agent| Box::pin(list(agent)),
     },
     ConformanceCheck {
         name: "operations/list-status",
-        rule: "a list by status has tasks of that status alone",
+        rule: "a list by status contains only tasks in that state",
         run: |agent| Box::pin(list_status(agent)),
     },
     ConformanceCheck {
         name: "operations/list-sorted",
-        rule: "the newest status comes first",
+        rule: "lists are sorted by status time, newest first",
         run: |agent| Box::pin(list_sorted(agent)),
     },
     ConformanceCheck {
         name: "operations/list-pages",
-        rule: "a page has so many tasks as were asked for, and the next one has others",
+        rule: "a page has the requested number of tasks, and the next page has others",
         run: |agent| Box::pin(list_pages(agent)),
     },
     ConformanceCheck {
         name: "operations/list-artifacts",
-        rule: "artifacts are in a list only if they are asked for",
+        rule: "lists contain artifacts only on request",
         run: |agent| Box::pin(list_artifacts(agent)),
     },
     ConformanceCheck {
         name: "operations/list-since",
-        rule: "a list of what changed since a time has that, and nothing older",
+        rule: "a list with statusTimestampAfter contains tasks from that time on, and no older ones",
         run: |agent| Box::pin(list_since(agent)),
     },
     ConformanceCheck {
         name: "operations/list-history",
-        rule: "with historyLength 0 no task of a list has a history",
+        rule: "with historyLength 0 listed tasks have no history",
         run: |agent| Box::pin(list_history(agent)),
     },
     ConformanceCheck {
@@ -51,7 +51,7 @@ pub(super) const CHECKS: &[ConformanceCheck] = &[
     },
     ConformanceCheck {
         name: "operations/list-page-token",
-        rule: "a page token that was not given out is InvalidParams",
+        rule: "an unknown page token is InvalidParams",
         run: |agent| Box::pin(list_page_token(agent)),
     },
 ];
@@ -63,7 +63,7 @@ async fn list_tasks(
     expect_ok(with_timeout(agent.session.client.list_tasks(request)).await)
 }
 
-/// Lists are there from 1.0 on, and of use where there are tasks.
+/// Skips the check without lists, before 1.0, or without an ended task.
 fn require_lists<'a>(agent: &'a AgentUnderTest<'_>) -> CheckResult<&'a Task> {
     if agent.is_v1() {
         agent.ended_task()
@@ -84,14 +84,14 @@ async fn list(agent: &AgentUnderTest<'_>) -> CheckResult {
     )
     .await?;
     ensure(page.tasks.iter().any(|one| one.id == task.id), || {
-        format!("{} is not there", task.id.as_str())
+        format!("{} is missing", task.id.as_str())
     })?;
     let strange = page
         .tasks
         .iter()
         .find(|one| one.context_id != task.context_id);
     ensure(strange.is_none(), || {
-        "a task of another context is there".to_owned()
+        "a task of another context is included".to_owned()
     })?;
     ensure(
         usize::try_from(page.total_size).unwrap_or_default() >= page.tasks.len(),
@@ -170,7 +170,7 @@ async fn list_artifacts(agent: &AgentUnderTest<'_>) -> CheckResult {
     let page = list_tasks(agent, without.clone()).await?;
     ensure(
         page.tasks.iter().all(|one| one.artifacts.is_empty()),
-        || "they are there unasked".to_owned(),
+        || "artifacts are included without a request".to_owned(),
     )?;
     let page = list_tasks(
         agent,
@@ -193,7 +193,7 @@ async fn list_artifacts(agent: &AgentUnderTest<'_>) -> CheckResult {
 async fn list_since(agent: &AgentUnderTest<'_>) -> CheckResult {
     let task = require_lists(agent)?;
     let Some(since) = task.status.timestamp else {
-        return Err(skip("its tasks report no time"));
+        return Err(skip("its tasks have no timestamp"));
     };
     let request = ListTasksRequest {
         status_timestamp_after: Some(since),
@@ -204,9 +204,11 @@ async fn list_since(agent: &AgentUnderTest<'_>) -> CheckResult {
         .tasks
         .iter()
         .find(|one| one.status.timestamp < Some(since));
-    ensure(older.is_none(), || "an older one is there".to_owned())?;
+    ensure(older.is_none(), || "an older task is included".to_owned())?;
     let there = page.tasks.iter().any(|one| one.id == task.id) || !page.next_page_token.is_empty();
-    ensure(there, || "one of that very time is not there".to_owned())
+    ensure(there, || {
+        "a task of exactly that time is missing".to_owned()
+    })
 }
 
 async fn list_history(agent: &AgentUnderTest<'_>) -> CheckResult {

@@ -1,4 +1,4 @@
-//! Messages, tasks, cancels and the extended card.
+//! Checks of messages, tasks, cancellation and the extended card.
 
 use attache::ErrorKind;
 use attache::model::{
@@ -24,32 +24,32 @@ pub(super) const CHECKS: &[ConformanceCheck] = &[
     },
     ConformanceCheck {
         name: "operations/send-waits",
-        rule: "unless told otherwise, the answer comes when the task has ended or waits for somebody",
+        rule: "by default the response arrives when the task has ended or is interrupted",
         run: |agent| Box::pin(send_waits(agent)),
     },
     ConformanceCheck {
         name: "operations/send-at-once",
-        rule: "with returnImmediately the answer comes as soon as there is a task",
+        rule: "with returnImmediately the response arrives as soon as the task exists",
         run: |agent| Box::pin(send_at_once(agent)),
     },
     ConformanceCheck {
         name: "operations/send-context",
-        rule: "a message in a context begins another task in that context",
+        rule: "a message in a context starts another task in that context",
         run: |agent| Box::pin(send_context(agent)),
     },
     ConformanceCheck {
         name: "operations/send-new-context",
-        rule: "a context that the agent does not know is kept as it is, or expect_error, and never replaced",
+        rule: "an unknown context id is used unchanged or refused, and never replaced",
         run: |agent| Box::pin(send_new_context(agent)),
     },
     ConformanceCheck {
         name: "operations/send-reference",
-        rule: "a reference to a task that is not there does no harm",
+        rule: "a reference to an unknown task does not fail",
         run: |agent| Box::pin(send_reference(agent)),
     },
     ConformanceCheck {
         name: "operations/send-unknown-task",
-        rule: "a message to a task that is not there is TaskNotFound",
+        rule: "a message to an unknown task is TaskNotFound",
         run: |agent| {
             Box::pin(async {
                 expect_error(
@@ -61,12 +61,12 @@ pub(super) const CHECKS: &[ConformanceCheck] = &[
     },
     ConformanceCheck {
         name: "operations/send-ended-task",
-        rule: "a message to a task that has ended is UnsupportedOperation",
+        rule: "a message to an ended task is UnsupportedOperation",
         run: |agent| Box::pin(send_ended(agent)),
     },
     ConformanceCheck {
         name: "operations/send-context-mismatch",
-        rule: "a task in another context than its own is refused",
+        rule: "a task id with another context id than its own is refused",
         run: |agent| Box::pin(send_mismatch(agent)),
     },
     ConformanceCheck {
@@ -83,12 +83,12 @@ pub(super) const CHECKS: &[ConformanceCheck] = &[
     },
     ConformanceCheck {
         name: "operations/get",
-        rule: "a task can be read as it was answered",
+        rule: "GetTask returns the task of the response",
         run: |agent| Box::pin(get(agent)),
     },
     ConformanceCheck {
         name: "operations/get-unknown",
-        rule: "a task that is not there is TaskNotFound",
+        rule: "GetTask of an unknown task is TaskNotFound",
         run: |agent| Box::pin(get_unknown(agent)),
     },
     ConformanceCheck {
@@ -98,7 +98,7 @@ pub(super) const CHECKS: &[ConformanceCheck] = &[
     },
     ConformanceCheck {
         name: "operations/history-limit",
-        rule: "with historyLength 1 a task has one message of history at most",
+        rule: "with historyLength 1 a task has at most one history message",
         run: |agent| Box::pin(history(agent, 1)),
     },
     ConformanceCheck {
@@ -108,22 +108,22 @@ pub(super) const CHECKS: &[ConformanceCheck] = &[
     },
     ConformanceCheck {
         name: "operations/history-of-send",
-        rule: "historyLength holds for the answer to a message, too",
+        rule: "historyLength also applies to the response to a message",
         run: |agent| Box::pin(history_of_send(agent)),
     },
     ConformanceCheck {
         name: "operations/cancel-unknown",
-        rule: "a cancel of a task that is not there is TaskNotFound",
+        rule: "CancelTask of an unknown task is TaskNotFound",
         run: |agent| Box::pin(cancel_unknown(agent)),
     },
     ConformanceCheck {
         name: "operations/cancel-ended",
-        rule: "a cancel of a task that has ended is TaskNotCancelable",
+        rule: "CancelTask of an ended task is TaskNotCancelable",
         run: |agent| Box::pin(cancel_ended(agent)),
     },
     ConformanceCheck {
         name: "operations/extended-card",
-        rule: "an extended card is there if it is declared, and refused if not",
+        rule: "the extended card is available if declared, and refused if not",
         run: |agent| Box::pin(extended_card(agent)),
     },
 ];
@@ -145,7 +145,7 @@ async fn send_ids(agent: &AgentUnderTest<'_>) -> CheckResult {
 async fn send_waits(agent: &AgentUnderTest<'_>) -> CheckResult {
     let state = agent.first_task()?.status.state;
     ensure(state.is_terminal() || state.is_interrupted(), || {
-        format!("the answer came while it is {state}")
+        format!("the response arrived in state {state}")
     })
 }
 
@@ -180,7 +180,7 @@ async fn send_context(agent: &AgentUnderTest<'_>) -> CheckResult {
         }
         SendMessageResponse::Message(message) => {
             ensure(message.context_id.as_ref() == Some(&context), || {
-                "the message is not in the context".to_owned()
+                "the message has another context id".to_owned()
             })
         }
     }
@@ -222,9 +222,12 @@ async fn send_ended(agent: &AgentUnderTest<'_>) -> CheckResult {
 async fn send_mismatch(agent: &AgentUnderTest<'_>) -> CheckResult {
     let id = agent.first_task()?.id.clone();
     let sent = agent
-        .send(|it| (it.task_id, it.context_id) = (Some(id), Some(super::UNKNOWN_TASK_ID.into())))
+        .send(|it| {
+            it.task_id = Some(id);
+            it.context_id = Some(super::UNKNOWN_TASK_ID.into());
+        })
         .await;
-    // A task that has ended may be refused for that.
+    // An ended task may be refused for that reason.
     expect_error(
         sent,
         &[ErrorKind::InvalidParams, ErrorKind::UnsupportedOperation],
@@ -267,7 +270,7 @@ async fn get_unknown(agent: &AgentUnderTest<'_>) -> CheckResult {
 
 async fn history(agent: &AgentUnderTest<'_>, length: i32) -> CheckResult {
     if !agent.is_v1() {
-        return Err(skip("0.3 has another rule"));
+        return Err(skip("0.3 has a different rule"));
     }
     let id = agent.first_task()?.id.clone();
     let request = GetTaskRequest {
@@ -297,7 +300,7 @@ async fn history_negative(agent: &AgentUnderTest<'_>) -> CheckResult {
 
 async fn history_of_send(agent: &AgentUnderTest<'_>) -> CheckResult {
     if !agent.is_v1() {
-        return Err(skip("0.3 has another rule"));
+        return Err(skip("0.3 has a different rule"));
     }
     agent.first_task()?;
     let configuration = SendMessageConfiguration {
@@ -345,7 +348,7 @@ async fn extended_card(agent: &AgentUnderTest<'_>) -> CheckResult {
     match answer {
         Ok(card) if declared => ensure(!card.name.is_empty(), || "it has no name".to_owned()),
         Err(error) if declared && error.kind() == ErrorKind::Unauthenticated => {
-            Err(skip("it is for authenticated callers"))
+            Err(skip("only for authenticated callers"))
         }
         Err(error) if declared && error.kind() != ErrorKind::ExtendedAgentCardNotConfigured => {
             Err(violation(error.message().to_owned()))

@@ -1,4 +1,4 @@
-//! Webhook registrations, and what is posted to them.
+//! Checks of webhook registrations and deliveries.
 
 mod delivery;
 
@@ -18,42 +18,42 @@ const ID: &str = "attache-conformance";
 pub(super) const CHECKS: &[ConformanceCheck] = &[
     ConformanceCheck {
         name: "push/undeclared",
-        rule: "an agent without push notifications says PushNotificationNotSupported, whatever the task",
+        rule: "without declared push notifications, registrations are PushNotificationNotSupported",
         run: |agent| Box::pin(undeclared(agent)),
     },
     ConformanceCheck {
         name: "push/configs",
-        rule: "a registration can be made, read, listed and removed, also twice",
+        rule: "a registration can be created, read, listed and deleted, and deletion is idempotent",
         run: |agent| Box::pin(configs(agent)),
     },
     ConformanceCheck {
         name: "push/unknown-task",
-        rule: "a registration for a task that is not there is TaskNotFound",
+        rule: "registrations of an unknown task are TaskNotFound",
         run: |agent| Box::pin(unknown_task(agent)),
     },
     ConformanceCheck {
         name: "push/unknown-config",
-        rule: "a registration that is not there is TaskNotFound",
+        rule: "an unknown registration is TaskNotFound",
         run: |agent| Box::pin(unknown_config(agent)),
     },
     ConformanceCheck {
         name: "push/several",
-        rule: "a task has several registrations, and one under the same id replaces the one before",
+        rule: "a task can have several registrations, and the same id replaces one",
         run: |agent| Box::pin(several(agent)),
     },
     ConformanceCheck {
         name: "push/in-send",
-        rule: "a webhook that comes with a message is registered for its task",
+        rule: "a webhook in SendMessage is registered for its task",
         run: |agent| Box::pin(in_send(agent)),
     },
     ConformanceCheck {
         name: "push/delivery",
-        rule: "a webhook is called with its token, by StreamResponses, and last with the end of the task",
+        rule: "a webhook receives StreamResponses with its token, the last with the final state",
         run: |agent| Box::pin(delivery::delivery(agent)),
     },
     ConformanceCheck {
         name: "push/bad-url",
-        rule: "a webhook that is no url is InvalidParams",
+        rule: "an invalid webhook URL is InvalidParams",
         run: |agent| Box::pin(bad_url(agent)),
     },
 ];
@@ -89,7 +89,8 @@ async fn undeclared(agent: &AgentUnderTest<'_>) -> CheckResult {
 
 async fn configs(agent: &AgentUnderTest<'_>) -> CheckResult {
     require_push(agent)?;
-    let (client, task_id) = (&agent.session.client, agent.first_task()?.id.clone());
+    let client = &agent.session.client;
+    let task_id = agent.first_task()?.id.clone();
     let made =
         with_timeout(client.create_push_config(config(agent.webhook, task_id.clone()))).await;
     if made
@@ -97,7 +98,7 @@ async fn configs(agent: &AgentUnderTest<'_>) -> CheckResult {
         .is_err_and(|error| error.kind() == ErrorKind::InvalidParams)
     {
         return Err(skip(format!(
-            "the agent does not call {}; name another with --webhook",
+            "the agent refuses {}; give another URL with --webhook",
             agent.webhook
         )));
     }
@@ -144,11 +145,11 @@ async fn configs(agent: &AgentUnderTest<'_>) -> CheckResult {
     )
 }
 
-/// Registers, or says that this webhook is not called by this agent.
+/// Registers a webhook; skips the check if the agent refuses its URL.
 async fn register(agent: &AgentUnderTest<'_>, config: PushConfig) -> CheckResult<PushConfig> {
     match with_timeout(agent.session.client.create_push_config(config)).await {
         Err(error) if error.kind() == ErrorKind::InvalidParams => {
-            Err(skip("the agent does not call this webhook"))
+            Err(skip("the agent refuses this webhook"))
         }
         made => expect_ok(made),
     }
@@ -156,7 +157,8 @@ async fn register(agent: &AgentUnderTest<'_>, config: PushConfig) -> CheckResult
 
 async fn several(agent: &AgentUnderTest<'_>) -> CheckResult {
     require_push(agent)?;
-    let (client, task_id) = (&agent.session.client, agent.first_task()?.id.clone());
+    let client = &agent.session.client;
+    let task_id = agent.first_task()?.id.clone();
     let other = format!("{}-other", agent.webhook);
     for (id, url) in [
         ("one", agent.webhook),
@@ -221,7 +223,7 @@ async fn in_send(agent: &AgentUnderTest<'_>) -> CheckResult {
     let answer = match with_timeout(agent.session.client.send_message(request)).await {
         Err(error) if error.kind() == ErrorKind::InvalidParams => {
             return Err(skip(format!(
-                "the agent does not call {}; name another with --webhook",
+                "the agent refuses {}; give another URL with --webhook",
                 agent.webhook
             )));
         }

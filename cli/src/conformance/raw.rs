@@ -1,4 +1,4 @@
-//! Requests that no client would send.
+//! Raw HTTP requests, which the client API cannot express.
 
 use attache::Client;
 use attache::model::Binding;
@@ -8,12 +8,13 @@ use super::{
     AgentUnderTest, CheckResult, UNKNOWN_TASK_ID, ensure, expect_ok, skip, violation, with_timeout,
 };
 
-/// As much as is read of an answer.
+/// Maximum size of a response, in bytes.
 const MAX_BYTES: usize = 1 << 20;
 
-/// The media type of what is sent.
+/// Content type of a JSON request.
 pub(super) const JSON: (&str, &str) = ("content-type", "application/json");
 
+/// A response with a JSON body; `null` if the body is not JSON.
 pub(super) struct RawResponse {
     pub(super) status: u16,
     headers: http::HeaderMap,
@@ -26,7 +27,7 @@ impl RawResponse {
     }
 }
 
-/// Sends a body to the interface, or below it, and reads what comes as JSON.
+/// Sends a request to the interface URL, or to a path below it.
 pub(super) async fn send(
     agent: &AgentUnderTest<'_>,
     method: &str,
@@ -37,7 +38,7 @@ pub(super) async fn send(
     send_with(&agent.session.client, method, path, headers, body).await
 }
 
-/// The same, by somebody else.
+/// Sends a request with another client.
 pub(super) async fn send_with(
     client: &Client,
     method: &str,
@@ -62,7 +63,8 @@ pub(super) async fn send_with(
         .body(body.to_owned().into())
         .map_err(|error| violation(error.to_string()))?;
     let answer = expect_ok(with_timeout(client.send_raw(request)).await)?;
-    let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
+    let status = answer.status().as_u16();
+    let headers = answer.headers().clone();
     let body = expect_ok(with_timeout(answer.read(MAX_BYTES)).await)?;
     Ok(RawResponse {
         status,
@@ -71,13 +73,13 @@ pub(super) async fn send_with(
     })
 }
 
-/// A call for a task that is not there.
+/// A JSON-RPC call of GetTask for an unknown task.
 pub(super) fn get_unknown_task(id: &Value) -> String {
     json!({"jsonrpc": "2.0", "id": id, "method": "GetTask", "params": {"id": UNKNOWN_TASK_ID}})
         .to_string()
 }
 
-/// It is an error of JSON-RPC with this code.
+/// Checks that the body is a JSON-RPC error with this code.
 pub(super) fn expect_code(body: &Value, code: i64) -> CheckResult {
     ensure(body["error"]["code"] == code, || {
         format!("the answer is {}", shortened(body))
@@ -89,10 +91,10 @@ pub(super) fn shortened(body: &Value) -> String {
     text.chars().take(200).collect()
 }
 
-/// Only where this binding is spoken, in 1.0.
+/// Skips the check unless the session uses this binding in 1.0.
 pub(super) fn require_binding(agent: &AgentUnderTest<'_>, binding: Binding) -> CheckResult {
-    match agent.session.binding == binding && agent.is_v1() {
-        true => Ok(()),
-        false => Err(skip(format!("of {} in 1.0", binding.as_str()))),
+    if agent.session.binding == binding && agent.is_v1() {
+        return Ok(());
     }
+    Err(skip(format!("only for {} in 1.0", binding.as_str())))
 }

@@ -1,4 +1,4 @@
-//! Tasks that are worked on: canceled and followed while they run. `--slow` says which message makes one.
+//! Checks of running tasks, which the message of `--slow` creates.
 
 use attache::model::{
     CancelTaskRequest, GetTaskRequest, Message, StreamResponse, SubscribeToTaskRequest, Task,
@@ -15,27 +15,27 @@ use super::{
 pub(super) const CHECKS: &[ConformanceCheck] = &[
     ConformanceCheck {
         name: "operations/send-at-once-running",
-        rule: "with returnImmediately the answer does not wait for the work",
+        rule: "with returnImmediately the response does not wait for the task",
         run: |agent| Box::pin(async { start_task(agent).await?.cancel_quietly().await }),
     },
     ConformanceCheck {
         name: "operations/cancel-running",
-        rule: "a task that is worked on is canceled when that is asked, and stays so",
+        rule: "CancelTask cancels a running task, and it stays canceled",
         run: |agent| Box::pin(cancel_running(agent)),
     },
     ConformanceCheck {
         name: "operations/cancel-again",
-        rule: "a second cancel changes nothing: TaskNotCancelable, or the canceled task",
+        rule: "a second CancelTask is TaskNotCancelable, or returns the canceled task",
         run: |agent| Box::pin(cancel_again(agent)),
     },
     ConformanceCheck {
         name: "streaming/subscribe",
-        rule: "who subscribes to a running task is told the task first",
+        rule: "SubscribeToTask of a running task starts with the task",
         run: |agent| Box::pin(subscribe_running(agent)),
     },
     ConformanceCheck {
         name: "streaming/cancel-told",
-        rule: "a cancel is told to every stream of the task, which then closes",
+        rule: "a cancel is sent to every stream of the task, which then closes",
         run: |agent| Box::pin(cancel_told(agent)),
     },
     ConformanceCheck {
@@ -45,7 +45,7 @@ pub(super) const CHECKS: &[ConformanceCheck] = &[
     },
 ];
 
-/// A task that runs, and is canceled in the end.
+/// A running task of the agent.
 struct RunningTask<'a> {
     agent: &'a AgentUnderTest<'a>,
     id: TaskId,
@@ -54,7 +54,7 @@ struct RunningTask<'a> {
 async fn start_task<'a>(agent: &'a AgentUnderTest<'a>) -> CheckResult<RunningTask<'a>> {
     let text = agent
         .slow
-        .ok_or_else(|| skip("say which message keeps the agent busy: --slow <TEXT>"))?;
+        .ok_or_else(|| skip("give a message that keeps the agent busy: --slow <TEXT>"))?;
     let answer = expect_ok(
         with_timeout(
             agent
@@ -87,7 +87,7 @@ impl RunningTask<'_> {
         };
         match with_timeout(self.agent.session.client.cancel_task(request)).await {
             Err(error) if error.kind() == ErrorKind::TaskNotCancelable => {
-                Err(skip("the agent does not let it be canceled"))
+                Err(skip("the agent does not support cancellation"))
             }
             answer => expect_ok(answer),
         }
@@ -101,9 +101,8 @@ impl RunningTask<'_> {
         expect_ok(with_timeout(self.agent.session.client.get_task(request)).await)
     }
 
-    /// Leaves nothing running behind.
+    /// Cancels the task, to leave none running. Errors are ignored.
     async fn cancel_quietly(self) -> CheckResult {
-        // Whether it can be canceled is another rule.
         let _ = self.cancel().await;
         Ok(())
     }
@@ -124,7 +123,7 @@ async fn cancel_running(agent: &AgentUnderTest<'_>) -> CheckResult {
     ensure(answer.id == running.id, || {
         format!("the answer is task {}", answer.id)
     })?;
-    // Some answer before the work has stopped; it has to stop all the same.
+    // Some agents respond before the work has stopped; it must stop all the same.
     let read = running.read().await?;
     let state = if answer.status.state == TaskState::Canceled {
         read.status.state
@@ -132,7 +131,7 @@ async fn cancel_running(agent: &AgentUnderTest<'_>) -> CheckResult {
         answer.status.state
     };
     ensure(state == TaskState::Canceled, || {
-        format!("it is {state} after it")
+        format!("the state is {state} after the cancel")
     })
 }
 
@@ -169,13 +168,13 @@ async fn subscribe_running(agent: &AgentUnderTest<'_>) -> CheckResult {
             ensure(task.id == running.id, || format!("it is task {}", task.id))
         }
         Some(_) => Err(violation("the first event is not the task")),
-        None => Err(violation("the stream ends at once")),
+        None => Err(violation("the stream is empty")),
     };
     running.cancel_quietly().await?;
     ruling
 }
 
-/// Reads to the end; gives the last state that was told.
+/// Reads a stream to its end, and returns the last state.
 async fn last_state(stream: &mut EventStream) -> CheckResult<TaskState> {
     let mut state = TaskState::Unspecified;
     while let Some(event) = next_event(stream).await? {
@@ -191,7 +190,8 @@ async fn last_state(stream: &mut EventStream) -> CheckResult<TaskState> {
 async fn cancel_told(agent: &AgentUnderTest<'_>) -> CheckResult {
     require_streaming(agent)?;
     let running = start_task(agent).await?;
-    let (mut one, mut other) = (running.subscribe().await?, running.subscribe().await?);
+    let mut one = running.subscribe().await?;
+    let mut other = running.subscribe().await?;
     running.cancel().await?;
     for stream in [&mut one, &mut other] {
         let state = last_state(stream).await?;
@@ -205,7 +205,8 @@ async fn cancel_told(agent: &AgentUnderTest<'_>) -> CheckResult {
 async fn closing_one(agent: &AgentUnderTest<'_>) -> CheckResult {
     require_streaming(agent)?;
     let running = start_task(agent).await?;
-    let (mut one, mut other) = (running.subscribe().await?, running.subscribe().await?);
+    let mut one = running.subscribe().await?;
+    let mut other = running.subscribe().await?;
     next_event(&mut one).await?;
     drop(one);
     let state = running.read().await?.status.state;

@@ -1,4 +1,4 @@
-//! Streams of events.
+//! Checks of event streams.
 
 use std::collections::BTreeSet;
 
@@ -16,42 +16,42 @@ use super::{
 pub(super) const CHECKS: &[ConformanceCheck] = &[
     ConformanceCheck {
         name: "streaming/undeclared",
-        rule: "an agent that does not stream says UnsupportedOperation",
+        rule: "without declared streaming, a stream is UnsupportedOperation",
         run: |agent| Box::pin(undeclared(agent)),
     },
     ConformanceCheck {
         name: "streaming/task-first",
-        rule: "a stream begins with the task, or is one message",
+        rule: "a stream starts with the task, or is one message",
         run: |agent| Box::pin(task_first(agent)),
     },
     ConformanceCheck {
         name: "streaming/ids",
-        rule: "every event of a stream is about one task in one context",
+        rule: "all events of a stream have the same task and context",
         run: |agent| Box::pin(ids(agent)),
     },
     ConformanceCheck {
         name: "streaming/ends",
-        rule: "a stream ends with its task or when that waits for somebody, and not before",
+        rule: "a stream ends when its task ends or is interrupted, and not before",
         run: |agent| Box::pin(ends(agent)),
     },
     ConformanceCheck {
         name: "streaming/once",
-        rule: "nothing is told twice, and nothing is added to an artifact that is not there",
+        rule: "no event is repeated, and no chunk is appended to an unknown artifact",
         run: |agent| Box::pin(once(agent)),
     },
     ConformanceCheck {
         name: "streaming/whole",
-        rule: "all events together make the task that is read afterwards",
+        rule: "the fold of all events equals the task of GetTask",
         run: |agent| Box::pin(whole(agent)),
     },
     ConformanceCheck {
         name: "streaming/subscribe-unknown",
-        rule: "a task that is not there cannot be followed: TaskNotFound",
+        rule: "SubscribeToTask of an unknown task is TaskNotFound",
         run: |agent| Box::pin(subscribe_unknown(agent)),
     },
     ConformanceCheck {
         name: "streaming/subscribe-ended",
-        rule: "a task that has ended cannot be followed: UnsupportedOperation",
+        rule: "SubscribeToTask of an ended task is UnsupportedOperation",
         run: |agent| Box::pin(subscribe_ended(agent)),
     },
 ];
@@ -64,7 +64,7 @@ pub(super) fn require_streaming(agent: &AgentUnderTest<'_>) -> CheckResult {
     }
 }
 
-/// All events of a stream; a stream that is cut is broken.
+/// Reads all events of a stream. A lost connection is a violation.
 async fn events(agent: &AgentUnderTest<'_>) -> CheckResult<Vec<StreamResponse>> {
     require_streaming(agent)?;
     let request = SendMessageRequest::new(Message::user("hello"));
@@ -85,7 +85,7 @@ async fn undeclared(agent: &AgentUnderTest<'_>) -> CheckResult {
     let request = SendMessageRequest::new(Message::user("hello"));
     let opened = with_timeout(agent.session.client.send_streaming_message(request)).await;
     match opened {
-        // The refusal may come as the first event.
+        // The error may be the first event.
         Ok(mut stream) => match stream.next().await {
             Some(item) => expect_error(item, &[ErrorKind::UnsupportedOperation]),
             None => Err(violation("not refused")),
@@ -138,10 +138,10 @@ async fn ends(agent: &AgentUnderTest<'_>) -> CheckResult {
     };
     let first = events.iter().position(settled);
     ensure(first.is_some(), || {
-        "it ends while the task goes on".to_owned()
+        "it ends while the task is running".to_owned()
     })?;
     ensure(events.last().is_some_and(settled), || {
-        "something comes behind the end".to_owned()
+        "there are events after the end".to_owned()
     })
 }
 
@@ -154,7 +154,7 @@ async fn once(agent: &AgentUnderTest<'_>) -> CheckResult {
     folded(&events).map(drop)
 }
 
-/// What the events make of the task.
+/// Folds the events into a task.
 fn folded(events: &[StreamResponse]) -> CheckResult<Option<Task>> {
     let mut task: Option<Task> = None;
     for event in events {
@@ -162,7 +162,7 @@ fn folded(events: &[StreamResponse]) -> CheckResult<Option<Task>> {
             (None, StreamResponse::Task(first)) => task = Some(first.clone()),
             (Some(task), event) => {
                 task.apply_update(event)
-                    .map_err(|why| violation(format!("an event does not fit: {why}")))?;
+                    .map_err(|why| violation(format!("an event cannot be applied: {why}")))?;
             }
             (None, _) => {}
         }
@@ -172,18 +172,18 @@ fn folded(events: &[StreamResponse]) -> CheckResult<Option<Task>> {
 
 async fn whole(agent: &AgentUnderTest<'_>) -> CheckResult {
     let events = events(agent).await?;
-    let Some(told) = folded(&events)? else {
+    let Some(folded) = folded(&events)? else {
         return Err(skip("the agent answers with messages"));
     };
     let request = GetTaskRequest {
-        id: told.id.clone(),
+        id: folded.id.clone(),
         ..GetTaskRequest::default()
     };
     let read = expect_ok(with_timeout(agent.session.client.get_task(request)).await)?;
-    ensure(read.status.state == told.status.state, || {
+    ensure(read.status.state == folded.status.state, || {
         format!(
-            "told to be {}, read as {}",
-            told.status.state, read.status.state
+            "the stream ends in {}, GetTask returns {}",
+            folded.status.state, read.status.state
         )
     })?;
     let texts = |task: &Task| -> Vec<_> {
@@ -192,8 +192,8 @@ async fn whole(agent: &AgentUnderTest<'_>) -> CheckResult {
             .map(|one| (one.artifact_id.clone(), one.as_text().to_string()))
             .collect()
     };
-    ensure(texts(&read) == texts(&told), || {
-        "the artifacts are not those that were told".to_owned()
+    ensure(texts(&read) == texts(&folded), || {
+        "the artifacts differ from those of the stream".to_owned()
     })
 }
 
@@ -219,7 +219,7 @@ async fn subscribe_unknown(agent: &AgentUnderTest<'_>) -> CheckResult {
 async fn subscribe_ended(agent: &AgentUnderTest<'_>) -> CheckResult {
     require_streaming(agent)?;
     if !agent.is_v1() {
-        return Err(skip("0.3 leaves it open"));
+        return Err(skip("0.3 does not specify it"));
     }
     subscribe(
         agent,

@@ -1,4 +1,4 @@
-//! A card, for people.
+//! Text format of agent cards.
 
 use attache::model::{AgentCard, OAuthFlows, SecurityScheme};
 
@@ -21,10 +21,12 @@ impl TextPage {
                 .as_ref()
                 .map(|tenant| format!(" tenant {tenant}"))
                 .unwrap_or_default();
-            let (binding, version) = (&one.protocol_binding, &one.protocol_version);
             self.add_field(
                 "Interface",
-                &format!("{binding} {version} {}{tenant}", one.url),
+                &format!(
+                    "{} {} {}{tenant}",
+                    one.protocol_binding, one.protocol_version, one.url
+                ),
             );
         }
         self.add_capabilities(card);

@@ -1,12 +1,12 @@
-//! What others wrote is shown as text and never obeyed by a terminal.
+//! Escapes control characters in text of agents, so that a terminal cannot interpret them (S55).
 
-/// Characters that move a cursor, colour a line or turn its direction.
+/// Whether a terminal may interpret the character: controls, bidirectional marks, line and paragraph separators.
 fn is_control(c: char) -> bool {
     let bidi = matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     (c.is_control() && c != '\t') || bidi || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
-/// One line: line ends become `\n`, other controls `\u{..}`.
+/// Escapes text for one line: line ends become `\n`, other controls `\u{..}`.
 pub(crate) fn line(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -19,13 +19,13 @@ pub(crate) fn line(text: &str) -> String {
     shown
 }
 
-/// The same JSON, in which nothing is left that a terminal would obey: all of it can only stand inside strings.
+/// Escapes the control characters of a JSON text. They occur only inside strings, so the value does not change.
 pub(crate) fn printable_json(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
             '\n' | '\r' => shown.push(c),
-            // All of them are in the first plane, so one escape each.
+            // All are in the basic multilingual plane, so each needs one escape.
             c if is_control(c) => shown.push_str(&format!("\\u{:04x}", u32::from(c))),
             c => shown.push(c),
         }

@@ -1,4 +1,4 @@
-//! Text: one `Label: value` per line, and blocks for what does not fit a line.
+//! Text format: a `Label: value` field per line, and indented blocks for content of several lines.
 
 use std::fmt::Write;
 
@@ -8,7 +8,15 @@ use attache::model::{
 
 use super::escape::line;
 
-/// Fields and blocks, as they are printed.
+/// Whether a task is printed with its history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HistoryMode {
+    /// Only with `--verbose`, and if there is any.
+    Hidden,
+    Shown,
+}
+
+/// Text of fields and blocks, ready to print.
 #[derive(Debug, Default)]
 pub(crate) struct TextPage {
     text: String,
@@ -36,7 +44,7 @@ impl TextPage {
         let _ = writeln!(self.text, "{label}: {}", line(value));
     }
 
-    /// Content of several lines: two spaces before each, so that none of them can be taken for a field or an end.
+    /// Adds content of several lines. Two spaces precede each, so content cannot forge a field or end the block.
     pub(crate) fn add_block(&mut self, label: &str, content: &str) {
         let _ = writeln!(self.text, "{label}:");
         for one in content.strip_suffix('\n').unwrap_or(content).split('\n') {
@@ -54,8 +62,8 @@ impl TextPage {
         self.add_field("Context", context);
     }
 
-    /// State, artifacts and what the agent says; the ids stand before.
-    pub(crate) fn add_task(&mut self, task: &Task, with_history: bool) {
+    /// Adds state, status message and artifacts of a task; the caller adds the ids.
+    pub(crate) fn add_task(&mut self, task: &Task, history: HistoryMode) {
         self.add_status(&task.status);
         task.artifacts
             .iter()
@@ -63,7 +71,7 @@ impl TextPage {
         if self.verbose {
             self.add_metadata(task.metadata.as_ref());
         }
-        if with_history || (self.verbose && !task.history.is_empty()) {
+        if history == HistoryMode::Shown || (self.verbose && !task.history.is_empty()) {
             self.add_field("History", &count(task.history.len(), "message"));
             task.history
                 .iter()
@@ -73,7 +81,7 @@ impl TextPage {
 
     fn add_status(&mut self, status: &TaskStatus) {
         self.add_field("State", status.state.as_str());
-        if let (true, Some(time)) = (self.verbose, status.timestamp) {
+        if let Some(time) = status.timestamp.filter(|_| self.verbose) {
             self.add_field("Updated", &time.to_string());
         }
         status
@@ -82,7 +90,7 @@ impl TextPage {
             .for_each(|message| self.add_message(message));
     }
 
-    /// A message that is the answer.
+    /// Adds a message that answers a call.
     pub(crate) fn add_reply(&mut self, message: &Message) {
         message
             .context_id
@@ -97,9 +105,10 @@ impl TextPage {
             Role::Agent => "agent",
             Role::Unspecified => "unspecified",
         };
-        match self.verbose {
-            true => self.add_field("Message", &format!("{role} {}", message.message_id)),
-            false => self.add_field("Message", role),
+        if self.verbose {
+            self.add_field("Message", &format!("{role} {}", message.message_id));
+        } else {
+            self.add_field("Message", role);
         }
         self.add_parts(&message.parts);
         if self.verbose {
@@ -170,7 +179,7 @@ impl TextPage {
             StreamResponse::Task(task) => {
                 self.add_field("Event", "task");
                 self.add_ids(task.id.as_str(), task.context_id.as_str());
-                self.add_task(task, false);
+                self.add_task(task, HistoryMode::Hidden);
             }
             StreamResponse::Message(message) => {
                 self.add_field("Event", "message");
@@ -186,7 +195,7 @@ impl TextPage {
                 self.add_ids(update.task_id.as_str(), update.context_id.as_str());
                 let mut artifact = update.artifact.clone();
                 if update.append && update.last_chunk {
-                    // It only says that there is no more.
+                    // An empty text in the last chunk only marks the end.
                     artifact.parts.retain(
                         |part| !matches!(&part.content, Content::Text(text) if text.is_empty()),
                     );
@@ -216,6 +225,7 @@ impl TextPage {
     }
 }
 
+/// A number with its noun, in the plural unless it is 1.
 pub(super) fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

@@ -1,6 +1,6 @@
-//! Credentials that nobody told us about, known by the names that stand before them.
+//! Redaction of unknown credentials, recognized by the names of headers, members and parameters.
 
-/// Members of JSON that hold credentials, wherever they are; in lower case.
+/// JSON members that contain credentials, in lower case.
 const MEMBERS: &[&str] = &[
     "token",
     "credentials",
@@ -20,7 +20,7 @@ const MEMBERS: &[&str] = &[
     "api_key",
 ];
 
-/// Parameters of urls and forms that do, besides those whose name says so.
+/// URL and form parameters that contain credentials, in addition to the names of [`is_credential`].
 const PARAMETERS: &[&str] = &[
     "code",
     "device_code",
@@ -30,7 +30,7 @@ const PARAMETERS: &[&str] = &[
     "sig",
 ];
 
-/// Whether a header, or a parameter, of this name carries a credential.
+/// Whether a header or parameter of this name contains a credential.
 pub(crate) fn is_credential(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let words = [
@@ -48,7 +48,7 @@ pub(crate) fn is_credential(name: &str) -> bool {
     words.iter().any(|word| name.contains(word)) && !harmless.contains(&name.as_str())
 }
 
-/// The text without what members of JSON, parameters and urls say are credentials.
+/// Redacts JSON members, parameters and user info of URLs.
 pub(super) fn redact(text: &str) -> String {
     let text = MEMBERS
         .iter()
@@ -56,26 +56,27 @@ pub(super) fn redact(text: &str) -> String {
     redact_parameters(&redact_user_info(&text))
 }
 
-/// Blanks the string behind `"member":`.
+/// Redacts the string behind `"member":`.
 fn redact_member(text: &str, member: &str) -> String {
     let lower = text.to_ascii_lowercase();
     let quoted = format!("\"{member}\"");
-    let (mut shown, mut at) = (String::with_capacity(text.len()), 0);
+    let mut redacted = String::with_capacity(text.len());
+    let mut at = 0;
     while let Some(found) = lower[at..].find(&quoted) {
         let end = at + found + quoted.len();
-        shown.push_str(&text[at..end]);
+        redacted.push_str(&text[at..end]);
         at = end;
         if let Some((skip, length)) = json_string(&text[end..]) {
-            shown.push_str(&text[end..end + skip]);
-            shown.push_str("***");
+            redacted.push_str(&text[end..end + skip]);
+            redacted.push_str("***");
             at = end + skip + length;
         }
     }
-    shown.push_str(&text[at..]);
-    shown
+    redacted.push_str(&text[at..]);
+    redacted
 }
 
-/// Where a JSON string begins behind its name, and how long it is.
+/// Offset and length of the JSON string behind a member name.
 fn json_string(behind: &str) -> Option<(usize, usize)> {
     let colon = behind
         .find(':')
@@ -94,49 +95,51 @@ fn json_string(behind: &str) -> Option<(usize, usize)> {
     Some((open + 1, length.unwrap_or(inside.len())))
 }
 
-/// Blanks the values of `name=value`, in a url or a form.
+/// Redacts the values of `name=value` in URLs and forms.
 fn redact_parameters(text: &str) -> String {
     let in_name = |c: char| c.is_ascii_alphanumeric() || "-_.%".contains(c);
-    let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
+    let mut redacted = String::with_capacity(text.len());
+    let mut rest = text;
     while let Some(at) = rest.find('=') {
-        let (before, behind) = (&rest[..at], &rest[at + 1..]);
+        let before = &rest[..at];
+        let behind = &rest[at + 1..];
         let name = &before[before.rfind(|c| !in_name(c)).map_or(0, |end| {
             end + before[end..].chars().next().map_or(1, char::len_utf8)
         })..];
-        shown.push_str(&rest[..=at]);
+        redacted.push_str(&rest[..=at]);
         rest = behind;
         let lower = name.to_ascii_lowercase();
         if !name.is_empty() && (is_credential(name) || PARAMETERS.contains(&lower.as_str())) {
             let end = behind.find(|c: char| "&#\"'<>;,".contains(c) || c.is_whitespace());
             let end = end.unwrap_or(behind.len());
             if end > 0 {
-                shown.push_str("***");
+                redacted.push_str("***");
                 rest = &behind[end..];
             }
         }
     }
-    shown.push_str(rest);
-    shown
+    redacted.push_str(rest);
+    redacted
 }
 
-/// Blanks what stands between `://` and `@` in the authority of a url.
+/// Redacts the user info of URLs: the text between `://` and `@`.
 fn redact_user_info(text: &str) -> String {
     let mut pieces = text.split("://");
-    let mut shown = pieces.next().unwrap_or_default().to_owned();
+    let mut redacted = pieces.next().unwrap_or_default().to_owned();
     for piece in pieces {
-        shown.push_str("://");
+        redacted.push_str("://");
         let end = piece
             .find(|c: char| "/?#\"'<>".contains(c) || c.is_whitespace())
             .unwrap_or(piece.len());
         match piece[..end].rfind('@') {
             Some(at) => {
-                shown.push_str("***");
-                shown.push_str(&piece[at..]);
+                redacted.push_str("***");
+                redacted.push_str(&piece[at..]);
             }
-            None => shown.push_str(piece),
+            None => redacted.push_str(piece),
         }
     }
-    shown
+    redacted
 }
 
 #[cfg(test)]
@@ -144,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn auth_004_members_of_json_are_blanked_by_name() {
+    fn auth_004_json_members_are_redacted_by_name() {
         let body = r#"{"url":"u","token" : "a\"b","authentication":{"credentials":"c"},"accessToken":"d"}"#;
         let hidden = r#"{"url":"u","token" : "***","authentication":{"credentials":"***"},"accessToken":"***"}"#;
         assert_eq!(redact(body), hidden);
@@ -154,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn auth_004_forms_and_queries_are_blanked_by_name() {
+    fn auth_004_forms_and_queries_are_redacted_by_name() {
         assert_eq!(
             redact(
                 "grant_type=refresh_token&refresh_token=abc%2Fd&client_id=me&code=x&code_verifier=y"
@@ -175,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn auth_004_what_stands_before_a_host_is_blanked() {
+    fn auth_004_user_info_of_urls_is_redacted() {
         assert_eq!(
             redact("see https://me:pw@x.example/a@b and b"),
             "see https://***@x.example/a@b and b"

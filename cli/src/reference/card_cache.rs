@@ -1,4 +1,4 @@
-//! Cards that were read before, in files that anybody may look at and delete.
+//! Card cache on disk: readable JSON files that users may inspect and delete.
 
 use std::fs;
 use std::io;
@@ -10,16 +10,16 @@ use serde::{Deserialize, Serialize};
 
 use super::{is_loopback, url_host};
 
-/// How many are kept.
+/// Maximum number of cached cards; the oldest files are evicted.
 const MAX_CARDS: usize = 200;
 
-/// A folder of cards, as one version of the protocol sees them.
+/// Directory of cached cards, for one protocol version.
 pub(super) struct FileCardCache {
     folder: PathBuf,
     version: String,
 }
 
-/// One of them.
+/// Content of a cache file.
 #[derive(Serialize, Deserialize)]
 struct CacheEntry {
     url: String,
@@ -35,7 +35,7 @@ impl FileCardCache {
         }
     }
 
-    /// Readable, and another for every url: what is in the file decides.
+    /// The file of a URL: a readable prefix and a hash. The URL in the file is authoritative.
     fn file(&self, url: &str) -> PathBuf {
         let plain = |c: char| {
             if c.is_ascii_alphanumeric() || ".-".contains(c) {
@@ -52,26 +52,28 @@ impl FileCardCache {
         ))
     }
 
-    /// Whoever reads at the same time sees the old file or the new one.
+    /// Replaces a file atomically: concurrent readers see the old or the new content.
     fn write(&self, url: &str, entry: &CacheEntry) -> io::Result<()> {
         fs::create_dir_all(&self.folder)?;
-        self.make_room()?;
-        let (file, text) = (self.file(url), serde_json::to_vec_pretty(entry)?);
+        self.evict()?;
+        let file = self.file(url);
+        let text = serde_json::to_vec_pretty(entry)?;
         let fresh = file.with_extension(format!("{}.new", std::process::id()));
         fs::write(&fresh, text)?;
         fs::rename(&fresh, file)
     }
 
-    fn make_room(&self) -> io::Result<()> {
+    /// Deletes the oldest files beyond the limit.
+    fn evict(&self) -> io::Result<()> {
         let mut all = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;
             all.push((entry.metadata()?.modified()?, entry.path()));
         }
         all.sort();
-        let many = (all.len() + 1).saturating_sub(MAX_CARDS);
+        let excess = (all.len() + 1).saturating_sub(MAX_CARDS);
         all.iter()
-            .take(many)
+            .take(excess)
             .try_for_each(|(_, path)| fs::remove_file(path))
     }
 }
@@ -84,7 +86,7 @@ impl CardCache for FileCardCache {
     }
 
     fn put(&self, url: &str, card: CachedCard) {
-        // Who works on an agent on this machine wants to see it as it is: it is asked, and says if nothing has changed.
+        // A local agent may be under development, so its card is always revalidated.
         let fresh_until = if is_loopback(&url_host(url)) {
             Timestamp::default()
         } else {
@@ -99,12 +101,12 @@ impl CardCache for FileCardCache {
             version: self.version.clone(),
             card,
         };
-        // A card that is not kept is read again.
+        // A card that cannot be cached is fetched again.
         let _ = self.write(url, &entry);
     }
 }
 
-/// FNV-1a: the same on every machine, and no more than a name.
+/// FNV-1a hash, which is stable across platforms and only names a file.
 fn hash(version: &str, url: &str) -> u64 {
     let bytes = version.bytes().chain([0]).chain(url.bytes());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
@@ -126,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn card_get_001_cards_are_kept_by_url_and_version_and_those_of_this_machine_are_asked_after() {
+    fn card_get_001_cards_are_cached_by_url_and_version_and_local_ones_are_revalidated() {
         let folder = tempfile::TempDir::new().unwrap();
         let cards = FileCardCache::new(folder.path(), "1.0");
         cards.put("https://a.example/x", card("a"));
@@ -137,9 +139,9 @@ mod tests {
             None
         );
         cards.put("http://127.0.0.1:1/", card("b"));
-        let kept = cards.get("http://127.0.0.1:1/").unwrap();
+        let cached = cards.get("http://127.0.0.1:1/").unwrap();
         assert_eq!(
-            (kept.body.as_str(), kept.fresh_until),
+            (cached.body.as_str(), cached.fresh_until),
             ("b", Timestamp::default())
         );
         std::fs::write(cards.file("https://a.example/x"), "spoilt").unwrap();
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn s48_only_so_many_files_are_kept() {
+    fn s48_the_number_of_files_is_bounded() {
         let folder = tempfile::TempDir::new().unwrap();
         let cards = FileCardCache::new(folder.path(), "1.0");
         (0..MAX_CARDS + 5).for_each(|n| cards.put(&format!("https://a.example/{n}"), card("a")));

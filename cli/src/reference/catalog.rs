@@ -1,4 +1,4 @@
-//! Agents by their name in a catalog: `<catalog>#<name>`, or `@<name>` with `--catalog`.
+//! Agent catalogs: `<catalog>#<name>`, or `@<name>` with `--catalog`.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -6,19 +6,19 @@ use serde_json::Value;
 use crate::error::{CliError, CliResult};
 use crate::settings::Settings;
 
-/// Where a server has its catalog.
+/// Well-known path of a catalog.
 pub(super) const WELL_KNOWN: &str = "/.well-known/ai-catalog.json";
-/// The kind of entry that is an agent.
+/// Type of an entry that is an agent card.
 const CARD: &str = "application/a2a-agent-card+json";
 
-/// A catalog, and who is looked for in it.
+/// Reference to a catalog entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct CatalogReference {
     pub(super) catalog: String,
     pub(super) name: String,
 }
 
-/// What an entry says of a card: where it is, or the card itself.
+/// The card of an entry: its URL, or the card itself.
 #[derive(Debug, PartialEq)]
 pub(super) enum CardSource {
     Url(String),
@@ -42,7 +42,7 @@ struct CatalogEntry {
     data: Option<Value>,
 }
 
-/// The entry that a reference names, if it is that of a catalog.
+/// Parses a reference; `None` if it does not refer to a catalog entry.
 pub(super) fn parse_reference(
     reference: &str,
     settings: &Settings,
@@ -50,9 +50,9 @@ pub(super) fn parse_reference(
     if let Some(name) = reference.strip_prefix('@') {
         let catalog = settings.catalog.clone().ok_or_else(|| {
             CliError::usage(format!(
-                "{reference} is the name of an entry, and no catalog is named"
+                "{reference} is a catalog entry, and no catalog is given"
             ))
-            .hint("say which: --catalog <host, url or file>, or ATTACHE_CATALOG")
+            .hint("give one: --catalog <host, url or file>, or ATTACHE_CATALOG")
         })?;
         return Ok(Some(CatalogReference {
             catalog,
@@ -68,10 +68,11 @@ pub(super) fn parse_reference(
         }))
 }
 
-/// The card of who is looked for: by its identifier, or else by the name that people see.
-pub(super) fn find(text: &str, place: &str, name: &str) -> CliResult<CardSource> {
-    let catalog: AgentCatalog = serde_json::from_str(text)
-        .map_err(|error| CliError::card_not_found(format!("{place} is no catalog: {error}")))?;
+/// Finds an entry by its identifier, else by its display name.
+pub(super) fn find(text: &str, location: &str, name: &str) -> CliResult<CardSource> {
+    let catalog: AgentCatalog = serde_json::from_str(text).map_err(|error| {
+        CliError::card_not_found(format!("{location} is not a catalog: {error}"))
+    })?;
     let agents: Vec<_> = catalog
         .entries
         .into_iter()
@@ -82,20 +83,21 @@ pub(super) fn find(text: &str, place: &str, name: &str) -> CliResult<CardSource>
         .map(|one| format!("{} ({})", one.display_name, one.identifier));
     let listed: Vec<_> = listed.take(20).collect();
     let by_id = agents.iter().any(|one| one.identifier == name);
-    let is_it = |one: &CatalogEntry| {
+    let is_match = |one: &CatalogEntry| {
         if by_id {
             one.identifier == name
         } else {
             one.display_name == name
         }
     };
-    let mut found: Vec<_> = agents.into_iter().filter(is_it).collect();
+    let mut found: Vec<_> = agents.into_iter().filter(is_match).collect();
     let Some(line) = found.pop() else {
-        let failure =
-            CliError::card_not_found(format!("the catalog at {place} has no agent {name}"));
-        return Err(match listed.is_empty() {
-            true => failure.hint("it has no agents at all"),
-            false => failure.hint(format!("it has {}", listed.join(", "))),
+        let error =
+            CliError::card_not_found(format!("the catalog at {location} has no agent {name}"));
+        return Err(if listed.is_empty() {
+            error.hint("it has no agents")
+        } else {
+            error.hint(format!("it has {}", listed.join(", ")))
         });
     };
     if !found.is_empty() {
@@ -104,16 +106,16 @@ pub(super) fn find(text: &str, place: &str, name: &str) -> CliResult<CardSource>
             .chain([&line])
             .map(|one| one.identifier.as_str());
         let all = all.collect::<Vec<_>>().join(", ");
-        return Err(
-            CliError::usage(format!("the catalog at {place} has several agents {name}"))
-                .hint(format!("name one by its identifier: {all}")),
-        );
+        return Err(CliError::usage(format!(
+            "the catalog at {location} has several agents {name}"
+        ))
+        .hint(format!("use an identifier: {all}")));
     }
     match (line.url, line.data) {
         (Some(url), _) => Ok(CardSource::Url(url)),
         (None, Some(data)) => Ok(CardSource::Data(data)),
         (None, None) => Err(CliError::card_not_found(format!(
-            "the entry {name} at {place} says nowhere where its card is"
+            "the entry {name} at {location} has neither url nor data"
         ))),
     }
 }
@@ -144,8 +146,8 @@ mod tests {
             several.exit == 2 && several.hint.as_deref().unwrap().contains("urn:b"),
             "{several:?}"
         );
-        for nobody in ["Tool", "none"] {
-            assert_eq!(find(nobody).unwrap_err().exit, 3, "{nobody}");
+        for unknown in ["Tool", "none"] {
+            assert_eq!(find(unknown).unwrap_err().exit, 3, "{unknown}");
         }
     }
 }

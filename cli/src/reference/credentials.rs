@@ -1,4 +1,4 @@
-//! Credentials for a card that is not public: only where the user says so, and never in the clear.
+//! Credentials of the card request, with `--card-auth`: never in plaintext over the network.
 
 use attache::{ClientBuilder, Error, ErrorKind};
 
@@ -6,15 +6,18 @@ use super::{is_loopback, url_host};
 use crate::redactor::is_credential;
 use crate::settings::Settings;
 
-/// With what the user gave. No card says yet where it goes, so a key goes nowhere.
+/// Adds the bearer token and the credential parameters. An API key is not sent: its location is on the card.
 pub(super) fn attach(
     mut builder: ClientBuilder,
     url: &str,
     settings: &Settings,
 ) -> Result<ClientBuilder, Error> {
-    let refused = |why: &'static str| Err(Error::new(ErrorKind::InvalidParams).with_message(why));
+    let refuse =
+        |message: &'static str| Err(Error::new(ErrorKind::InvalidParams).with_message(message));
     if !url.starts_with("https://") && !is_loopback(&url_host(url)) {
-        return refused("--card-auth sends credentials over https:// alone, or on this machine");
+        return refuse(
+            "--card-auth sends credentials only over https://, or to a loopback address",
+        );
     }
     let params: Vec<_> = settings
         .service_params
@@ -22,8 +25,8 @@ pub(super) fn attach(
         .filter(|(name, _)| is_credential(name))
         .collect();
     if settings.bearer.is_none() && params.is_empty() {
-        return refused(
-            "--card-auth has nothing to send: give --bearer, or --svc-param NAME:KEY for a key",
+        return refuse(
+            "--card-auth has no credential: give --bearer, or --svc-param NAME:KEY for an API key",
         );
     }
     for (name, value) in params {

@@ -1,4 +1,4 @@
-//! What is said when a server begins to serve: where it is, who may come, and what to try.
+//! Startup banner: URLs, store, accepted credentials and example commands.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -8,42 +8,52 @@ use super::{ServeSpec, example, listen};
 use crate::access::{self, ReloadableAccess};
 use crate::config::{Config, StoreKind};
 
-/// What is known before anybody can come, and where that turned out to be.
+/// Content of the banner. The addresses are set after binding.
 pub(super) struct Banner {
-    /// Where tasks are kept.
+    /// Location of the task store.
     pub(super) store_location: String,
     url: String,
     public: String,
-    /// The address that others reach, if they do.
+    /// The listen address, if other machines can reach it.
     open: Option<SocketAddr>,
     admin: Option<SocketAddr>,
-    /// The agents by their names in this process and on their cards; the first is the one at the root.
-    agents: Vec<(String, String)>,
+    /// The first is the agent at the root.
+    agents: Vec<BannerAgent>,
     callers: Option<String>,
-    /// What every command needs besides.
+    /// Flags of every example command.
     flags: Vec<String>,
     examples: Vec<example::Example>,
 }
 
+/// An agent of the banner.
+struct BannerAgent {
+    /// Name in this process.
+    name: String,
+    /// Name on the card.
+    title: String,
+}
+
 impl Banner {
     pub(super) fn new(
-        serving: &ServeSpec,
+        spec: &ServeSpec,
         config: &Config,
         access: &ReloadableAccess,
         folder: Option<&Path>,
     ) -> Self {
-        let keeps = config.store.kind != StoreKind::Null;
-        let examples = serving
+        let has_store = config.store.kind != StoreKind::Null;
+        let examples = spec
             .examples
             .iter()
-            .filter(|one| keeps || !one.needs_tasks())
+            .filter(|one| has_store || !one.needs_tasks())
             .copied()
             .collect();
-        let names =
-            |agent: &attache::HostedAgent| (agent.name().to_owned(), agent.card().name.clone());
-        // It may be one that nobody else vouches for.
-        let vouched = config.server.tls_cert.iter();
-        let flags = vouched
+        let agent = |agent: &attache::HostedAgent| BannerAgent {
+            name: agent.name().to_owned(),
+            title: agent.card().name.clone(),
+        };
+        // The certificate may be self-signed.
+        let certificate = config.server.tls_cert.iter();
+        let flags = certificate
             .flat_map(|file| ["--ca".to_owned(), file.to_string_lossy().into_owned()])
             .collect();
         Self {
@@ -52,26 +62,27 @@ impl Banner {
             public: String::new(),
             open: None,
             admin: None,
-            agents: serving.agents.iter().map(names).collect(),
+            agents: spec.agents.iter().map(agent).collect(),
             callers: callers(config, access, folder),
             flags,
             examples,
         }
     }
 
-    /// Where it is.
+    /// Sets the URLs and the bound address.
     pub(super) fn set_address(&mut self, url: String, public: String, address: SocketAddr) {
         self.open = (!listen::are_loopback(&[address])).then_some(address);
-        (self.url, self.public) = (url, public);
+        self.url = url;
+        self.public = public;
     }
 
-    /// Where operators come.
+    /// Sets the address of the admin API.
     #[cfg(unix)]
     pub(super) fn set_admin_address(&mut self, address: Option<SocketAddr>) {
         self.admin = address;
     }
 
-    /// The first line is for scripts, which wait for it.
+    /// Prints the banner. Scripts wait for the first line.
     pub(super) fn print(&self) -> io::Result<()> {
         let mut out = io::stdout().lock();
         writeln!(out, "Listening on {}", self.url)?;
@@ -79,17 +90,17 @@ impl Banner {
             writeln!(out, "Public: {}", self.public)?;
         }
         if let Some(address) = self.open {
-            writeln!(out, "Others reach it: {address}")?;
+            writeln!(out, "Reachable from other machines: {address}")?;
         }
         writeln!(out, "Card: {}", example::card_url(&self.url))?;
         writeln!(out, "Tasks: {}", self.store_location)?;
         self.admin
-            .map_or(Ok(()), |address| writeln!(out, "Operators: {address}"))?;
+            .map_or(Ok(()), |address| writeln!(out, "Admin API: {address}"))?;
         self.callers
             .as_ref()
             .map_or(Ok(()), |callers| writeln!(out, "Callers: {callers}"))?;
         if self.agents.len() > 1 {
-            for (name, title) in &self.agents {
+            for BannerAgent { name, title } in &self.agents {
                 let reference = format!("{}#{title}", self.url);
                 let reference = shell_words::quote(&reference);
                 writeln!(
@@ -99,31 +110,31 @@ impl Banner {
                 )?;
             }
         }
-        // Over TLS it is called by the name that its certificate has.
-        let called = if self.url.starts_with("https:") {
+        // Over TLS clients need the name in the certificate.
+        let url = if self.url.starts_with("https:") {
             &self.public
         } else {
             &self.url
         };
-        for attempt in &self.examples {
-            writeln!(out, "{}:", attempt.about())?;
-            writeln!(out, "  {}", attempt.command(called, &self.flags))?;
+        for example in &self.examples {
+            writeln!(out, "{}:", example.about())?;
+            writeln!(out, "  {}", example.command(url, &self.flags))?;
         }
         writeln!(out, "Stop with Ctrl-C.")?;
         out.flush()
     }
 }
 
-/// Who may come, where anybody is asked.
+/// Describes the accepted callers; `None` if the server does not authenticate.
 fn callers(config: &Config, access: &ReloadableAccess, folder: Option<&Path>) -> Option<String> {
-    let (ways, lets_in) = access.accepted_credentials(config);
-    let shown = ways.join(" or ");
-    match (ways.is_empty(), config.server.allow_anonymous) {
+    let (accepted, is_usable) = access.accepted_credentials(config);
+    let credentials = accepted.join(" or ");
+    match (accepted.is_empty(), config.server.allow_anonymous) {
         (true, _) => None,
-        (false, true) => Some(format!("anybody; those are known who show {shown}")),
-        (false, false) if lets_in => Some(format!("those who show {shown}")),
+        (false, true) => Some(format!("anonymous, or identified by {credentials}")),
+        (false, false) if is_usable => Some(format!("with {credentials}")),
         (false, false) => Some(format!(
-            "nobody, since there are no keys; make one: {}",
+            "none, because there are no keys; create one: {}",
             access::add_key_command(folder, "")
         )),
     }

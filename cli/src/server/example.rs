@@ -1,34 +1,34 @@
-//! Commands that work as they are printed, whatever the program was started as.
+//! Example commands of the banner. They start with the path that this program was started with, so they can be pasted.
 
-/// A command to paste.
+/// An example command.
 #[derive(Clone, Copy)]
 pub(crate) struct Example {
     about: &'static str,
-    what: ExampleKind,
+    kind: ExampleKind,
 }
 
 #[derive(Clone, Copy)]
 enum ExampleKind {
-    Say(&'static str),
+    Send(&'static str),
     Stream(&'static str),
     Tasks,
     Card,
 }
 
 impl Example {
-    /// Says a text to the agent.
-    pub(crate) const fn say(about: &'static str, text: &'static str) -> Self {
+    /// Sends a text.
+    pub(crate) const fn send(about: &'static str, text: &'static str) -> Self {
         Self {
             about,
-            what: ExampleKind::Say(text),
+            kind: ExampleKind::Send(text),
         }
     }
 
-    /// Says a text to the agent, and follows what happens.
+    /// Sends a text, and follows the events.
     pub(crate) const fn stream(about: &'static str, text: &'static str) -> Self {
         Self {
             about,
-            what: ExampleKind::Stream(text),
+            kind: ExampleKind::Stream(text),
         }
     }
 
@@ -36,7 +36,7 @@ impl Example {
     pub(crate) const fn tasks(about: &'static str) -> Self {
         Self {
             about,
-            what: ExampleKind::Tasks,
+            kind: ExampleKind::Tasks,
         }
     }
 
@@ -44,39 +44,45 @@ impl Example {
     pub(crate) const fn card(about: &'static str) -> Self {
         Self {
             about,
-            what: ExampleKind::Card,
+            kind: ExampleKind::Card,
         }
     }
 
-    /// What it is good for.
+    /// Description of the command.
     pub(crate) fn about(&self) -> &str {
         self.about
     }
 
-    /// Whether it is of no use where no tasks are kept.
+    /// Whether the command needs a store.
     pub(super) fn needs_tasks(&self) -> bool {
-        matches!(self.what, ExampleKind::Tasks)
+        matches!(self.kind, ExampleKind::Tasks)
     }
 
-    /// The command, for the agent at a URL; `flags` go along.
+    /// The command for the agent at a URL, with additional flags.
     pub(super) fn command(&self, url: &str, flags: &[String]) -> String {
         let program = std::env::args_os().next();
         let program = program.map_or_else(
             || "attache".to_owned(),
             |word| word.to_string_lossy().into_owned(),
         );
-        let (verb, more): (&[&str], &[&str]) = match &self.what {
-            ExampleKind::Say(text) => (&["send"], &[*text]),
-            ExampleKind::Stream(text) => (&["send"], &["--stream", *text]),
-            ExampleKind::Tasks => (&["task", "list"], &[]),
-            ExampleKind::Card => (&["card", "get"], &[]),
-        };
-        let flags: Vec<_> = flags.iter().map(String::as_str).collect();
-        shell_words::join([&[program.as_str()], verb, &["-a", url], &flags, more].concat())
+        let mut words = vec![program.as_str()];
+        words.extend(match self.kind {
+            ExampleKind::Send(_) | ExampleKind::Stream(_) => &["send"][..],
+            ExampleKind::Tasks => &["task", "list"],
+            ExampleKind::Card => &["card", "get"],
+        });
+        words.extend(["-a", url]);
+        words.extend(flags.iter().map(String::as_str));
+        match self.kind {
+            ExampleKind::Send(text) => words.push(text),
+            ExampleKind::Stream(text) => words.extend(["--stream", text]),
+            ExampleKind::Tasks | ExampleKind::Card => {}
+        }
+        shell_words::join(words)
     }
 }
 
-/// Where the card of the agent at a URL is.
+/// The URL of the agent's card.
 pub(super) fn card_url(url: &str) -> String {
     format!("{url}.well-known/agent-card.json")
 }

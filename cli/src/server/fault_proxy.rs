@@ -1,4 +1,4 @@
-//! Stands before a mock and spoils its answers, as the script says.
+//! Proxy in front of a mock server that injects the faults of its script into responses.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,29 +11,41 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// The largest request that is looked into.
+/// Maximum size of a request that faults apply to, in bytes. Larger ones are forwarded unchanged.
 const MAX_REQUEST: usize = 16 << 20;
-/// Connections at the same time; more wait.
+/// Maximum number of open connections; more wait to be accepted.
 const MAX_CONNECTIONS: usize = 1024;
-/// What an HTTP/2 connection begins with: it is passed on as it is.
-const HTTP2: &[u8] = b"PRI ";
+/// First bytes of an HTTP/2 connection, which is forwarded unchanged.
+const HTTP2_PREFACE: &[u8] = b"PRI ";
 
-/// Stands before a mock.
+/// Fault-injecting proxy.
 pub(super) struct FaultProxy {
     listener: TcpListener,
-    faults: Arc<[(Fault, AtomicUsize)]>,
+    faults: Arc<[CountedFault]>,
+}
+
+/// A fault with the number of requests it matched.
+struct CountedFault {
+    fault: Fault,
+    matches: AtomicUsize,
+}
+
+impl CountedFault {
+    fn new(fault: Fault) -> Self {
+        Self {
+            fault,
+            matches: AtomicUsize::new(0),
+        }
+    }
 }
 
 impl FaultProxy {
-    /// Listens on the first of these addresses that it can.
+    /// Listens on the first address that can be bound.
     pub(super) async fn bind(addresses: &[SocketAddr], faults: Vec<Fault>) -> io::Result<Self> {
         let listener = TcpListener::bind(addresses).await?;
         Ok(Self {
             listener,
-            faults: faults
-                .into_iter()
-                .map(|fault| (fault, AtomicUsize::new(0)))
-                .collect(),
+            faults: faults.into_iter().map(CountedFault::new).collect(),
         })
     }
 
@@ -45,13 +57,13 @@ impl FaultProxy {
         self.listener.local_addr()
     }
 
-    /// Passes everything on to the mock, until it is dropped.
+    /// Forwards all connections to the mock, until the future is dropped.
     pub(super) async fn run(self, mock: SocketAddr) {
         let mut open = JoinSet::new();
         loop {
             tokio::select! {
                 accepted = self.listener.accept(), if open.len() < MAX_CONNECTIONS => if let Ok((stream, _)) = accepted {
-                    open.spawn(pass(stream, mock, self.faults.clone()));
+                    open.spawn(forward(stream, mock, self.faults.clone()));
                 },
                 Some(_) = open.join_next() => {}
             }
@@ -59,14 +71,14 @@ impl FaultProxy {
     }
 }
 
-/// One request and its answer. Every answer ends its connection, so that its end needs no counting.
-async fn pass(
+/// Forwards one request and its response. Each response closes its connection, so its length is not needed.
+async fn forward(
     mut client: TcpStream,
     mock: SocketAddr,
-    faults: Arc<[(Fault, AtomicUsize)]>,
+    faults: Arc<[CountedFault]>,
 ) -> io::Result<()> {
     let mut request = Vec::new();
-    if !read_request(&mut client, &mut request).await? {
+    if read_request(&mut client, &mut request).await? == Request::Opaque {
         let mut upstream = TcpStream::connect(mock).await?;
         upstream.write_all(&request).await?;
         copy_bidirectional(&mut client, &mut upstream).await?;
@@ -83,30 +95,39 @@ async fn pass(
     }
     let mut upstream = TcpStream::connect(mock).await?;
     upstream.write_all(&as_http_1_0(&request)).await?;
-    spoil(&mut upstream, &mut client, &fault).await
+    forward_with_fault(&mut upstream, &mut client, &fault).await
 }
 
-/// Reads a whole request; `false` for a connection of HTTP/2, and for what is too large or no request.
-async fn read_request(client: &mut TcpStream, request: &mut Vec<u8>) -> io::Result<bool> {
+/// Whether a request can be inspected.
+#[derive(Debug, PartialEq, Eq)]
+enum Request {
+    /// The whole request has been read.
+    Complete,
+    /// HTTP/2, too large, or not a request.
+    Opaque,
+}
+
+/// Reads a request.
+async fn read_request(client: &mut TcpStream, request: &mut Vec<u8>) -> io::Result<Request> {
     let mut buffer = vec![0; 16 << 10];
     loop {
-        if request.starts_with(HTTP2) || request.len() > MAX_REQUEST {
-            return Ok(false);
+        if request.starts_with(HTTP2_PREFACE) || request.len() > MAX_REQUEST {
+            return Ok(Request::Opaque);
         }
         if let Some((head, body)) = parts(request)
             && body.len() >= content_length(head)
         {
-            return Ok(true);
+            return Ok(Request::Complete);
         }
         let read = client.read(&mut buffer).await?;
         if read == 0 {
-            return Ok(false);
+            return Ok(Request::Opaque);
         }
         request.extend_from_slice(&buffer[..read]);
     }
 }
 
-/// Head and body of a message, once the head is whole.
+/// Head and body of a message, if the head is complete.
 fn parts(message: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = message
         .windows(4)
@@ -122,24 +143,24 @@ fn content_length(head: &[u8]) -> usize {
     length.unwrap_or(0)
 }
 
-/// What goes wrong with this one, if anything does.
-fn fault_for(request: &[u8], faults: &[(Fault, AtomicUsize)]) -> Fault {
+/// The fault to inject into the response of a request; an empty one if none matches.
+fn fault_for(request: &[u8], faults: &[CountedFault]) -> Fault {
     let body = parts(request)
         .map(|(_, body)| String::from_utf8_lossy(body))
         .unwrap_or_default();
-    let fits = faults
+    let matching = faults
         .iter()
-        .filter(|(fault, _)| !body.is_empty() && body.contains(&fault.contains));
-    let mut due = fits.filter(|(fault, met)| {
-        let before = met.fetch_add(1, Ordering::Relaxed);
-        fault.times.is_none_or(|times| before < times)
+        .filter(|counted| !body.is_empty() && body.contains(&counted.fault.contains));
+    let mut due = matching.filter(|counted| {
+        let before = counted.matches.fetch_add(1, Ordering::Relaxed);
+        counted.fault.times.is_none_or(|times| before < times)
     });
     due.next()
-        .map(|(fault, _)| fault.clone())
+        .map(|counted| counted.fault.clone())
         .unwrap_or_default()
 }
 
-/// The same request in a version that ends an answer by closing.
+/// The request as HTTP/1.0, whose responses end with the connection.
 fn as_http_1_0(request: &[u8]) -> Vec<u8> {
     let Some(at) = request.windows(8).position(|window| window == b"HTTP/1.1") else {
         return request.to_vec();
@@ -149,8 +170,12 @@ fn as_http_1_0(request: &[u8]) -> Vec<u8> {
     older
 }
 
-/// Passes an answer on, spoilt.
-async fn spoil(mock: &mut TcpStream, client: &mut TcpStream, fault: &Fault) -> io::Result<()> {
+/// Forwards a response with a fault.
+async fn forward_with_fault(
+    mock: &mut TcpStream,
+    client: &mut TcpStream,
+    fault: &Fault,
+) -> io::Result<()> {
     let mut answer = Vec::new();
     let mut buffer = vec![0; 16 << 10];
     let body_at = loop {
@@ -164,31 +189,31 @@ async fn spoil(mock: &mut TcpStream, client: &mut TcpStream, fault: &Fault) -> i
         }
     };
     let head = String::from_utf8_lossy(&answer[..body_at]).into_owned();
-    let streams = head.to_ascii_lowercase().contains("text/event-stream");
+    let is_stream = head.to_ascii_lowercase().contains("text/event-stream");
     client
         .write_all(head_without_length(&head).as_bytes())
         .await?;
     let mut left = fault.cut_after.unwrap_or(usize::MAX);
-    let mut waiting = answer.split_off(body_at + 4);
+    let mut pending = answer.split_off(body_at + 4);
     loop {
-        let pieces = if streams {
-            whole_events(&mut waiting)
+        let pieces = if is_stream {
+            take_events(&mut pending)
         } else {
             Vec::new()
         };
-        for piece in spoilt(pieces, fault) {
+        for piece in inject(pieces, fault) {
             if !send(client, &piece, &mut left).await? {
                 return Ok(());
             }
         }
         let read = mock.read(&mut buffer).await?;
-        waiting.extend_from_slice(&buffer[..read]);
+        pending.extend_from_slice(&buffer[..read]);
         if read == 0 {
             break;
         }
     }
-    let rest = std::mem::take(&mut waiting);
-    for piece in spoilt(vec![rest], fault) {
+    let rest = std::mem::take(&mut pending);
+    for piece in inject(vec![rest], fault) {
         if !send(client, &piece, &mut left).await? {
             break;
         }
@@ -196,7 +221,7 @@ async fn spoil(mock: &mut TcpStream, client: &mut TcpStream, fault: &Fault) -> i
     Ok(())
 }
 
-/// The head of an answer that ends when the connection does.
+/// The head of a response that ends with the connection.
 fn head_without_length(head: &str) -> String {
     let kept = head
         .lines()
@@ -209,7 +234,7 @@ fn head_without_length(head: &str) -> String {
     format!("{head}\r\nConnection: close\r\n\r\n")
 }
 
-/// Sends a piece, as far as it may go; `false` once the connection is to be cut.
+/// Sends a piece up to the byte limit; returns `false` if the connection must be cut.
 async fn send(client: &mut TcpStream, piece: &[u8], left: &mut usize) -> io::Result<bool> {
     let fits = &piece[..piece.len().min(*left)];
     client.write_all(fits).await?;
@@ -217,17 +242,17 @@ async fn send(client: &mut TcpStream, piece: &[u8], left: &mut usize) -> io::Res
     Ok(fits.len() == piece.len())
 }
 
-/// Takes the events that are whole.
-fn whole_events(waiting: &mut Vec<u8>) -> Vec<Vec<u8>> {
+/// Removes and returns the complete events of a buffer.
+fn take_events(pending: &mut Vec<u8>) -> Vec<Vec<u8>> {
     let mut events = Vec::new();
-    while let Some(end) = waiting.windows(2).position(|window| window == b"\n\n") {
-        events.push(waiting.drain(..end + 2).collect());
+    while let Some(end) = pending.windows(2).position(|window| window == b"\n\n") {
+        events.push(pending.drain(..end + 2).collect());
     }
     events
 }
 
-/// What is made of some events, or of a whole body.
-fn spoilt(mut pieces: Vec<Vec<u8>>, fault: &Fault) -> Vec<Vec<u8>> {
+/// Applies a fault to events, or to a whole body: invalid JSON, duplicates, wrong order.
+fn inject(mut pieces: Vec<Vec<u8>>, fault: &Fault) -> Vec<Vec<u8>> {
     pieces.retain(|piece| !piece.is_empty());
     if fault.garble {
         for piece in &mut pieces {
@@ -252,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_is_met_as_often_as_it_says() {
+    fn a_fault_applies_as_often_as_configured() {
         let fault = |contains: &str, times| Fault {
             contains: contains.to_owned(),
             times,
@@ -260,27 +285,27 @@ mod tests {
             ..Fault::default()
         };
         let faults = [
-            (fault("cut", Some(1)), AtomicUsize::new(0)),
-            (fault("always", None), AtomicUsize::new(0)),
+            CountedFault::new(fault("cut", Some(1))),
+            CountedFault::new(fault("always", None)),
         ];
-        let met = |body: &str| {
+        let applies = |body: &str| {
             fault_for(format!("POST / HTTP/1.1\r\n\r\n{body}").as_bytes(), &faults).garble
         };
         assert_eq!(
             [
-                met("cut"),
-                met("cut"),
-                met("always"),
-                met("always"),
-                met("else"),
-                met("")
+                applies("cut"),
+                applies("cut"),
+                applies("always"),
+                applies("always"),
+                applies("else"),
+                applies("")
             ],
             [true, false, true, true, false, false]
         );
     }
 
     #[test]
-    fn events_are_spoilt_one_by_one() {
+    fn faults_apply_to_each_event() {
         let events = || {
             vec![
                 b"data: {1}\n\n".to_vec(),
@@ -289,7 +314,7 @@ mod tests {
             ]
         };
         let text = |fault: Fault| {
-            String::from_utf8(spoilt(events(), &fault).concat())
+            String::from_utf8(inject(events(), &fault).concat())
                 .unwrap()
                 .replace("data: ", "")
                 .replace("\n\n", " ")
@@ -317,7 +342,7 @@ mod tests {
         );
         let mut waiting = b"a\n\nb\n\nc".to_vec();
         assert_eq!(
-            (whole_events(&mut waiting).len(), waiting),
+            (take_events(&mut waiting).len(), waiting),
             (2, b"c".to_vec())
         );
     }

@@ -1,4 +1,4 @@
-//! Where an agent may listen, and what to type when it cannot.
+//! Listen addresses: resolution, safety checks and errors.
 
 use std::error::Error as _;
 use std::io;
@@ -10,10 +10,11 @@ use anyhow::{Context, bail};
 use crate::access;
 use crate::config::{Config, ServerSection};
 
-/// The addresses to listen on. One that others can reach has to be allowed where nobody is asked who they are.
+/// Resolves and checks the listen address. An address that other machines can reach requires authentication or
+/// `--allow-anonymous`.
 pub(super) async fn resolve(
     config: &Config,
-    asks: bool,
+    has_authentication: bool,
     folder: Option<&Path>,
 ) -> anyhow::Result<Vec<SocketAddr>> {
     let named = &config.server.listen;
@@ -21,33 +22,32 @@ pub(super) async fn resolve(
         .await
         .with_context(|| format!("cannot listen on {named}"))?
         .collect();
-    check(config, &addresses, asks, folder)?;
+    check(config, &addresses, has_authentication, folder)?;
     Ok(addresses)
 }
 
-/// The address that is written there; `None` for a host that would have to be looked up.
+/// Parses a listen address without DNS; `None` for a host name.
 ///
 /// # Errors
-/// Nothing could listen there.
+/// The text is not an address with a port.
 pub(super) fn parse_address(named: &str) -> anyhow::Result<Option<SocketAddr>> {
     if let Ok(address) = named.parse() {
         return Ok(Some(address));
     }
     let (host, port) = named.rsplit_once(':').unwrap_or((named, ""));
     let is_host = !host.is_empty() && !host.contains([':', '/', ' ', '[', ']']);
-    match is_host && port.parse::<u16>().is_ok() {
-        true => Ok(None),
-        false => {
-            bail!("cannot listen on {named}: write an address and a port, such as 127.0.0.1:41241")
-        }
+    if is_host && port.parse::<u16>().is_ok() {
+        return Ok(None);
     }
+    bail!("cannot listen on {named}: expected an address and a port, such as 127.0.0.1:41241")
 }
 
-/// Whether that may be listened on.
+/// Checks that these addresses may be served: if other machines can reach one, authentication or `--allow-anonymous` is
+/// required. Warns of anonymous callers and of credentials without TLS.
 pub(super) fn check(
     config: &Config,
     addresses: &[SocketAddr],
-    asks: bool,
+    has_authentication: bool,
     folder: Option<&Path>,
 ) -> anyhow::Result<()> {
     let section = &config.server;
@@ -55,38 +55,38 @@ pub(super) fn check(
     if are_loopback(addresses) {
         return Ok(());
     }
-    match (section.allow_anonymous, asks) {
+    match (section.allow_anonymous, has_authentication) {
         (true, false) => {
             eprintln!(
-                "warning: whoever reaches {named} may use the agent: nobody is asked who they are"
+                "warning: every client that reaches {named} can use the agent: callers are not authenticated"
             )
         }
         (true, true) => {
             eprintln!(
-                "warning: whoever reaches {named} may use the agent: nobody has to say who they are"
+                "warning: every client that reaches {named} can use the agent: authentication is optional"
             )
         }
         (false, true) => {}
         (false, false) => bail!(
-            "others can reach {named}, and nobody would be asked who they are; make a key for those who may come: \
-             {}, or say that anybody may: --allow-anonymous (or listen on 127.0.0.1)",
+            "other machines can reach {named}, and callers are not authenticated; create a key: {}, \
+             or allow anonymous callers: --allow-anonymous, or listen on 127.0.0.1",
             access::add_key_command(folder, "")
         ),
     }
-    let is_in_front = section
+    let has_tls_proxy = section
         .public_url
         .as_ref()
         .is_some_and(|url| url.starts_with("https://"));
-    if asks && section.tls_cert.is_none() && !is_in_front {
+    if has_authentication && section.tls_cert.is_none() && !has_tls_proxy {
         eprintln!(
-            "warning: what callers show travels to {named} in the clear; serve over TLS: --tls-cert and --tls-key, or, \
-             where something in front does, say so: --public-url https://…"
+            "warning: credentials are sent to {named} in plaintext; serve over TLS: --tls-cert and --tls-key, or give \
+             the URL of a TLS proxy: --public-url https://…"
         );
     }
     Ok(())
 }
 
-/// The address for operators, if there is to be one. Their keys do not travel in the clear unless that is said.
+/// Resolves and checks the address of the admin API, if there is one.
 pub(super) async fn resolve_admin(section: &ServerSection) -> anyhow::Result<Option<SocketAddr>> {
     let Some(named) = &section.admin_listen else {
         return Ok(None);
@@ -96,24 +96,24 @@ pub(super) async fn resolve_admin(section: &ServerSection) -> anyhow::Result<Opt
         .with_context(|| format!("cannot listen on {named}"))?;
     let address = addresses
         .next()
-        .with_context(|| format!("{named} is no address"))?;
+        .with_context(|| format!("{named} has no address"))?;
     check_admin(section, address)?;
     Ok(Some(address))
 }
 
-/// Whether operators may come there.
+/// Checks the address of the admin API: one that other machines can reach requires TLS or `server.admin_plain`.
 pub(super) fn check_admin(section: &ServerSection, address: SocketAddr) -> anyhow::Result<()> {
     let named = section.admin_listen.as_deref().unwrap_or_default();
     if !is_loopback(address.ip()) && section.tls_cert.is_none() && !section.admin_plain {
         bail!(
-            "others can reach {named}, and keys of operators would go there in the clear; serve over TLS: --tls-cert and \
-             --tls-key, or say that something in front does: server.admin_plain = true (or listen on 127.0.0.1)"
+            "other machines can reach {named}, and operator keys would be sent in plaintext; serve over TLS: \
+             --tls-cert and --tls-key, or set server.admin_plain = true behind a TLS proxy, or listen on 127.0.0.1"
         );
     }
     Ok(())
 }
 
-/// Whether only this machine reaches them.
+/// Whether all addresses are loopback addresses.
 pub(super) fn are_loopback(addresses: &[SocketAddr]) -> bool {
     addresses.iter().all(|address| is_loopback(address.ip()))
 }
@@ -122,7 +122,7 @@ fn is_loopback(ip: IpAddr) -> bool {
     ip.to_canonical().is_loopback()
 }
 
-/// Says why, and what to type.
+/// Converts a bind error. If the port is in use, the message has a command with a free port.
 pub(super) fn bind_error(address: &str, error: attache::Error) -> anyhow::Error {
     let cause = error
         .source()
@@ -132,31 +132,32 @@ pub(super) fn bind_error(address: &str, error: attache::Error) -> anyhow::Error 
             .rsplit_once(':')
             .map_or("127.0.0.1", |(host, _)| host);
         let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
-        let again = with_free_port(words, host);
+        let command = with_free_port(words, host);
         return anyhow::anyhow!(
-            "{address} is in use, perhaps by another attache; for a free port type: {again}"
+            "{address} is in use, perhaps by another attache; to use a free port: {command}"
         );
     }
-    // What is wrong with a setting is not the address's fault.
-    match cause.is_some() {
-        true => anyhow::Error::new(error).context(format!("cannot listen on {address}")),
-        false => error.into(),
+    // Without an I/O error the cause is a setting, not the address.
+    if cause.is_some() {
+        anyhow::Error::new(error).context(format!("cannot listen on {address}"))
+    } else {
+        error.into()
     }
 }
 
-/// The command that was typed, but for any free port.
+/// The command line with `--listen` on a free port.
 fn with_free_port(words: impl Iterator<Item = String>, host: &str) -> String {
-    let mut again = Vec::new();
+    let mut command = Vec::new();
     let mut words = words;
     while let Some(word) = words.next() {
         if word == "--listen" {
             words.next();
         } else if !word.starts_with("--listen=") {
-            again.push(word);
+            command.push(word);
         }
     }
-    again.extend(["--listen".to_owned(), format!("{host}:0")]);
-    shell_words::join(again)
+    command.extend(["--listen".to_owned(), format!("{host}:0")]);
+    shell_words::join(command)
 }
 
 #[cfg(test)]
@@ -164,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_to_type_is_the_one_that_was_typed() {
+    fn the_suggested_command_keeps_the_other_arguments() {
         let again =
             |typed: &[&str]| with_free_port(typed.iter().map(|&word| word.to_owned()), "localhost");
         assert_eq!(
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_listened_on_is_told_without_looking_it_up() {
+    fn invalid_listen_addresses_are_refused_without_dns() {
         for named in [
             "",
             "80",
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn only_this_machine_is_private() {
+    fn loopback_addresses_are_recognized() {
         for (address, private) in [
             ("127.0.0.1", true),
             ("127.9.9.9", true),

@@ -1,8 +1,8 @@
-//! What a running server reads again: its keys and certificates, and its configuration file.
+//! Reload of a running server: keys, certificates and the configuration file.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 use anyhow::{Context, bail};
 use attache::ServerHandle;
@@ -10,89 +10,87 @@ use attache::ServerHandle;
 use super::{ConfigReader, configure, listen};
 use crate::access::ReloadableAccess;
 use crate::config::{Config, RestartOnly};
+use crate::sync;
 
-/// Reads things again while a server runs. What cannot be taken in leaves everything as it was.
+/// Reloads keys, certificates and configuration. A failed reload changes nothing.
 pub(super) struct Reloader {
     reread: Option<ConfigReader>,
-    /// What a process has as long as it runs.
+    /// Values of the start that a reload cannot change.
     restart_only: RestartOnly,
     folder: Option<PathBuf>,
     addresses: Vec<SocketAddr>,
     access: Mutex<ReloadableAccess>,
-    running: OnceLock<ServerHandle>,
+    server: OnceLock<ServerHandle>,
+}
+
+/// Parts of a [`Reloader`].
+pub(super) struct ReloaderSetup<'a> {
+    pub(super) reread: Option<ConfigReader>,
+    pub(super) config: &'a Config,
+    pub(super) access: ReloadableAccess,
+    pub(super) folder: Option<PathBuf>,
+    pub(super) addresses: Vec<SocketAddr>,
 }
 
 impl Reloader {
-    pub(super) fn new(
-        reread: Option<ConfigReader>,
-        config: &Config,
-        access: ReloadableAccess,
-        (folder, addresses): (Option<PathBuf>, Vec<SocketAddr>),
-    ) -> Self {
-        let running = OnceLock::new();
+    pub(super) fn new(setup: ReloaderSetup<'_>) -> Self {
         Self {
-            reread,
-            restart_only: config.restart_only(),
-            folder,
-            addresses,
-            access: Mutex::new(access),
-            running,
+            reread: setup.reread,
+            restart_only: setup.config.restart_only(),
+            folder: setup.folder,
+            addresses: setup.addresses,
+            access: Mutex::new(setup.access),
+            server: OnceLock::new(),
         }
     }
 
-    /// From now on there is somebody to tell.
-    pub(super) fn begin(&self, running: ServerHandle) {
-        let _ = self.running.set(running);
+    /// Connects the running server. Before this a configuration cannot be reloaded.
+    pub(super) fn start(&self, server: ServerHandle) {
+        let _ = self.server.set(server);
     }
 
-    /// Keys and certificates.
+    /// Reloads keys and certificates.
     pub(super) fn reload_keys(&self) -> anyhow::Result<()> {
-        self.access
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .reload()
+        sync::lock(&self.access).reload()
     }
 
-    /// Keys and certificates, and the configuration file if there is one. Says in the log what came of it, and gives what is to
-    /// be done about it, if anything.
+    /// Reloads keys, certificates and the configuration file, if there is one. Logs the result. Returns a note about keys
+    /// that need a restart, or an empty text.
     pub(super) fn reload_all(&self) -> anyhow::Result<String> {
-        let taken = match &self.reread {
-            Some(reread) => self.configuration(reread),
+        let reloaded = match &self.reread {
+            Some(reread) => self.reload_configuration(reread),
             None => self.reload_keys().map(|()| Vec::new()),
         };
-        match taken {
-            Ok(later) if later.is_empty() => {
+        match reloaded {
+            Ok(pending) if pending.is_empty() => {
                 tracing::info!("reloaded");
                 Ok(String::new())
             }
-            Ok(later) => {
-                let later = later.join(", ");
+            Ok(pending) => {
+                let pending = pending.join(", ");
                 tracing::warn!(
-                    restart_for = later,
-                    "reloaded, but for what needs a restart"
+                    restart_for = pending,
+                    "reloaded; some changes need a restart"
                 );
-                Ok(format!("these need a restart: {later}"))
+                Ok(format!("these need a restart: {pending}"))
             }
             Err(error) => {
                 tracing::error!(
-                    why = format!("{error:#}"),
-                    "not reloaded: everything is as it was"
+                    error = format!("{error:#}"),
+                    "reload failed: the previous configuration stays in effect"
                 );
                 Err(error)
             }
         }
     }
 
-    /// Takes a configuration in whole, or nothing of it; gives the keys of what waits for a restart.
-    fn configuration(&self, reread: &ConfigReader) -> anyhow::Result<Vec<String>> {
-        let running = self
-            .running
-            .get()
-            .context("the server has not begun to serve")?;
-        let mut access = self.access.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Applies the configuration as a whole, or nothing of it. Returns the changed keys that need a restart.
+    fn reload_configuration(&self, reread: &ConfigReader) -> anyhow::Result<Vec<String>> {
+        let server = self.server.get().context("the server is not running yet")?;
+        let mut access = sync::lock(&self.access);
         let (config, agents) = reread()?;
         if agents.is_empty() {
-            bail!("there is no agent left to serve");
+            bail!("the configuration has no agent");
         }
         let fresh = access.reconfigure(&config, self.folder.as_deref())?;
         listen::check(
@@ -101,7 +99,7 @@ impl Reloader {
             fresh.has_authentication(&config),
             self.folder.as_deref(),
         )?;
-        running.replace(configure(agents, &config, &fresh)?)?;
+        server.replace(configure(agents, &config, &fresh)?)?;
         *access = fresh;
         Ok(self.restart_only.changed_keys(&config.restart_only()))
     }

@@ -1,4 +1,4 @@
-//! Credentials go where the card says, and only to whom they belong.
+//! Credentials of a session: attached by the security schemes of the card, and only sent to trusted hosts.
 
 use attache::model::{
     AgentCard, AgentInterface, ApiKeySecurityScheme, Binding, Secret, SecurityScheme,
@@ -10,10 +10,14 @@ use crate::error::{CliError, CliResult};
 use crate::output::Output;
 use crate::redactor::is_credential;
 use crate::reference::{credentials_host, is_loopback, url_host};
+use crate::settings::flags::{self, Flag};
 use crate::settings::{SettingSource, Settings};
 use crate::token_store::{Login, StoredToken, TokenStore};
 
-/// The client with what goes along with every request, and whether there is a credential among it.
+/// Adds service parameters and credentials to a client. Returns whether there is a credential among them.
+///
+/// # Errors
+/// The card requires a credential, and there is none to send.
 pub(super) fn attach(
     mut client: Client,
     found: &ResolvedCard,
@@ -21,68 +25,63 @@ pub(super) fn attach(
     settings: &Settings,
     out: &mut Output,
 ) -> CliResult<(Client, bool)> {
-    let refused = |error: attache::Error| CliError::usage(error.message().to_owned());
-    let logins = logins(found, settings)?;
-    let credential = settings.has_credential() || !logins.is_empty();
-    warn_of_exposure(interface, settings, credential, out);
+    let invalid = |error: attache::Error| CliError::usage(error.message().to_owned());
+    let card = &found.card;
+    let logins = stored_logins(found, settings)?;
+    let has_any = settings.has_credential() || !logins.is_empty();
+    if has_any {
+        warn_of_exposure(interface, settings, out);
+    }
     if settings.insecure && !logins.is_empty() && !settings.has_credential() {
         out.warn(
-            "CERTIFICATES ARE NOT CHECKED (--insecure): anybody on the way can take the token of the login",
+            "CERTIFICATES ARE NOT CHECKED (--insecure): an attacker on the network can read the stored token",
         );
     }
-    let trusted = is_trusted(found, interface, settings, credential, out);
-    for (name, value) in settings
-        .service_params
-        .iter()
-        .filter(|(name, _)| trusted || !is_credential(name))
-    {
-        client = client.with_header(name, value.expose()).map_err(refused)?;
+    let is_trusted = is_trusted(found, interface, settings, has_any, out);
+    let mut has_credential = false;
+    for (name, value) in &settings.service_params {
+        if is_credential(name) && !is_trusted {
+            continue;
+        }
+        client = client.with_header(name, value.expose()).map_err(invalid)?;
+        has_credential |= is_credential(name);
     }
-    let mut supplied = trusted
-        && settings
-            .service_params
-            .iter()
-            .any(|(name, _)| is_credential(name));
-    // Whether a credential may go over plain http was decided above, aloud.
-    client = client
-        .with_card(found.card.clone())
-        .with_plain_http_credentials();
+    // Plain HTTP is allowed here: `warn_of_exposure` has warned of it.
+    client = client.with_card(card.clone()).with_plain_http_credentials();
     if settings.cert.is_some() {
         client = client.with_credentials(MutualTlsAuth);
-        supplied |= found
-            .card
+        has_credential |= card
             .security_schemes
             .values()
-            .any(|it| matches!(it, SecurityScheme::MutualTls(_)));
+            .any(|scheme| matches!(scheme, SecurityScheme::MutualTls(_)));
     }
-    if let Some(token) = settings.bearer.as_ref().filter(|_| trusted) {
+    if let Some(token) = settings.bearer.as_ref().filter(|_| is_trusted) {
         client = client.with_credentials(BearerAuth::new(token.clone()));
-        supplied = true;
+        has_credential = true;
     }
-    for (store, login) in logins.iter().filter(|_| trusted) {
+    for (store, login) in logins.iter().filter(|_| is_trusted) {
         client = client.with_credentials(StoredToken::new(store.clone(), login, settings)?);
-        supplied = true;
+        has_credential = true;
     }
-    if let Some(key) = settings.api_key.as_ref().filter(|_| trusted) {
-        match api_key_scheme(&found.card) {
-            Some(place) => {
-                client =
-                    with_api_key(client, place, key, interface, &found.card).map_err(refused)?;
-                supplied = true;
+    if let Some(key) = settings.api_key.as_ref().filter(|_| is_trusted) {
+        match api_key_scheme(card) {
+            Some(scheme) => {
+                client = with_api_key(client, scheme, key, interface, card).map_err(invalid)?;
+                has_credential = true;
             }
             None => out.warn(
-                "the API key was not sent: the card says nowhere where it goes; use --svc-param",
+                "the API key was not sent: the card declares no API key scheme; use --svc-param",
             ),
         }
     }
-    if !supplied && requires_credentials(&found.card) {
-        return Err(missing(&found.card, settings, trusted));
+    if !has_credential && requires_credentials(card) {
+        return Err(missing_credentials(card, settings, is_trusted));
     }
-    Ok((client, supplied))
+    Ok((client, has_credential))
 }
 
-/// Tokens of logins to schemes of this card; a token that is named goes before them.
-fn logins(found: &ResolvedCard, settings: &Settings) -> CliResult<Vec<(TokenStore, Login)>> {
+/// Stored logins for the schemes of this card. `--bearer` takes precedence over them.
+fn stored_logins(found: &ResolvedCard, settings: &Settings) -> CliResult<Vec<(TokenStore, Login)>> {
     let Some(store) = TokenStore::from_settings(settings).filter(|_| settings.bearer.is_none())
     else {
         return Ok(Vec::new());
@@ -98,7 +97,7 @@ fn logins(found: &ResolvedCard, settings: &Settings) -> CliResult<Vec<(TokenStor
         .collect())
 }
 
-/// Where the card wants the key.
+/// The first API key scheme of the card.
 fn api_key_scheme(card: &AgentCard) -> Option<&ApiKeySecurityScheme> {
     card.security_schemes
         .values()
@@ -108,65 +107,68 @@ fn api_key_scheme(card: &AgentCard) -> Option<&ApiKeySecurityScheme> {
         })
 }
 
-/// The key goes where the requirement says that is chosen, or to where it could go if none is required.
+/// Adds an API key. The client selects its location by the security requirements of the card; without requirements it goes
+/// to the location of the scheme.
 fn with_api_key(
     client: Client,
-    place: &ApiKeySecurityScheme,
+    scheme: &ApiKeySecurityScheme,
     key: &Secret,
     interface: &AgentInterface,
     card: &AgentCard,
 ) -> attache::Result<Client> {
-    let (name, value) = (place.name.as_str(), key.clone());
+    let name = scheme.name.as_str();
+    let location = scheme.location.as_str();
     if interface.binding() == Some(Binding::Grpc) {
-        // There is no query, and a cookie is metadata like any other.
-        return match place.location.as_str() {
+        // gRPC has no query, and a cookie is a metadata entry.
+        return match location {
             "cookie" => client.with_header("cookie", &format!("{name}={}", key.expose())),
             _ => client.with_header(&name.to_ascii_lowercase(), key.expose()),
         };
     }
-    Ok(client.with_credentials(
-        match (
-            place.location.as_str(),
-            card.security_requirements.is_empty(),
-        ) {
-            ("query", true) => ApiKeyAuth::query(name, value),
-            ("cookie", true) => ApiKeyAuth::cookie(name, value),
-            ("header", true) => ApiKeyAuth::header(name, value),
-            _ => ApiKeyAuth::new(value),
-        },
-    ))
+    let key = key.clone();
+    Ok(
+        client.with_credentials(if !card.security_requirements.is_empty() {
+            ApiKeyAuth::new(key)
+        } else {
+            match location {
+                "query" => ApiKeyAuth::query(name, key),
+                "cookie" => ApiKeyAuth::cookie(name, key),
+                "header" => ApiKeyAuth::header(name, key),
+                _ => ApiKeyAuth::new(key),
+            }
+        }),
+    )
 }
 
-/// Whether the card asks for credentials in every case.
+/// Whether every alternative of the card requires a credential.
 fn requires_credentials(card: &AgentCard) -> bool {
     let requirements = &card.security_requirements;
     !requirements.is_empty() && !requirements.iter().any(|one| one.schemes.is_empty())
 }
 
-fn missing(card: &AgentCard, settings: &Settings, trusted: bool) -> CliError {
+fn missing_credentials(card: &AgentCard, settings: &Settings, is_trusted: bool) -> CliError {
     let names: Vec<_> = card.security_schemes.keys().map(String::as_str).collect();
-    let failure = CliError::credentials_missing(format!(
-        "the agent wants credentials: {}",
+    let error = CliError::credentials_missing(format!(
+        "the agent requires credentials: {}",
         names.join(" or ")
     ));
-    if settings.has_credential() && !trusted {
-        return failure.hint(
-            "they were kept back, as the interface is on another host: allow it with --allow-host",
+    if settings.has_credential() && !is_trusted {
+        return error.hint(
+            "they were not sent, because the interface is on another host: allow it with --allow-host",
         );
     }
-    let mut ways: Vec<_> = card.security_schemes.values().map(scheme_hint).collect();
-    ways.sort_unstable();
-    ways.dedup();
-    match ways.is_empty() {
-        true => failure.hint("set A2ACLI_BEARER or A2ACLI_API_KEY"),
-        false => failure.hint(format!(
-            "{}; attache card get says what it takes",
-            ways.join(", or ")
-        )),
+    let mut hints: Vec<_> = card.security_schemes.values().map(scheme_hint).collect();
+    hints.sort_unstable();
+    hints.dedup();
+    if hints.is_empty() {
+        error.hint("set A2ACLI_BEARER or A2ACLI_API_KEY")
+    } else {
+        let hints = hints.join(", or ");
+        error.hint(format!("{hints}; attache card get shows the schemes"))
     }
 }
 
-/// How a user satisfies a scheme.
+/// The way to satisfy a scheme.
 fn scheme_hint(scheme: &SecurityScheme) -> &'static str {
     match scheme {
         SecurityScheme::ApiKey(_) => "set A2ACLI_API_KEY",
@@ -177,64 +179,65 @@ fn scheme_hint(scheme: &SecurityScheme) -> &'static str {
         SecurityScheme::OAuth2(_) | SecurityScheme::OpenIdConnect(_) => {
             "log in with attache auth login"
         }
-        SecurityScheme::MutualTls(_) => "show a certificate with --cert and --key",
+        SecurityScheme::MutualTls(_) => "give a certificate with --cert and --key",
     }
 }
 
-/// A card may point anywhere; credentials go to its own host, and to hosts that the user allows.
+/// Whether credentials may be sent to the interface: it is on the host of the card, or on one of `--allow-host`. Warns if
+/// credentials are held back.
 fn is_trusted(
     found: &ResolvedCard,
     interface: &AgentInterface,
     settings: &Settings,
-    credential: bool,
+    has_any: bool,
     out: &mut Output,
 ) -> bool {
-    let to = target_host(interface);
-    let allowed = settings.allows_host(&to);
-    let own = found.trusted_host().is_none_or(|named| named == to);
-    if !own && !allowed && credential {
+    let target = url_host(&interface.url);
+    let card_host = found.trusted_host();
+    let is_trusted =
+        settings.allows_host(&target) || card_host.is_none_or(|trusted| trusted == target);
+    if !is_trusted && has_any {
         out.warn(&format!(
-            "credentials are kept back: {} points to {to}; allow it with --allow-host {to}",
-            found.trusted_host().unwrap_or_default()
+            "credentials are not sent: the card of {} leads to {target}; allow it with --allow-host {target}",
+            card_host.unwrap_or_default()
         ));
     }
-    own || allowed
+    is_trusted
 }
 
-fn target_host(interface: &AgentInterface) -> String {
-    url_host(&interface.url)
-}
-
-/// Says aloud what weakens the protection of a credential.
-fn warn_of_exposure(
-    interface: &AgentInterface,
-    settings: &Settings,
-    credential: bool,
-    out: &mut Output,
-) {
-    let to = target_host(interface);
-    if credential && interface.url.starts_with("http://") && !is_loopback(&to) {
+/// Warns if a credential is sent in plaintext, or to an agent that a discovered `.env` selects.
+fn warn_of_exposure(interface: &AgentInterface, settings: &Settings, out: &mut Output) {
+    let target = url_host(&interface.url);
+    if interface.url.starts_with("http://") && !is_loopback(&target) {
         out.warn(&format!(
-            "A CREDENTIAL IS SENT WITHOUT TLS to {to}: anybody on the way can take it"
+            "A CREDENTIAL IS SENT WITHOUT TLS to {target}: an attacker on the network can read it"
         ));
     }
-    for name in ["agent-card", "insecure"] {
-        if let (
-            true,
-            Some(SettingSource::File {
-                path, found: true, ..
-            }),
-        ) = (credential, settings.source(name))
-        {
-            let own = ["bearer", "api-key", "svc-param"].iter().any(|credential| {
-                matches!(settings.source(credential), Some(SettingSource::File { path: from, .. }) if from == path)
-            });
-            if !own {
-                out.warn(&format!(
-                    "{name} comes from {}, the credential from elsewhere",
-                    path.display()
-                ));
-            }
-        }
+    for flag in [&flags::AGENT_CARD, &flags::INSECURE] {
+        warn_of_discovered_file(flag, settings, out);
+    }
+}
+
+/// Warns if a discovered `.env` sets this flag, but not the credential: a hostile checkout could redirect the credential.
+fn warn_of_discovered_file(flag: &Flag, settings: &Settings, out: &mut Output) {
+    let SettingSource::File {
+        path,
+        is_discovered: true,
+        ..
+    } = settings.resolved.source(flag)
+    else {
+        return;
+    };
+    let has_own_credential = [&flags::BEARER, &flags::API_KEY, &flags::SVC_PARAM]
+        .into_iter()
+        .any(|credential| {
+            matches!(settings.resolved.source(credential), SettingSource::File { path: from, .. } if from == path)
+        });
+    if !has_own_credential {
+        out.warn(&format!(
+            "{} comes from {}, the credential from elsewhere",
+            flag.name,
+            path.display()
+        ));
     }
 }

@@ -1,16 +1,28 @@
-//! Configuration files: `A2ACLI_X=value`, a line each. Other keys of a project's `.env` are not even looked at.
+//! Dotenv files: `A2ACLI_X=value` per line. Other keys of a project's `.env` are ignored.
 
 use std::path::{Path, PathBuf};
 
-/// A file of settings.
+/// A dotenv file with the lines of its keys.
 #[derive(Debug, Default)]
 pub(crate) struct Dotenv {
     pub(crate) path: PathBuf,
-    entries: Vec<(String, String, usize)>,
+    entries: Vec<DotenvEntry>,
+}
+
+#[derive(Debug)]
+struct DotenvEntry {
+    key: String,
+    value: String,
+    line: usize,
+}
+
+/// Whether a variable belongs to this program.
+pub(super) fn is_own_variable(name: &str) -> bool {
+    name.starts_with("A2ACLI_") || name.starts_with("ATTACHE_")
 }
 
 impl Dotenv {
-    /// Reads a file; `None` if there is none.
+    /// Reads a file; `None` if it does not exist.
     pub(crate) fn read(path: &Path) -> Option<std::io::Result<Self>> {
         match std::fs::read_to_string(path) {
             Ok(text) => Some(Ok(Self::parse(path, &text))),
@@ -20,14 +32,16 @@ impl Dotenv {
     }
 
     pub(crate) fn parse(path: &Path, text: &str) -> Self {
-        let ours = |key: &str| key.starts_with("A2ACLI_") || key.starts_with("ATTACHE_");
-        let lines = text.lines().zip(1..);
-        let entries = lines.filter_map(|(line, at)| {
-            let line = line.trim();
-            let line = line.strip_prefix("export ").unwrap_or(line);
-            let (key, value) = line.split_once('=')?;
+        let entries = text.lines().zip(1..).filter_map(|(text, line)| {
+            let text = text.trim();
+            let text = text.strip_prefix("export ").unwrap_or(text);
+            let (key, value) = text.split_once('=')?;
             let key = key.trim();
-            ours(key).then(|| (key.to_owned(), unquoted(value.trim()), at))
+            is_own_variable(key).then(|| DotenvEntry {
+                key: key.to_owned(),
+                value: unquote(value.trim()),
+                line,
+            })
         });
         Self {
             path: path.to_owned(),
@@ -35,21 +49,22 @@ impl Dotenv {
         }
     }
 
-    /// The value of a key and its line; the last one counts.
+    /// The value of a key and its line. The last line of a key wins.
     pub(crate) fn get(&self, key: &str) -> Option<(&str, usize)> {
-        let found = self.entries.iter().rev().find(|(name, ..)| name == key)?;
-        Some((&found.1, found.2))
+        let entry = self.entries.iter().rev().find(|entry| entry.key == key)?;
+        Some((&entry.value, entry.line))
     }
 }
 
-fn unquoted(value: &str) -> String {
+/// Removes quotes, or the comment behind an unquoted value.
+fn unquote(value: &str) -> String {
     for quote in ['"', '\''] {
         let rest = value.strip_prefix(quote);
         if let Some((inside, _)) = rest.and_then(|rest| rest.split_once(quote)) {
             return inside.to_owned();
         }
     }
-    // A comment needs a space before it: a url may have a fragment.
+    // A comment starts with a space: a URL may contain `#`.
     value
         .split(" #")
         .next()

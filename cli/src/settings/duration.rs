@@ -1,13 +1,14 @@
-//! `500ms`, `2s`, `1m30s`, `1h`; a bare number is seconds.
+//! Durations: `500ms`, `2s`, `1m30s`, `1h`; a bare number is seconds.
 
 use std::time::Duration;
 
-/// Reads a duration; `None` if it is none.
+/// Parses a duration; `None` if the text is not one.
 pub(crate) fn parse(text: &str) -> Option<Duration> {
     if let Ok(seconds) = text.parse::<f64>() {
         return Duration::try_from_secs_f64(seconds).ok();
     }
-    let (mut rest, mut total) = (text, Duration::ZERO);
+    let mut rest = text;
+    let mut total = Duration::ZERO;
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
         let number: f64 = rest[..digits].parse().ok()?;

@@ -1,343 +1,121 @@
-//! Where settings come from.
+//! Sources of settings: the environment and the dotenv files.
+//!
+//! Precedence, highest first: flag, variable, local file (`--config`, else the nearest `.env`), file of the agent, global
+//! file, default.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::dotenv::Dotenv;
+use super::dotenv::{Dotenv, is_own_variable};
+use super::flags::{self, FLAGS, Flag};
+use super::setting::{ResolvedSettings, Setting, SettingSource};
 use crate::args::CommonFlags;
 use crate::error::{CliError, CliResult};
 
-/// What can be set, in the order it is shown.
-const FLAGS: &[FlagSpec] = &[
-    FlagSpec::new("agent-card"),
-    FlagSpec {
-        default: Some("text"),
-        ..FlagSpec::new("output")
-    },
-    FlagSpec {
-        variable: None,
-        default: Some("false"),
-        ..FlagSpec::new("stream")
-    },
-    FlagSpec {
-        default: Some("false"),
-        ..FlagSpec::new("async")
-    },
-    FlagSpec {
-        default: Some("true for send, false for task get"),
-        ..FlagSpec::new("wait")
-    },
-    FlagSpec {
-        default: Some("2s"),
-        ..FlagSpec::new("poll-interval")
-    },
-    FlagSpec {
-        default: Some("none"),
-        ..FlagSpec::new("timeout")
-    },
-    FlagSpec::new("task-id"),
-    FlagSpec::new("context-id"),
-    FlagSpec {
-        many: Some(','),
-        default: Some("the order of the card"),
-        ..FlagSpec::new("transport")
-    },
-    FlagSpec {
-        default: Some("the highest both speak, from 1.0 up"),
-        ..FlagSpec::new("a2a-version")
-    },
-    FlagSpec {
-        secret: true,
-        ..FlagSpec::new("bearer")
-    },
-    FlagSpec {
-        secret: true,
-        ..FlagSpec::new("api-key")
-    },
-    FlagSpec {
-        secret: true,
-        many: Some('\n'),
-        ..FlagSpec::new("svc-param")
-    },
-    FlagSpec::new("metadata"),
-    FlagSpec {
-        default: Some("false"),
-        ..FlagSpec::new("insecure")
-    },
-    FlagSpec {
-        default: Some("false"),
-        ..FlagSpec::new("verbose")
-    },
-    FlagSpec {
-        default: Some("false"),
-        ..FlagSpec::new("debug")
-    },
-    FlagSpec {
-        variable: Some("ATTACHE_"),
-        many: Some(','),
-        ..FlagSpec::new("extension")
-    },
-    FlagSpec {
-        variable: Some("ATTACHE_"),
-        many: Some(','),
-        ..FlagSpec::new("allow-host")
-    },
-    FlagSpec {
-        variable: Some("ATTACHE_"),
-        default: Some("false"),
-        ..FlagSpec::new("card-auth")
-    },
-    FlagSpec {
-        variable: Some("ATTACHE_"),
-        ..FlagSpec::new("catalog")
-    },
-    FlagSpec {
-        variable: Some("ATTACHE_"),
-        default: Some("false"),
-        ..FlagSpec::new("no-cache")
-    },
-    FlagSpec {
-        variable: Some("ATTACHE_"),
-        ..FlagSpec::new("jwks")
-    },
-    FlagSpec {
-        variable: Some("ATTACHE_"),
-        default: Some("false"),
-        ..FlagSpec::new("require-signature")
-    },
-    FlagSpec {
-        variable: Some("ATTACHE_"),
-        ..FlagSpec::new("ca")
-    },
-    FlagSpec {
-        variable: Some("ATTACHE_"),
-        ..FlagSpec::new("cert")
-    },
-    FlagSpec {
-        variable: Some("ATTACHE_"),
-        ..FlagSpec::new("key")
-    },
-];
-
-struct FlagSpec {
-    name: &'static str,
-    /// How its variable begins; some are never taken from the surroundings.
-    variable: Option<&'static str>,
-    /// What parts several values in a variable.
-    many: Option<char>,
-    secret: bool,
-    default: Option<&'static str>,
-}
-
-impl FlagSpec {
-    const fn new(name: &'static str) -> Self {
-        Self {
-            name,
-            variable: Some("A2ACLI_"),
-            many: None,
-            secret: false,
-            default: None,
-        }
-    }
-
-    fn variable(&self) -> Option<String> {
-        Some(format!(
-            "{}{}",
-            self.variable?,
-            self.name.to_ascii_uppercase().replace('-', "_")
-        ))
-    }
-
-    fn split(&self, value: &str) -> Vec<String> {
-        match self.many {
-            None => vec![value.to_owned()],
-            Some(by) => value
-                .split(by)
-                .map(|it| it.trim().to_owned())
-                .filter(|it| !it.is_empty())
-                .collect(),
-        }
-    }
-}
-
-/// A setting in force.
-#[derive(Debug, Clone)]
-pub(crate) struct Setting {
-    pub(crate) name: &'static str,
-    pub(crate) values: Vec<String>,
-    pub(crate) secret: bool,
-    pub(crate) source: SettingSource,
-    pub(crate) default: Option<&'static str>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum SettingSource {
-    Flag,
-    Env(String),
-    /// `found` is a file that nobody named: it only lay in a folder above.
-    File {
-        path: PathBuf,
-        line: usize,
-        found: bool,
-    },
-    Default,
-}
-
-impl Setting {
-    pub(crate) fn is_set(&self) -> bool {
-        self.source != SettingSource::Default
-    }
-
-    pub(crate) fn text(&self) -> String {
-        self.values.join(",")
-    }
-
-    /// What may be shown of it.
-    pub(crate) fn display_value(&self) -> Option<String> {
-        match self.is_set() {
-            true if self.secret => Some("***".to_owned()),
-            true => Some(self.text()),
-            false => self.default.map(str::to_owned),
-        }
-    }
-
-    pub(crate) fn usage_error(&self, rule: &str) -> CliError {
-        let what = if self.secret {
-            String::new()
-        } else {
-            format!(" `{}`", self.text())
-        };
-        CliError::usage(format!(
-            "{}{what} {rule}",
-            self.origin().unwrap_or_else(|| self.name.to_owned())
-        ))
-    }
-
-    /// The flag, the variable, or the file and line it comes from.
-    pub(crate) fn origin(&self) -> Option<String> {
-        match &self.source {
-            SettingSource::Flag => Some(format!("--{}", self.name)),
-            SettingSource::Env(variable) => Some(variable.clone()),
-            SettingSource::File { path, line, .. } => Some(format!("{}:{line}", path.display())),
-            SettingSource::Default => None,
-        }
-    }
-}
-
-impl fmt::Display for SettingSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Flag => "flag",
-            Self::Env(_) => "env",
-            Self::File { .. } => "file",
-            Self::Default => "default",
-        })
-    }
-}
-
-/// Everything around the command line that can hold a setting.
+/// Sources of settings besides the command line.
 #[derive(Debug, Default)]
 pub(crate) struct SettingSources {
+    /// Variables that begin with `A2ACLI_` or `ATTACHE_`.
     pub(crate) env: BTreeMap<String, String>,
-    /// The file that was named, or the nearest `.env`.
+    /// The file of `--config`, else the nearest `.env`.
     pub(super) local: Option<Dotenv>,
-    pub(super) named: bool,
+    /// Whether `--config` names the local file.
+    pub(super) is_local_named: bool,
     pub(super) global: Option<Dotenv>,
     /// `a2a-cli` in the user's configuration directory.
     pub(super) config_dir: Option<PathBuf>,
-    /// The same among what may be deleted at any time.
+    /// `a2a-cli` in the user's cache directory.
     pub(super) cache_dir: Option<PathBuf>,
 }
 
 impl SettingSources {
-    /// Reads the variables and files of this process.
+    /// Reads the environment and the files of this process; `config` is the value of `--config`.
     pub(crate) fn from_process(config: Option<&str>) -> CliResult<Self> {
-        let ours = |name: &str| name.starts_with("A2ACLI_") || name.starts_with("ATTACHE_");
-        let env =
-            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
-        let env = env.filter(|(name, _)| ours(name));
-        let env = env
-            .map(|(name, value)| (name, value.to_string_lossy().into_owned()))
-            .collect();
         let config_dir =
-            directory("XDG_CONFIG_HOME", ".config").map(|folder| folder.join("a2a-cli"));
-        let cache_dir = directory("XDG_CACHE_HOME", ".cache").map(|folder| folder.join("a2a-cli"));
+            user_directory("XDG_CONFIG_HOME", ".config").map(|dir| dir.join("a2a-cli"));
+        let cache_dir = user_directory("XDG_CACHE_HOME", ".cache").map(|dir| dir.join("a2a-cli"));
         let local = match config {
-            Some(path) => Some(named(Path::new(path))?),
-            None => nearest()?,
+            Some(path) => Some(read_named(Path::new(path))?),
+            None => nearest_dotenv()?,
         };
-        let global = config_dir
-            .as_ref()
-            .map(|folder| read(&folder.join(".env")))
-            .transpose()?
-            .flatten();
+        let global = match &config_dir {
+            Some(dir) => read(&dir.join(".env"))?,
+            None => None,
+        };
         Ok(Self {
-            env,
+            env: own_variables(),
             local,
-            named: config.is_some(),
+            is_local_named: config.is_some(),
             global,
             config_dir,
             cache_dir,
         })
     }
 
-    /// Every setting, with its value and where that comes from.
-    pub(crate) fn resolve(&self, common: &CommonFlags) -> Vec<Setting> {
-        let agent = self.find(&FLAGS[0], common, None);
-        let of_agent = agent
+    /// Resolves every flag to its effective value.
+    pub(crate) fn resolve(&self, common: &CommonFlags) -> ResolvedSettings {
+        let agent = self.find(&flags::AGENT_CARD, common, None);
+        let agent_file = agent
             .values
             .first()
-            .and_then(|reference| self.file_of(reference));
-        FLAGS
+            .and_then(|reference| self.agent_file(reference));
+        let settings = FLAGS
             .iter()
-            .map(|spec| self.find(spec, common, of_agent.as_ref()))
-            .collect()
+            .map(|flag| self.find(flag, common, agent_file.as_ref()));
+        ResolvedSettings::new(settings.collect())
     }
 
-    fn find(&self, spec: &FlagSpec, common: &CommonFlags, of_agent: Option<&Dotenv>) -> Setting {
+    fn find(
+        &self,
+        flag: &'static Flag,
+        common: &CommonFlags,
+        agent_file: Option<&Dotenv>,
+    ) -> Setting {
         let setting = |values, source| Setting {
-            name: spec.name,
+            flag,
             values,
-            secret: spec.secret,
             source,
-            default: spec.default,
         };
-        let typed = common.given(spec.name);
+        let typed = common.values(flag);
         if !typed.is_empty() {
-            return setting(typed, SettingSource::Flag);
+            return setting(typed.to_vec(), SettingSource::Flag);
         }
-        let Some(variable) = spec.variable() else {
+        let Some(variable) = flag.variable() else {
             return setting(Vec::new(), SettingSource::Default);
         };
         if let Some(value) = self.env.get(&variable) {
-            return setting(spec.split(value), SettingSource::Env(variable));
+            return setting(flag.split(value), SettingSource::Env(variable));
         }
-        let files = [
-            (self.local.as_ref(), !self.named),
-            (of_agent, false),
-            (self.global.as_ref(), false),
-        ];
-        for (file, found) in files
-            .into_iter()
-            .filter_map(|(file, found)| Some((file?, found)))
-        {
-            if let Some((value, line)) = file.get(&variable) {
-                return setting(
-                    spec.split(value),
-                    SettingSource::File {
-                        path: file.path.clone(),
-                        line,
-                        found,
-                    },
-                );
-            }
+        match self.find_in_files(&variable, agent_file) {
+            Some((value, source)) => setting(flag.split(&value), source),
+            None => setting(Vec::new(), SettingSource::Default),
         }
-        setting(Vec::new(), SettingSource::Default)
     }
 
-    /// Settings for one agent alone, by its host.
-    fn file_of(&self, reference: &str) -> Option<Dotenv> {
+    /// Looks a variable up in the local file, the file of the agent and the global file, in this order.
+    fn find_in_files(
+        &self,
+        variable: &str,
+        agent_file: Option<&Dotenv>,
+    ) -> Option<(String, SettingSource)> {
+        let files = [self.local.as_ref(), agent_file, self.global.as_ref()];
+        files.into_iter().flatten().find_map(|file| {
+            let (value, line) = file.get(variable)?;
+            let is_local = self
+                .local
+                .as_ref()
+                .is_some_and(|local| local.path == file.path);
+            let source = SettingSource::File {
+                path: file.path.clone(),
+                line,
+                is_discovered: is_local && !self.is_local_named,
+            };
+            Some((value.to_owned(), source))
+        })
+    }
+
+    /// The settings file of one agent: `agents/<host>.env` in the configuration directory.
+    fn agent_file(&self, reference: &str) -> Option<Dotenv> {
         let rest = reference
             .split_once("://")
             .map_or(reference, |(_, rest)| rest);
@@ -345,18 +123,22 @@ impl SettingSources {
             .split(['/', '?', '#'])
             .next()
             .filter(|host| !host.is_empty() && !host.starts_with('.'))?;
-        read(
-            &self
-                .config_dir
-                .as_ref()?
-                .join("agents")
-                .join(format!("{}.env", host.replace(':', "_"))),
-        )
-        .ok()?
+        let name = format!("{}.env", host.replace(':', "_"));
+        let path = self.config_dir.as_ref()?.join("agents").join(name);
+        read(&path).ok()?
     }
 }
 
-fn named(path: &Path) -> CliResult<Dotenv> {
+/// The variables of this process that are ours. Values that are not UTF-8 are converted lossily.
+fn own_variables() -> BTreeMap<String, String> {
+    let variables = std::env::vars_os().filter_map(|(name, value)| {
+        let name = name.into_string().ok()?;
+        is_own_variable(&name).then(|| (name, value.to_string_lossy().into_owned()))
+    });
+    variables.collect()
+}
+
+fn read_named(path: &Path) -> CliResult<Dotenv> {
     read(path)?.ok_or_else(|| {
         CliError::usage(format!(
             "--config {}: there is no such file",
@@ -365,33 +147,33 @@ fn named(path: &Path) -> CliResult<Dotenv> {
     })
 }
 
+/// Reads a file; `None` if it does not exist.
 fn read(path: &Path) -> CliResult<Option<Dotenv>> {
-    let cannot = |error| CliError::usage(format!("cannot read {}: {error}", path.display()));
-    Dotenv::read(path).transpose().map_err(cannot)
+    Dotenv::read(path)
+        .transpose()
+        .map_err(|error| CliError::usage(format!("cannot read {}: {error}", path.display())))
 }
 
-/// The nearest `.env`, from the working directory up.
-fn nearest() -> CliResult<Option<Dotenv>> {
-    let Ok(here) = std::env::current_dir() else {
+/// Finds the nearest `.env`, from the working directory upwards.
+fn nearest_dotenv() -> CliResult<Option<Dotenv>> {
+    let Ok(working_dir) = std::env::current_dir() else {
         return Ok(None);
     };
-    for folder in here.ancestors() {
-        let path = folder.join(".env");
-        if path.is_file() {
-            return read(&path);
-        }
+    let mut candidates = working_dir.ancestors().map(|dir| dir.join(".env"));
+    match candidates.find(|path| path.is_file()) {
+        Some(path) => read(&path),
+        None => Ok(None),
     }
-    Ok(None)
 }
 
-/// A directory of the user: the one that is set, or the usual one.
-fn directory(variable: &str, usual: &str) -> Option<PathBuf> {
+/// A directory of the user: the one of the variable if it is absolute, else `default` in the home directory.
+fn user_directory(variable: &str, default: &str) -> Option<PathBuf> {
     let from = |name: &str| {
         std::env::var_os(name)
-            .filter(|it| !it.is_empty())
+            .filter(|value| !value.is_empty())
             .map(PathBuf::from)
     };
     from(variable)
         .filter(|path| path.is_absolute())
-        .or_else(|| Some(from("HOME")?.join(usual)))
+        .or_else(|| Some(from("HOME")?.join(default)))
 }

@@ -1,4 +1,4 @@
-//! Other names for what is traced and counted, for those who look for `kaos.*`.
+//! Names `kaos.*` for traces and metrics, with `telemetry.names = "kaos"`.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::metrics::SdkMeterProvider;
 use opentelemetry_sdk::trace::{SpanData, SpanExporter};
 
-/// Exports spans under those names.
+/// Span exporter that renames spans.
 #[derive(Debug)]
 pub(super) struct RenamingExporter<E>(pub(super) E);
 
@@ -50,7 +50,7 @@ fn name(ours: &str, kind: &SpanKind) -> Option<&'static str> {
     }
 }
 
-/// Counts tasks under those names.
+/// Metrics with `kaos.*` names.
 pub(super) struct Meters {
     tasks: Counter<u64>,
     duration: Histogram<f64>,
@@ -93,7 +93,7 @@ impl TaskObserver for Meters {
     }
 }
 
-/// In the words of before 1.0.
+/// The state as in versions before 1.0, such as `input-required`.
 fn word(state: TaskState) -> String {
     state
         .as_str()

@@ -1,4 +1,4 @@
-//! Traces and, where they are asked for, metrics on their way to a collector: OTLP over HTTP, by our own door.
+//! Export of traces, and of metrics with `kaos` names, to a collector: OTLP over HTTP with our own HTTP client.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -24,26 +24,25 @@ use super::kaos::{self, RenamingExporter};
 use crate::config::{SpanNames, TelemetrySection};
 use crate::server::environment;
 
-/// How much of what a collector answers is read.
+/// Maximum size of a collector response, in bytes.
 const MAX_ANSWER: usize = 1 << 20;
-/// How long an export may take, unless `OTEL_EXPORTER_OTLP_TIMEOUT` says otherwise.
+/// Default time limit of an export; `OTEL_EXPORTER_OTLP_TIMEOUT` overrides it.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where traces go.
+/// Connection to a collector.
 pub(crate) struct Collector {
     traces: SdkTracerProvider,
     metrics: Option<SdkMeterProvider>,
 }
 
 impl Collector {
-    /// The collector that the configuration or the environment names; `None` if neither does, or if OpenTelemetry is
-    /// not wanted.
+    /// The collector of the configuration or the environment; `None` if there is none, or if OpenTelemetry is disabled.
     ///
     /// # Errors
-    /// No request can be sent there.
+    /// Its URL is invalid.
     pub(super) fn new(section: &TelemetrySection) -> anyhow::Result<Option<Self>> {
         let is = |name: &str, value: &str| {
-            environment(name).is_some_and(|said| said.eq_ignore_ascii_case(value))
+            environment(name).is_some_and(|set| set.eq_ignore_ascii_case(value))
         };
         let own = environment("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT").filter(|url| !url.is_empty());
         if is("OTEL_SDK_DISABLED", "true")
@@ -91,27 +90,27 @@ impl Collector {
         self.traces.tracer("attache")
     }
 
-    /// Sends what has not been sent; not for longer than this.
+    /// Exports the remaining traces and metrics, within the time limit.
     pub(super) fn shutdown(&self, limit: Duration) {
-        // There is nobody left to tell.
+        // The process ends; a failure cannot be reported.
         let _ = self.traces.shutdown_with_timeout(limit);
         let _ = self.metrics.as_ref().map(SdkMeterProvider::shutdown);
     }
 }
 
-/// Makes a span part of the trace that our environment names, if it does.
+/// Makes a span a child of the trace of the environment, if there is one.
 pub(super) fn continue_trace(span: &tracing::Span) {
     let Some(trace) = parent_trace() else { return };
     let headers: HashMap<_, _> = trace
         .headers()
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect();
-    let place = TraceContextPropagator::new().extract(&headers);
-    // Without a collector there is nobody to tell.
-    let _ = span.set_parent(place);
+    let parent = TraceContextPropagator::new().extract(&headers);
+    // Fails only without a collector.
+    let _ = span.set_parent(parent);
 }
 
-/// The trace that this program was started in.
+/// The trace of the environment: `TRACEPARENT` and `TRACESTATE`.
 pub(crate) fn parent_trace() -> Option<TraceContext> {
     TraceContext::parse(
         &environment("TRACEPARENT")?,
@@ -134,7 +133,7 @@ fn meters(url: String) -> anyhow::Result<SdkMeterProvider> {
     Ok(provider)
 }
 
-/// Who we are: what the environment says, else our name.
+/// The resource of the environment, else with the service name `attache`.
 fn resource() -> Resource {
     let named = environment("OTEL_SERVICE_NAME").is_some_and(|name| !name.is_empty())
         || environment("OTEL_RESOURCE_ATTRIBUTES").is_some_and(|all| all.contains("service.name="));
@@ -146,7 +145,7 @@ fn resource() -> Resource {
     }
 }
 
-/// The way out: exporters run on threads of their own, connections on our runtime.
+/// HTTP client of the exporters. Exporters run on their own threads; connections run on our runtime.
 #[derive(Debug)]
 struct HttpExporter {
     http: HttpClient,
@@ -156,8 +155,8 @@ struct HttpExporter {
 
 impl HttpExporter {
     fn new() -> Self {
-        let said = environment("OTEL_EXPORTER_OTLP_TIMEOUT").and_then(|said| said.parse().ok());
-        let limit = said.map_or(TIMEOUT, Duration::from_millis);
+        let millis = environment("OTEL_EXPORTER_OTLP_TIMEOUT").and_then(|text| text.parse().ok());
+        let limit = millis.map_or(TIMEOUT, Duration::from_millis);
         Self {
             http: HttpClient::new(),
             runtime: Handle::current(),
@@ -169,18 +168,21 @@ impl HttpExporter {
 #[async_trait]
 impl OtelHttpClient for HttpExporter {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let (http, limit) = (self.http.clone(), self.limit);
+        let http = self.http.clone();
+        let limit = self.limit;
         let sent = self.runtime.spawn(async move {
             let exchange = async {
                 let answer = http.send(request).await?;
-                let (status, headers) = (answer.status(), answer.headers().clone());
+                let status = answer.status();
+                let headers = answer.headers().clone();
                 Ok::<_, attache::Error>((status, headers, answer.read(MAX_ANSWER).await?))
             };
             tokio::time::timeout(limit, exchange).await
         });
         let (status, headers, body) = sent.await???;
         let mut response = Response::new(Bytes::from(body));
-        (*response.status_mut(), *response.headers_mut()) = (status, headers);
+        *response.status_mut() = status;
+        *response.headers_mut() = headers;
         Ok(response)
     }
 }

@@ -1,4 +1,4 @@
-//! The token of a login as credentials: renewed when it ends, by one process at a time.
+//! Stored tokens as credentials of the client. Expired tokens are renewed by one process at a time, under a file lock.
 
 use std::sync::Mutex;
 
@@ -12,54 +12,53 @@ use super::{Login, TokenStore};
 use crate::error::CliResult;
 use crate::redactor::Redactor;
 use crate::settings::Settings;
+use crate::sync;
 use crate::wire_log;
 
-/// The variable that has the secret of a client.
+/// Environment variable of the OAuth client secret.
 pub(crate) const CLIENT_SECRET: &str = "ATTACHE_CLIENT_SECRET";
 
+/// Lifetime below which a token is renewed before use, in seconds.
+const RENEW_BELOW_SECONDS: u64 = 30;
+
+/// Credentials of a stored login.
 pub(crate) struct StoredToken {
-    logins: TokenStore,
+    store: TokenStore,
     host: String,
     scheme: String,
-    /// Where its tokens are renewed.
-    endpoints: AuthorizationServer,
+    server: AuthorizationServer,
     redactor: Redactor,
-    /// A token that the agent did not take.
-    refused: Mutex<Option<Secret>>,
+    /// The last token that the agent rejected.
+    rejected: Mutex<Option<Secret>>,
 }
 
 impl StoredToken {
-    pub(crate) fn new(logins: TokenStore, login: &Login, settings: &Settings) -> CliResult<Self> {
-        let endpoints =
-            AuthorizationServer::new(&login.token_url).tls(&crate::tls::client_tls(settings)?);
-        let endpoints = wire_log::watch_endpoints(endpoints, settings);
-        let (host, scheme, redactor) = (
-            login.host.clone(),
-            login.scheme.clone(),
-            settings.redactor.clone(),
-        );
+    pub(crate) fn new(store: TokenStore, login: &Login, settings: &Settings) -> CliResult<Self> {
+        let tls = crate::tls::client_tls(settings)?;
+        let server = AuthorizationServer::new(&login.token_url).tls(&tls);
         Ok(Self {
-            logins,
-            host,
-            scheme,
-            endpoints,
-            redactor,
-            refused: Mutex::new(None),
+            store,
+            host: login.host.clone(),
+            scheme: login.scheme.clone(),
+            server: wire_log::watch_authorization_server(server, settings),
+            redactor: settings.redactor.clone(),
+            rejected: Mutex::new(None),
         })
     }
 
+    /// Reads the login from the store, and redacts its tokens.
     fn login(&self) -> Result<Login> {
         let found = self
-            .logins
+            .store
             .find(&self.host, &self.scheme)
-            .map_err(|failure| unusable(failure.message))?;
-        let login = found.ok_or_else(|| unusable("the login is gone"))?;
-        self.hide(&login);
+            .map_err(|error| unusable(error.message))?;
+        let login = found.ok_or_else(|| unusable("the stored login was removed"))?;
+        self.redact(&login);
         Ok(login)
     }
 
-    /// Whatever is renewed on the way must not show either.
-    fn hide(&self, login: &Login) {
+    /// Redacts the tokens of a login.
+    fn redact(&self, login: &Login) {
         self.redactor.add(&login.access_token);
         login
             .refresh_token
@@ -67,27 +66,26 @@ impl StoredToken {
             .for_each(|token| self.redactor.add(token));
     }
 
-    /// How its tokens are renewed: by what came with them, or by the client's own secret.
+    /// The way to renew the token: its refresh token, else client credentials.
     fn oauth(&self, login: &Login) -> OAuth {
-        let endpoints = self.endpoints.clone();
+        let server = self.server.clone();
         match client_secret().filter(|_| login.refresh_token.is_none()) {
-            Some(secret)
-                if login.token().expires_in.is_some_and(|left| left < 30)
-                    || self.is_refused(login) =>
-            {
-                OAuth::client_credentials(endpoints, &login.client_id, secret)
+            Some(secret) if !self.is_usable(login) => {
+                OAuth::client_credentials(server, &login.client_id, secret)
                     .scopes(login.scopes.clone())
             }
-            _ => OAuth::with_token(endpoints, &login.client_id, login.token()),
+            _ => OAuth::with_token(server, &login.client_id, login.token()),
         }
     }
 
-    fn is_refused(&self, login: &Login) -> bool {
-        let refused = self
-            .refused
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        refused.as_ref() == Some(&login.access_token)
+    fn is_rejected(&self, login: &Login) -> bool {
+        sync::lock(&self.rejected).as_ref() == Some(&login.access_token)
+    }
+
+    /// Whether the token is neither rejected nor about to expire.
+    fn is_usable(&self, login: &Login) -> bool {
+        let expires_in = login.token().expires_in;
+        expires_in.is_none_or(|seconds| seconds >= RENEW_BELOW_SECONDS) && !self.is_rejected(login)
     }
 }
 
@@ -111,54 +109,49 @@ impl CredentialProvider for StoredToken {
         _: &[String],
     ) -> Result<Vec<AuthParam>> {
         let login = self.login()?;
-        let holds =
-            login.token().expires_in.is_none_or(|left| left >= 30) && !self.is_refused(&login);
-        if holds {
+        if self.is_usable(&login) {
             return Ok(vec![AuthParam::authorization(
                 "Bearer",
                 &login.access_token,
             )]);
         }
-        let logins = self.logins.clone();
-        let lock = tokio::task::spawn_blocking(move || logins.lock())
+        let store = self.store.clone();
+        let lock = tokio::task::spawn_blocking(move || store.lock())
             .await
             .map_err(Error::internal)?;
-        let _lock = lock.map_err(|failure| unusable(failure.message))?;
-        // Another process may have renewed it meanwhile.
+        let _lock = lock.map_err(|error| unusable(error.message))?;
+        // Another process may have renewed it before we got the lock.
         let mut login = self.login()?;
         let oauth = self.oauth(&login);
-        if self.is_refused(&login) {
+        if self.is_rejected(&login) {
             oauth.on_rejected().await;
         }
-        let shown = oauth.auth_params(scheme, &[]).await?;
+        let params = oauth.auth_params(scheme, &[]).await?;
         if let Some(token) = oauth
             .token()
             .await
             .filter(|token| token.access != login.access_token)
         {
             login.renew(&token);
-            self.hide(&login);
-            self.logins
+            self.redact(&login);
+            self.store
                 .save_locked(login)
-                .map_err(|failure| unusable(failure.message))?;
+                .map_err(|error| unusable(error.message))?;
         }
-        Ok(shown)
+        Ok(params)
     }
 
     async fn on_rejected(&self) -> bool {
         let Ok(login) = self.login() else {
             return false;
         };
-        let renewable = login.refresh_token.is_some() || client_secret().is_some();
-        *self
-            .refused
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(login.access_token);
-        renewable
+        let is_renewable = login.refresh_token.is_some() || client_secret().is_some();
+        *sync::lock(&self.rejected) = Some(login.access_token);
+        is_renewable
     }
 }
 
-/// The secret of the client that asks for tokens, if it has one.
+/// The OAuth client secret of the environment.
 pub(crate) fn client_secret() -> Option<Secret> {
     std::env::var(CLIENT_SECRET)
         .ok()

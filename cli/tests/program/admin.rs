@@ -110,7 +110,7 @@ fn r29_a_webhook_that_was_given_up_is_listed_and_called_again() {
     assert!(
         run_expecting_error(&nobody)
             .1
-            .contains("no webhook of this number")
+            .contains("no failed webhook has this number")
     );
 }
 
@@ -123,7 +123,10 @@ fn operators_are_told_when_no_server_runs() {
         "--data-dir",
         folder.path().to_str().unwrap(),
     ]);
-    assert!(code == Some(1) && said.contains("no server runs"), "{said}");
+    assert!(
+        code == Some(1) && said.contains("no server is running"),
+        "{said}"
+    );
 }
 
 /// Asks at the address for operators; gives the whole answer.
@@ -180,12 +183,12 @@ fn s14_keys_of_callers_and_of_operators_open_different_doors() {
         "--data-dir",
         &path,
     ];
-    assert!(run_expecting_error(&open).1.contains("in the clear"));
+    assert!(run_expecting_error(&open).1.contains("in plaintext"));
     let server = serve_in(&serve, folder);
     let url = server.line("Listening on ");
     server.line("Card: ");
     server.line("Tasks: ");
-    let address = server.line("Operators: ");
+    let address = server.line("Admin API: ");
     for (path, header, answer) in [
         ("/healthz", "X: x", 200),
         ("/push/deliveries", "X: x", 401),
@@ -238,7 +241,7 @@ fn s80_no_key_in_an_address_opens_a_door() {
         .to_owned();
     server.line("Card: ");
     server.line("Tasks: ");
-    let admin = server.line("Operators: ");
+    let admin = server.line("Admin API: ");
     for (door, path, key) in [
         (&admin, "/push/deliveries", &operator),
         (&door, "/tasks", &caller),

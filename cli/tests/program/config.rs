@@ -174,11 +174,11 @@ fn a_file_is_looked_at_without_being_served() {
         ),
         (
             &format!("[server]\nlisten = \"0.0.0.0:80\"\n{agent}"),
-            "others can reach 0.0.0.0:80",
+            "other machines can reach 0.0.0.0:80",
         ),
         (
             &format!("[server]\ntls_cert = \"none.pem\"\n{agent}"),
-            "TLS needs a key",
+            "TLS needs a private key",
         ),
         (
             &format!("[server]\ntls_cert = \"none.pem\"\ntls_key = \"none.pem\"\n{agent}"),
@@ -186,10 +186,10 @@ fn a_file_is_looked_at_without_being_served() {
         ),
         (
             &format!("{agent}[agents.a.auth]\nscopes = [\"x\"]"),
-            "nobody is asked who they are",
+            "callers are not authenticated",
         ),
         #[cfg(unix)]
-        (&signed, "others can read the key"),
+        (&signed, "other users can read the key"),
     ] {
         let none = data.path().join("none");
         let (_folder, file) = folder(&format!(
@@ -377,7 +377,7 @@ fn s82_a_secret_in_a_file_that_others_can_read_is_warned_of() {
         assert!(output.status.success(), "{output:?}");
         let told = String::from_utf8(output.stderr).unwrap();
         let wanted = format!(
-            "warning: others can read {file}, and agents.a.headers.Authorization is a secret: chmod 600"
+            "warning: other users can read {file}, and agents.a.headers.Authorization is a secret: chmod 600"
         );
         assert_eq!(
             told.contains(&wanted),

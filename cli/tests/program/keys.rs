@@ -91,7 +91,7 @@ fn the_greeting_says_who_may_come() {
     let none = folder.path().join("none");
     let (code, said) = run_expecting_error(&["keys", "list", "--data-dir", none.to_str().unwrap()]);
     assert!(
-        code == Some(1) && said.contains("there is no folder") && !none.exists(),
+        code == Some(1) && said.contains("there is no directory") && !none.exists(),
         "{said}"
     );
     let (code, said) =
@@ -117,8 +117,9 @@ fn the_greeting_says_who_may_come() {
     };
     let (callers, tries) = greeting(&[], TempDir::new().unwrap());
     assert!(
-        callers
-            .starts_with("nobody, since there are no keys; make one: attache keys add --data-dir ")
+        callers.starts_with(
+            "none, because there are no keys; create one: attache keys add --data-dir "
+        )
     );
     assert!(
         tries.contains(" send ") && !tries.contains("task list"),
@@ -126,14 +127,11 @@ fn the_greeting_says_who_may_come() {
     );
     let keyed = TempDir::new().unwrap();
     keys(keyed.path(), &["add", "ann"]);
-    assert_eq!(
-        greeting(&[], keyed).0,
-        "those who show a key (A2ACLI_BEARER=<KEY>)"
-    );
+    assert_eq!(greeting(&[], keyed).0, "with a key (A2ACLI_BEARER=<KEY>)");
     let (callers, _) = greeting(&["--allow-anonymous"], TempDir::new().unwrap());
     assert_eq!(
         callers,
-        "anybody; those are known who show a key (A2ACLI_BEARER=<KEY>)"
+        "anonymous, or identified by a key (A2ACLI_BEARER=<KEY>)"
     );
 }
 

@@ -359,7 +359,7 @@ fn a_face_that_others_can_reach_needs_a_key() {
     let (_folder, file) = file(OFFERED);
     let (code, why) = crate::harness::run_expecting_error(&["mcp", &file, "--listen", "0.0.0.0:0"]);
     assert!(
-        code == Some(2) && why.contains("others can reach it"),
+        code == Some(2) && why.contains("other machines can reach it"),
         "{code:?} {why}"
     );
     let (code, why) = crate::harness::run_expecting_error(&["mcp"]);

@@ -108,7 +108,10 @@ fn a_script_that_is_none_is_refused() {
     let file = folder.path().join("mock.toml");
     std::fs::write(&file, "[[rule]]\n[[fault]]\ncut = 5").unwrap();
     let (code, said) = run_expecting_error(&["mock", file.to_str().unwrap()]);
-    assert!(code == Some(1) && said.contains("is no script"), "{said}");
+    assert!(
+        code == Some(1) && said.contains("is not a valid script"),
+        "{said}"
+    );
     let (code, said) = run_expecting_error(&["mock", "nonexistent.toml"]);
     assert!(
         code == Some(1) && said.contains("cannot read nonexistent.toml"),

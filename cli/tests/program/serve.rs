@@ -15,7 +15,7 @@ fn an_echo_says_it_back() {
         json!([{"text": "hello"}])
     );
     server.line("Card: ");
-    assert_eq!(server.line("Tasks: "), "in memory, until the program ends");
+    assert_eq!(server.line("Tasks: "), "in memory, until the process ends");
 }
 
 #[cfg(unix)]
@@ -94,7 +94,11 @@ fn an_address_that_others_can_reach_is_refused_unless_it_is_allowed() {
             .line("Listening on ")
             .starts_with("http://127.0.0.1:")
     );
-    assert!(server.line("Others reach it: ").starts_with("0.0.0.0:"));
+    assert!(
+        server
+            .line("Reachable from other machines: ")
+            .starts_with("0.0.0.0:")
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A login in a browser that comes back to this machine.
+//! OAuth authorization code flow: a browser logs in and is redirected to a loopback listener of this process.
 
 use std::io;
 use std::time::Duration;
@@ -9,18 +9,20 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use super::refused;
+use super::login_error;
 use crate::error::{CliError, CliResult};
 use crate::output::Output;
 
-/// How long a person may take, unless `--timeout` says otherwise.
+/// Time for the person to log in. A shorter `--timeout` ends the verb earlier.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(5 * 60);
-/// How long a browser may take for one request, and how long its head may be.
+/// Time for one request of the browser.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum size of a request head, in bytes.
 const MAX_HEAD: usize = 16 << 10;
+/// Path of the redirect URL.
 const PATH: &str = "/callback";
 
-/// Shows where to log in, and waits for the browser to bring the code.
+/// Prints the login URL, and waits for the redirect with the code.
 pub(super) async fn login(
     endpoints: AuthorizationServer,
     client_id: &str,
@@ -29,27 +31,30 @@ pub(super) async fn login(
     out: &mut Output,
 ) -> CliResult<Token> {
     let cannot =
-        |error: io::Error| CliError::internal(format!("cannot listen on this machine: {error}"));
+        |error: io::Error| CliError::internal(format!("cannot listen on 127.0.0.1: {error}"));
     let listener = TcpListener::bind("127.0.0.1:0").await.map_err(cannot)?;
     let redirect = format!("http://{}{PATH}", listener.local_addr().map_err(cannot)?);
     let login = AuthorizationCodeLogin::start(endpoints, client_id, secret, scopes, redirect)
-        .map_err(|error| refused(&error))?;
+        .map_err(|error| login_error(&error))?;
     out.note(&format!(
         "open {} in a browser on this machine",
         login.url()
     ));
-    let query = timeout(LOGIN_TIMEOUT, wait(&listener, &login)).await;
-    let query = query.map_err(|_| CliError::timeout("nobody logged in within 5 minutes"))?;
-    login.finish(&query).await.map_err(|error| refused(&error))
+    let query = timeout(LOGIN_TIMEOUT, await_redirect(&listener, &login)).await;
+    let query = query.map_err(|_| CliError::timeout("no login within 5 minutes"))?;
+    login
+        .finish(&query)
+        .await
+        .map_err(|error| login_error(&error))
 }
 
-/// What the browser brings; other visitors are sent away.
-async fn wait(listener: &TcpListener, login: &AuthorizationCodeLogin) -> String {
+/// Returns the query of the redirect. Other requests are answered with 404.
+async fn await_redirect(listener: &TcpListener, login: &AuthorizationCodeLogin) -> String {
     loop {
         let Ok((mut stream, _)) = listener.accept().await else {
             continue;
         };
-        let target = timeout(READ_TIMEOUT, target(&mut stream))
+        let target = timeout(READ_TIMEOUT, read_target(&mut stream))
             .await
             .ok()
             .flatten();
@@ -58,21 +63,21 @@ async fn wait(listener: &TcpListener, login: &AuthorizationCodeLogin) -> String 
             .and_then(|target| target.strip_prefix(PATH)?.strip_prefix('?'));
         match query.filter(|query| login.matches_state(query)) {
             Some(query) => {
-                answer(
+                respond(
                     &mut stream,
                     "200 OK",
-                    "That is all. You can close this page.\n",
+                    "Login complete. You can close this page.\n",
                 )
                 .await;
                 return query.to_owned();
             }
-            None => answer(&mut stream, "404 Not Found", "There is nothing here.\n").await,
+            None => respond(&mut stream, "404 Not Found", "Not found.\n").await,
         }
     }
 }
 
-/// Path and query of a GET.
-async fn target(stream: &mut TcpStream) -> Option<String> {
+/// Reads a request head, and returns the path and query of a GET.
+async fn read_target(stream: &mut TcpStream) -> Option<String> {
     let mut head = Vec::new();
     while !head.windows(4).any(|four| four == b"\r\n\r\n") {
         let read = stream.read_buf(&mut head).await.ok()?;
@@ -87,13 +92,13 @@ async fn target(stream: &mut TcpStream) -> Option<String> {
         .map(str::to_owned)
 }
 
-async fn answer(stream: &mut TcpStream, status: &str, text: &str) {
+async fn respond(stream: &mut TcpStream, status: &str, text: &str) {
     let length = text.len();
     let head =
         "Content-Type: text/plain\r\nCache-Control: no-store\r\nReferrer-Policy: no-referrer";
     let whole = format!(
         "HTTP/1.1 {status}\r\nConnection: close\r\n{head}\r\nContent-Length: {length}\r\n\r\n{text}"
     );
-    // A browser that does not wait for it has done its part.
+    // The browser may close the connection early: the code has arrived.
     let _ = timeout(READ_TIMEOUT, stream.write_all(whole.as_bytes())).await;
 }

@@ -1,18 +1,18 @@
-//! Which scheme of a card to log in to, and where its tokens come from.
+//! Selection of a security scheme of the card, and discovery of its OAuth endpoints.
 
 use attache::AuthorizationServer;
 use attache::model::{OAuthFlows, SecurityScheme};
 
-use super::{LoginFlow, refused};
+use super::{LoginFlow, login_error};
 use crate::error::{CliError, CliResult};
 use crate::reference::{self, ResolvedCard};
 use crate::settings::Settings;
 use crate::wire_log;
 
-/// Where tokens come from, as a scheme says.
+/// OAuth endpoints of a security scheme.
 pub(super) struct SchemeEndpoints {
     pub(super) endpoints: AuthorizationServer,
-    /// The only flow it names.
+    /// The flow of the scheme; `None` if the endpoints come from a metadata document.
     flow: Option<LoginFlow>,
     pub(super) scopes: Vec<String>,
 }
@@ -23,10 +23,10 @@ impl SchemeEndpoints {
         settings: &Settings,
     ) -> CliResult<Self> {
         let tls = crate::tls::client_tls(settings)?;
-        let ready = |endpoints: AuthorizationServer| {
-            wire_log::watch_endpoints(endpoints.tls(&tls), settings)
+        let prepare = |endpoints: AuthorizationServer| {
+            wire_log::watch_authorization_server(endpoints.tls(&tls), settings)
         };
-        let described = match scheme {
+        let metadata_url = match scheme {
             SecurityScheme::OpenIdConnect(oidc) => Some(&oidc.open_id_connect_url),
             SecurityScheme::OAuth2(oauth) => {
                 let named = oauth.flows.as_ref().and_then(flow);
@@ -34,7 +34,7 @@ impl SchemeEndpoints {
                     (named, AuthorizationServer::from_scheme(scheme))
                 {
                     return Ok(Self {
-                        endpoints: ready(endpoints),
+                        endpoints: prepare(endpoints),
                         flow: Some(flow),
                         scopes,
                     });
@@ -43,16 +43,16 @@ impl SchemeEndpoints {
             }
             _ => None,
         };
-        let url = described.ok_or_else(|| {
+        let url = metadata_url.ok_or_else(|| {
             CliError::usage(
-                "the scheme names no flow that we know: not a device code, a browser or a client's secret",
+                "the scheme has no supported flow: device code, authorization code or client credentials",
             )
-            .hint("get a token by other means, and set A2ACLI_BEARER")
+            .hint("get a token in another way, and set A2ACLI_BEARER")
         })?;
-        let found = ready(AuthorizationServer::new(""))
+        let found = prepare(AuthorizationServer::new(""))
             .load_metadata(url)
             .await
-            .map_err(|error| refused(&error))?;
+            .map_err(|error| login_error(&error))?;
         Ok(Self {
             endpoints: found,
             flow: None,
@@ -60,7 +60,7 @@ impl SchemeEndpoints {
         })
     }
 
-    /// The flow to take where none was asked for: by what the scheme names, by what the user has, by what is offered.
+    /// The default flow: the one of the scheme, else client credentials if there is a secret, else by the endpoints.
     pub(super) fn flow(&self, has_secret: bool) -> LoginFlow {
         match self.flow {
             Some(flow) => flow,
@@ -85,13 +85,13 @@ fn flow(flows: &OAuthFlows) -> Option<(LoginFlow, Vec<String>)> {
     Some((flow, scopes.keys().cloned().collect()))
 }
 
-/// The scheme to log in to: the one that is named, or the first that is logged in to at all.
+/// Selects the scheme to log in to: the named one, else the first that supports a login.
 pub(super) fn select_scheme<'a>(
     found: &'a ResolvedCard,
     named: Option<&str>,
 ) -> CliResult<(&'a str, &'a SecurityScheme)> {
     let all = &found.card.security_schemes;
-    let takes = |scheme: &SecurityScheme| {
+    let supports_login = |scheme: &SecurityScheme| {
         matches!(
             scheme,
             SecurityScheme::OAuth2(_) | SecurityScheme::OpenIdConnect(_)
@@ -99,7 +99,7 @@ pub(super) fn select_scheme<'a>(
     };
     let chosen = match named {
         Some(name) => all.iter().find(|(one, _)| *one == name),
-        None => all.iter().find(|(_, scheme)| takes(scheme)),
+        None => all.iter().find(|(_, scheme)| supports_login(scheme)),
     };
     let names = || {
         all.keys()
@@ -108,29 +108,37 @@ pub(super) fn select_scheme<'a>(
             .join(", ")
     };
     match chosen {
-        Some((name, scheme)) if takes(scheme) => Ok((name, scheme)),
-        Some((name, _)) => Err(CliError::usage(format!("{name} is no scheme to log in to"))
-            .hint("only OAuth 2 and OpenID Connect are; for others set A2ACLI_BEARER or A2ACLI_API_KEY")),
-        None => Err(CliError::usage(match all.is_empty() {
-            true => "the card declares no security schemes".to_owned(),
-            false => format!("the card declares no such scheme to log in to, only {}", names()),
+        Some((name, scheme)) if supports_login(scheme) => Ok((name, scheme)),
+        Some((name, _)) => Err(CliError::usage(format!(
+            "the scheme {name} does not support a login"
+        ))
+        .hint(
+            "only OAuth 2 and OpenID Connect do; for others set A2ACLI_BEARER or A2ACLI_API_KEY",
+        )),
+        None => Err(CliError::usage(if all.is_empty() {
+            "the card declares no security schemes".to_owned()
+        } else {
+            format!(
+                "the card declares no such scheme with a login, only {}",
+                names()
+            )
         })
-        .hint("attache card get says what the agent takes")),
+        .hint("attache card get shows the schemes of the agent")),
     }
 }
 
-/// A card may name any place; a secret goes to the host of the card, and to hosts that the user allows.
+/// Refuses to send the client secret to another host than the card's, unless `--allow-host` names it.
 pub(super) fn check_secret_target(
     found: &ResolvedCard,
     token_url: &str,
     settings: &Settings,
 ) -> CliResult {
     let to = reference::url_host(token_url);
-    match settings.allows_host(&to) || found.trusted_host().is_none_or(|host| host == to) {
-        true => Ok(()),
-        false => Err(CliError::usage(format!(
-            "the card wants the secret of the client to go to {to}, which is another host than its own"
-        ))
-        .hint(crate::resume::rerun_with(&format!("--allow-host {to}")))),
+    if settings.allows_host(&to) || found.trusted_host().is_none_or(|host| host == to) {
+        return Ok(());
     }
+    Err(CliError::usage(format!(
+        "the token endpoint is on {to}, another host than the card's: the client secret is not sent"
+    ))
+    .hint(crate::resume::rerun_with(&format!("--allow-host {to}"))))
 }

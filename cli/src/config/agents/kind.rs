@@ -1,25 +1,24 @@
-//! The kinds of agents that a file can name.
+//! The types of agents of a configuration file.
 
 use std::path::PathBuf;
 
 use attache::RestartPolicy;
 use attache::jws::Signer;
-use attache::model::AgentSkill;
-use attache_agents::{
-    AnyAgent, Echo, HttpAgent, HttpSettings, LlmAgent, LlmSettings, McpAgent, McpSettings,
-    RemoteAgent, RemoteSettings, RequestBody, RouteTarget, Router, RouterSettings, Script,
-    demo_agent,
-};
 #[cfg(unix)]
 use attache_agents::{CommandAgent, CommandInput, CommandSettings, StdoutFormat};
+use attache_agents::{
+    Echo, HttpAgent, HttpSettings, LlmAgent, LlmSettings, McpAgent, McpSettings, RemoteAgent,
+    RemoteSettings, RequestBody, RouteTarget, Router, RouterSettings, Script, demo_agent,
+};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
-use super::super::error::ConfigError;
+use super::super::error::{ConfigError, KeyError};
 use super::super::tree::ConfigTree;
+use super::BuiltAgent;
 
-/// One kind of agent, with what can be said of it.
+/// A type of agent with its settings.
 #[derive(Debug)]
 pub(crate) enum AgentKind {
     #[cfg(unix)]
@@ -34,12 +33,12 @@ pub(crate) enum AgentKind {
     Script(ScriptSection),
 }
 
-/// An agent of which nothing needs to be said.
+/// Settings of an agent type that has none.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NoSettings {}
 
-/// An agent that does what a file of rules says.
+/// An agent that a file of rules describes.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ScriptSection {
@@ -48,7 +47,7 @@ pub(crate) struct ScriptSection {
 }
 
 impl AgentKind {
-    /// Their names in a file.
+    /// Values of `type`.
     #[cfg(unix)]
     pub(crate) const NAMES: [&str; 9] = [
         "command", "echo", "http", "llm", "mcp", "demo", "remote", "router", "script",
@@ -58,28 +57,29 @@ impl AgentKind {
         "echo", "http", "llm", "mcp", "demo", "remote", "router", "script",
     ];
 
+    /// Takes the settings of a type; `None` if the type is unknown.
     pub(super) fn take(
         name: &str,
         tree: &mut ConfigTree,
         section: &str,
     ) -> Result<Option<Self>, ConfigError> {
-        let home = |_: &str| section.to_owned();
+        let section = |_: &str| section.to_owned();
         Ok(Some(match name {
             #[cfg(unix)]
-            "command" => Self::Command(Box::new(tree.take(home)?)),
-            "echo" => Self::Echo(tree.take(home)?),
-            "http" => Self::Http(Box::new(tree.take(home)?)),
-            "llm" => Self::Llm(Box::new(tree.take(home)?)),
-            "mcp" => Self::Mcp(Box::new(tree.take(home)?)),
-            "demo" => Self::Demo(tree.take(home)?),
-            "remote" => Self::Remote(Box::new(tree.take(home)?)),
-            "router" => Self::Router(Box::new(tree.take(home)?)),
-            "script" => Self::Script(tree.take(home)?),
+            "command" => Self::Command(Box::new(tree.take(section)?)),
+            "echo" => Self::Echo(tree.take(section)?),
+            "http" => Self::Http(Box::new(tree.take(section)?)),
+            "llm" => Self::Llm(Box::new(tree.take(section)?)),
+            "mcp" => Self::Mcp(Box::new(tree.take(section)?)),
+            "demo" => Self::Demo(tree.take(section)?),
+            "remote" => Self::Remote(Box::new(tree.take(section)?)),
+            "router" => Self::Router(Box::new(tree.take(section)?)),
+            "script" => Self::Script(tree.take(section)?),
             _ => return Ok(None),
         }))
     }
 
-    /// What can be said of each kind.
+    /// The JSON schema of each type.
     pub(in super::super) fn schemas(
         generator: &mut SchemaGenerator,
     ) -> Vec<(&'static str, Schema)> {
@@ -112,26 +112,26 @@ impl AgentKind {
         }
     }
 
-    /// What it does, where the file does not say it.
-    pub(super) fn does(&self) -> &'static str {
+    /// Default description on the card.
+    pub(super) fn default_description(&self) -> &'static str {
         match self {
             #[cfg(unix)]
             Self::Command(_) => "Runs a command on the text of a message",
-            Self::Echo(_) => "Says back what it is told",
-            Self::Http(_) => "Asks a backend",
+            Self::Echo(_) => "Echoes the message",
+            Self::Http(_) => "Calls an HTTP backend",
             Self::Llm(_) => "Answers with a model",
-            Self::Mcp(_) => "Does what the tools of an MCP server do",
-            Self::Demo(_) => "Shows everything an agent can do",
-            Self::Remote(_) => "Passes messages on to another agent",
-            Self::Router(_) => "Passes tasks on to other agents",
-            Self::Script(_) => "Does what its script says",
+            Self::Mcp(_) => "Offers the tools of an MCP server",
+            Self::Demo(_) => "Shows all features of the protocol",
+            Self::Remote(_) => "Forwards messages to another agent",
+            Self::Router(_) => "Forwards tasks to other agents",
+            Self::Script(_) => "Runs a script",
         }
     }
 
-    /// The media types that it reads and writes, where the file does not say it.
-    pub(super) fn modes(&self) -> (Vec<String>, Vec<String>) {
+    /// Default input and output media types on the card.
+    pub(super) fn default_modes(&self) -> (Vec<String>, Vec<String>) {
         let any = || vec!["*/*".to_owned()];
-        // What is not text becomes a line of it.
+        // Other parts are converted to a line of text.
         let text = || {
             ["text/plain", "application/json"]
                 .map(str::to_owned)
@@ -164,7 +164,7 @@ impl AgentKind {
         }
     }
 
-    /// What was said of it, and what was not.
+    /// The settings as TOML, with defaults.
     pub(in super::super) fn values(&self) -> Result<Value, toml::ser::Error> {
         match self {
             #[cfg(unix)]
@@ -179,83 +179,78 @@ impl AgentKind {
         }
     }
 
-    /// What becomes of a task that a restart cut off, where the file does not say it: one that goes on elsewhere is
-    /// followed there.
+    /// Default restart policy: tasks of a remote agent continue there, so their turns run again.
     pub(super) fn on_restart(&self) -> Option<RestartPolicy> {
         matches!(self, Self::Remote(_)).then_some(RestartPolicy::RunAgain { attempts: 5 })
     }
 
-    /// Whether it needs others to be made before it.
+    /// Whether other agents must be built before it.
     pub(crate) fn needs_others(&self) -> bool {
         matches!(self, Self::Router(_))
     }
 
-    /// Makes the agent, and the skills that it has by nature; `others` were made before it, and `signer` signs for whom it calls.
+    /// Builds the agent. `others` are the agents built before it; `signer` signs delegation claims of its calls.
     ///
     /// # Errors
-    /// The key at fault, and why.
+    /// A setting is invalid; the key is relative to the section of the agent.
     pub(super) fn build(
         &self,
         others: &[RouteTarget],
         signer: Option<&Signer>,
-    ) -> Result<(AnyAgent, Vec<AgentSkill>), (&'static str, String)> {
+    ) -> Result<BuiltAgent, KeyError> {
         match self {
             #[cfg(unix)]
             Self::Command(settings) => {
-                let command = CommandAgent::from_settings((**settings).clone());
-                Ok((
-                    AnyAgent::new(command.map_err(|why| ("command", why.to_string()))?),
-                    Vec::new(),
-                ))
+                let command = CommandAgent::from_settings((**settings).clone())
+                    .map_err(|error| KeyError::new("command", error))?;
+                Ok(BuiltAgent::new(command))
             }
-            Self::Echo(_) => Ok((AnyAgent::new(Echo), Vec::new())),
+            Self::Echo(_) => Ok(BuiltAgent::new(Echo)),
             Self::Http(settings) => {
                 let http = HttpAgent::new((**settings).clone())
-                    .map_err(|bad| (bad.key, bad.to_string()))?;
-                Ok((AnyAgent::new(http), Vec::new()))
+                    .map_err(|error| KeyError::new(error.key, &error))?;
+                Ok(BuiltAgent::new(http))
             }
             Self::Llm(settings) => {
                 let llm = LlmAgent::new((**settings).clone())
-                    .map_err(|bad| (bad.key, bad.to_string()))?;
-                let llm = match signer {
+                    .map_err(|error| KeyError::new(error.key, &error))?;
+                Ok(BuiltAgent::new(match signer {
                     Some(signer) => llm.with_signer(signer),
                     None => llm,
-                };
-                Ok((AnyAgent::new(llm), Vec::new()))
+                }))
             }
             Self::Mcp(settings) => {
                 let mcp = McpAgent::new((**settings).clone())
-                    .map_err(|bad| (bad.key, bad.to_string()))?;
-                Ok((AnyAgent::new(mcp), Vec::new()))
+                    .map_err(|error| KeyError::new(error.key, &error))?;
+                Ok(BuiltAgent::new(mcp))
             }
-            Self::Demo(_) => Ok(with_skills(demo_agent())),
+            Self::Demo(_) => Ok(BuiltAgent::from_script(demo_agent())),
             Self::Remote(settings) => {
                 let remote = RemoteAgent::new((**settings).clone())
-                    .map_err(|bad| (bad.key, bad.to_string()))?;
-                let remote = match signer {
+                    .map_err(|error| KeyError::new(error.key, &error))?;
+                Ok(BuiltAgent::new(match signer {
                     Some(signer) => remote.with_signer(signer),
                     None => remote,
-                };
-                Ok((AnyAgent::new(remote), Vec::new()))
+                }))
             }
             Self::Router(settings) => {
-                let router = Router::new((**settings).clone(), others.iter().cloned());
-                let router = router.map_err(|bad| (bad.key, bad.to_string()))?;
+                let router = Router::new((**settings).clone(), others.iter().cloned())
+                    .map_err(|error| KeyError::new(error.key, &error))?;
                 let skills = router.skills().cloned().collect();
-                Ok((AnyAgent::new(router), skills))
+                Ok(BuiltAgent {
+                    skills,
+                    ..BuiltAgent::new(router)
+                })
             }
             Self::Script(ScriptSection { file }) => {
-                let text = std::fs::read_to_string(file)
-                    .map_err(|why| ("file", format!("cannot read {}: {why}", file.display())))?;
+                let path = file.display();
+                let text = std::fs::read_to_string(file).map_err(|error| {
+                    KeyError::new("file", format!("cannot read {path}: {error}"))
+                })?;
                 let script = Script::parse(&text)
-                    .map_err(|why| ("file", format!("{}: {why}", file.display())))?;
-                Ok(with_skills(script))
+                    .map_err(|error| KeyError::new("file", format!("{path}: {error}")))?;
+                Ok(BuiltAgent::from_script(script))
             }
         }
     }
-}
-
-fn with_skills(script: Script) -> (AnyAgent, Vec<AgentSkill>) {
-    let skills = script.skills().collect();
-    (AnyAgent::new(script), skills)
 }

@@ -1,4 +1,4 @@
-//! Notifications that arrive.
+//! Check of webhook delivery with a local receiver.
 
 use std::time::Duration;
 
@@ -17,17 +17,15 @@ use crate::conformance::{
 };
 use crate::reference::{is_loopback, url_host};
 
-/// How long a notification may be on its way.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time for a notification to arrive.
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Listens on this machine, so only an agent on this machine can be looked into.
+/// Checks delivery to a listener on loopback, so only for an agent on loopback.
 pub(super) async fn delivery(agent: &AgentUnderTest<'_>) -> CheckResult {
     require_push(agent)?;
     agent.ended_task()?;
     if !is_loopback(&url_host(&agent.session.client.interface().url)) {
-        return Err(skip(
-            "the agent is on another machine, which cannot call this one",
-        ));
+        return Err(skip("the agent is on another machine"));
     }
     let listener = TcpListener::bind("127.0.0.1:0")
         .await
@@ -43,7 +41,7 @@ pub(super) async fn delivery(agent: &AgentUnderTest<'_>) -> CheckResult {
     };
     let (receiver, mut taken) = PushReceiver::new(settings);
     tokio::select! {
-        () = receiver.serve(listener) => Err(skip("cannot listen on this machine")),
+        () = receiver.serve(listener) => Err(skip("cannot listen on loopback")),
         ruling = exchange(agent, port, token, &mut taken) => ruling,
     }
 }
@@ -71,7 +69,7 @@ async fn exchange(
     };
     let answer = match with_timeout(agent.session.client.send_message(request)).await {
         Err(error) if error.kind() == ErrorKind::InvalidParams => {
-            return Err(skip("the agent does not call this machine"));
+            return Err(skip("the agent refuses webhooks on loopback"));
         }
         answer => expect_ok(answer)?,
     };
@@ -80,14 +78,14 @@ async fn exchange(
     };
     let wanted = task.status.state;
     loop {
-        let next = timeout(PATIENCE, taken.next()).await;
+        let next = timeout(DELIVERY_TIMEOUT, taken.next()).await;
         let Ok(Some(notification)) = next else {
             return Err(violation(format!(
-                "no notification told within 10s that the task is {wanted}"
+                "no notification with state {wanted} within 10s"
             )));
         };
         ensure(notification.task_id() == Some(&task.id), || {
-            "one is of another task".to_owned()
+            "a notification has another task".to_owned()
         })?;
         if state(&notification.event) == Some(wanted) {
             return Ok(());

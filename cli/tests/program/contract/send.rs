@@ -127,7 +127,11 @@ fn send_003_an_agent_that_does_not_stream_is_looked_at_instead() {
         .map(|line| line["task"]["status"]["state"].clone())
         .collect();
     assert_eq!(states, ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"]);
-    assert!(said.err.contains("does not stream"), "{}", said.err);
+    assert!(
+        said.err.contains("does not support streaming"),
+        "{}",
+        said.err
+    );
     assert_eq!(
         peer.posted_bodies()[0]["params"]["configuration"]["returnImmediately"],
         true

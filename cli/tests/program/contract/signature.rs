@@ -79,7 +79,7 @@ fn card_get_004_s43_a_signature_is_verified_unverifiable_or_absent() {
     assert!(
         unknown
             .field("Signature")
-            .starts_with("unverifiable (no key to check it with"),
+            .starts_with("unverifiable (no keys to verify it with"),
         "{unknown:?}"
     );
     let forged = get("forged.json", &["--jwks", &keys]);
@@ -91,7 +91,7 @@ fn card_get_004_s43_a_signature_is_verified_unverifiable_or_absent() {
     assert!(
         forged
             .err
-            .contains("warning: THE SIGNATURE OF THE CARD IS NOT GOOD"),
+            .contains("warning: THE SIGNATURE OF THE CARD IS NOT VALID"),
         "{}",
         forged.err
     );
@@ -198,7 +198,7 @@ fn card_get_003_card_get_004_s43_an_extended_card_is_checked_like_a_public_one()
     assert!(
         forged
             .err
-            .contains("warning: THE SIGNATURE OF THE CARD IS NOT GOOD"),
+            .contains("warning: THE SIGNATURE OF THE CARD IS NOT VALID"),
         "{}",
         forged.err
     );

@@ -171,7 +171,7 @@ fn r52_task_subscribe_002_a_watcher_whose_network_was_away_comes_back_and_the_ex
         error["message"]
             .as_str()
             .unwrap()
-            .contains("lost sight of task t-1"),
+            .contains("lost the connection to task t-1"),
         "{error}"
     );
     assert!(

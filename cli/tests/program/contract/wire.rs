@@ -183,7 +183,7 @@ fn ver_001_an_agent_of_before_1_0_is_spoken_to_only_when_that_is_said() {
             "TASK_STATE_COMPLETED",
             "{said:?}"
         );
-        assert!(said.err.contains("speaking A2A 0.3"), "{}", said.err);
+        assert!(said.err.contains("using A2A 0.3"), "{}", said.err);
         assert!(
             peer.requests()
                 .last()
