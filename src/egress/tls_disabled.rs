@@ -1,7 +1,7 @@
 //! Replacement of TLS if the feature `tls` is disabled: https URLs are refused.
 
-use super::{ConnectError, Protocol};
 use super::connector::Connector;
+use super::{ConnectError, Protocol};
 
 /// Reason why https URLs are refused.
 pub(super) const HTTPS_UNSUPPORTED: Option<&str> =

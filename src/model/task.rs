@@ -123,7 +123,9 @@ pub struct TaskStatus {
 
 /// Deserializes directly into the `Arc`. The `Arc` deserializer of serde would allocate a `Box`
 /// first.
-fn deserialize_shared<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Arc<Message>>, D::Error> {
+fn deserialize_shared<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Arc<Message>>, D::Error> {
     Ok(Option::deserialize(deserializer)?.map(Arc::new))
 }
 

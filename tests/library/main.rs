@@ -1,4 +1,4 @@
-//! What the library promises: a file per promise, one binary.
+//! Integration tests of the library, one binary, folders by subject.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 #[cfg(all(feature = "client", feature = "server"))]

@@ -1,6 +1,6 @@
-//! One scenario, everywhere: in process and over a socket, in every binding and version.
+//! The test matrix: runs one scenario in process and over a socket, in every binding and version.
 //!
-//! What differs between versions is the protocol's doing and not the scenario's; it stands here, once.
+//! Differences between versions that the protocol prescribes are functions of this module, not of scenarios.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use attache::{Agent, Client, EventStream, Result, Server};
 
 use crate::harness::{run, with_deadline};
 
-/// Every way to talk.
+/// Every combination of binding and version.
 pub(crate) const MATRIX: &[(Binding, Version)] = &[
     (Binding::JsonRpc, Version::V1),
     (Binding::JsonRpc, Version::V03),
@@ -24,12 +24,12 @@ pub(crate) const MATRIX: &[(Binding, Version)] = &[
     (Binding::Grpc, Version::V03),
 ];
 
-/// Runs a scenario with a client of each kind; each has a server to itself.
+/// Runs a scenario once per combination, each time with a new server and client.
 pub(crate) async fn everywhere<A: Agent>(agent: impl Fn() -> A, scenario: impl AsyncFn(Client)) {
     everywhere_on(|| Server::new(card(), agent()), scenario).await;
 }
 
-/// The same, for a server that is set up otherwise than by default.
+/// Like [`everywhere`], for a server with its own configuration.
 pub(crate) async fn everywhere_on(server: impl Fn() -> Server, scenario: impl AsyncFn(Client)) {
     for &(binding, version) in MATRIX {
         let cell = Cell {
@@ -53,12 +53,12 @@ pub(crate) async fn everywhere_on(server: impl Fn() -> Server, scenario: impl As
     }
 }
 
-/// The card of an agent that is nothing but served.
+/// A minimal agent card.
 pub(crate) fn card() -> AgentCard {
     AgentCard::new("Echo", "Says it back").input_modes(["*/*"])
 }
 
-/// Where a scenario runs; says so if it fails.
+/// One cell of the matrix. Prints the cell if the scenario panics.
 struct Cell {
     binding: Binding,
     version: Version,
@@ -79,7 +79,7 @@ impl Drop for Cell {
     }
 }
 
-/// The version that a client speaks.
+/// Returns the protocol version of the client.
 pub(crate) fn version(client: &Client) -> Version {
     let spoken = client.interface().protocol_version;
     Version::ALL
@@ -92,32 +92,32 @@ fn is_v1(client: &Client) -> bool {
     version(client) == Version::V1
 }
 
-/// 1.0 alone has tenants: 0.3 has no place for them.
+/// Whether the version has tenants. Only 1.0 does.
 pub(crate) fn has_tenants(client: &Client) -> bool {
     is_v1(client)
 }
 
-/// 06 §2: 1.0 alone promises details of an error; 0.3 has its kind and its words, and sometimes more.
+/// Whether errors carry details (06 §2). Only 1.0 guarantees them.
 pub(crate) fn has_details(client: &Client) -> bool {
     is_v1(client)
 }
 
-/// 06 §1, §2: HTTP says in a header when to come again, 1.0 gRPC in its details; 0.3 gRPC has no place for it.
+/// Whether errors carry a retry delay (06 §1, §2): HTTP in a header, 1.0 gRPC in its details, 0.3 gRPC not at all.
 pub(crate) fn has_retry_hint(client: &Client) -> bool {
     is_v1(client) || client.interface().binding() != Some(Binding::Grpc)
 }
 
-/// 05 §3: a position is the `id:` of a server-sent event, so gRPC has none.
+/// Whether stream events carry positions (05 §3). A position is the `id:` of an SSE event, so gRPC has none.
 pub(crate) fn has_positions(client: &Client) -> bool {
     client.interface().binding() != Some(Binding::Grpc)
 }
 
-/// 01 §8: the 0.3 proto that its REST and gRPC are written in has no place for references to tasks.
+/// Whether messages carry `referenceTaskIds` (01 §8). The 0.3 proto, used by 0.3 REST and gRPC, lacks the field.
 pub(crate) fn has_references(client: &Client) -> bool {
     is_v1(client) || client.interface().binding() == Some(Binding::JsonRpc)
 }
 
-/// 04 §3.2: how many messages come of `all` when so many are asked for. In 0.3 nobody can ask for none: 0 is all.
+/// Returns the expected history length (04 §3.2). In 0.3 gRPC and REST, 0 means unlimited.
 pub(crate) fn history(client: &Client, asked: usize, all: usize) -> usize {
     if asked == 0 && !is_v1(client) {
         all
@@ -126,7 +126,7 @@ pub(crate) fn history(client: &Client, asked: usize, all: usize) -> usize {
     }
 }
 
-/// 04 §1: whether there is a call that lists tasks; 0.3 has none, and its client says so.
+/// Whether the version has `ListTasks` (04 §1). 0.3 has not, and its client returns an error.
 pub(crate) async fn can_list(client: &Client) -> bool {
     if is_v1(client) {
         return true;
@@ -139,7 +139,7 @@ pub(crate) async fn can_list(client: &Client) -> bool {
     false
 }
 
-/// 05 §3: a subscription to a task that has ended is refused, but for 0.3 gRPC, which gives the task and ends.
+/// Asserts that a subscription to an ended task fails (05 §3). 0.3 gRPC returns the task and ends instead.
 pub(crate) async fn assert_nothing_to_subscribe(client: &Client, task: &Task) {
     let request = SubscribeToTaskRequest {
         id: task.id.clone(),
@@ -159,7 +159,7 @@ pub(crate) async fn assert_nothing_to_subscribe(client: &Client, task: &Task) {
     }
 }
 
-/// 01 §6: a refusal comes instead of a stream, or in 0.3 as its first event. Either way it is a refusal.
+/// Opens a stream. An error may replace the stream or, in 0.3, be its first event (01 §6); both become `Err`.
 pub(crate) async fn open(opening: impl Future<Output = Result<EventStream>>) -> Result<Events> {
     let mut rest = opening.await?;
     let first = rest
@@ -170,15 +170,14 @@ pub(crate) async fn open(opening: impl Future<Output = Result<EventStream>>) -> 
     Ok(Events { first, rest })
 }
 
-/// A stream that was not refused.
+/// A stream that opened without an error.
 pub(crate) struct Events {
     first: Option<(Option<u64>, StreamResponse)>,
     rest: EventStream,
 }
 
 impl Events {
-    /// The next event with its position; `None` at the end. That a task is at work may be told whenever a turn takes
-    /// its time, and no scenario is about that.
+    /// Returns the next event with its position, `None` at the end. Skips `working` statuses: slow turns add them.
     pub(crate) async fn next_at(&mut self) -> Option<(Option<u64>, StreamResponse)> {
         loop {
             let (at, event) = match self.first.take() {
@@ -200,7 +199,7 @@ impl Events {
         self.next_at().await.map(|(_, event)| event)
     }
 
-    /// Everything up to the end.
+    /// Returns all remaining events.
     pub(crate) async fn all(mut self) -> Vec<StreamResponse> {
         let mut events = Vec::new();
         while let Some(event) = self.next().await {
@@ -209,7 +208,7 @@ impl Events {
         events
     }
 
-    /// What comes next, in short; empty at the end.
+    /// Returns the summary of the next event, empty at the end.
     pub(crate) async fn event_text(&mut self) -> String {
         self.next()
             .await
@@ -218,14 +217,14 @@ impl Events {
             .unwrap_or_default()
     }
 
-    /// Everything up to the end, in short.
+    /// Returns the summaries of all remaining events.
     pub(crate) async fn event_texts(self) -> Vec<String> {
         self.all().await.iter().map(event_text).collect()
     }
 }
 
-/// An event in short: what it is, the state or the name, and the words. 07 §1: submitted and at work are both active,
-/// and which of them it is depends on how quick the turn is.
+/// Returns a one-line summary of an event: kind, state or artifact name, text. `submitted` and `working` are both
+/// written as active (07 §1), because the speed of the turn decides which one occurs.
 pub(crate) fn event_text(event: &StreamResponse) -> String {
     let state = |status: &TaskStatus| match (&status.message, status.state) {
         (None, TaskState::Submitted | TaskState::Working) => "active".to_owned(),

@@ -1,4 +1,4 @@
-//! A server on a free port, and a caller who writes HTTP by hand.
+//! Test harness: a server on a free port, and a client that writes raw HTTP.
 
 #[cfg(all(feature = "client", feature = "server"))]
 pub(crate) mod everywhere;
@@ -21,7 +21,7 @@ pub(crate) use sse_reader::{SseReader, header};
 pub(crate) use stepped_agent::{StepController, SteppedAgent};
 pub(crate) use wire_format::{ObservedEvent, WIRE_FORMATS, WireFormat, WireRequest, task};
 
-/// Says it back.
+/// Echoes the message.
 pub(crate) struct Echo;
 
 impl Agent for Echo {
@@ -31,14 +31,14 @@ impl Agent for Echo {
     }
 }
 
-/// Runs until it is dropped.
+/// A running server; stops when dropped.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     server: JoinSet<attache::Result<()>>,
 }
 
-/// What came back.
+/// An HTTP response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -50,7 +50,7 @@ pub(crate) async fn start(agent: impl Agent) -> Running {
     start_with(agent, |server| server).await
 }
 
-/// Starts a server that is set up otherwise than by default.
+/// Starts a server with its own configuration.
 pub(crate) async fn start_with(
     agent: impl Agent,
     set_up: impl FnOnce(Server) -> Server,
@@ -63,7 +63,7 @@ pub(crate) async fn start_with(
     .await
 }
 
-/// Starts a server for an agent with a card of its own.
+/// Starts a server for an agent with the given card.
 pub(crate) async fn start_as(
     card: AgentCard,
     agent: impl Agent,
@@ -72,19 +72,19 @@ pub(crate) async fn start_as(
     run(set_up(Server::new(card, agent))).await
 }
 
-/// Webhooks of this machine are called: no other is in a test.
+/// Push settings that allow webhooks on loopback.
 pub(crate) fn local_webhooks() -> PushSettings {
     let mut settings = PushSettings::default();
     settings.egress.loopback = true;
     settings
 }
 
-/// Starts any server.
+/// Starts the given server.
 pub(crate) async fn run(server: Server) -> Running {
     changing(server).await.0
 }
 
-/// Starts a server, with the way to change what it serves.
+/// Starts a server and returns the handle that reloads it.
 pub(crate) async fn changing(server: Server) -> (Running, attache::ServerHandle) {
     let bound = server.bind("127.0.0.1:0").await.unwrap();
     let way = bound.handle();
@@ -109,7 +109,7 @@ pub(crate) async fn with_deadline<T>(future: impl Future<Output = T>) -> T {
 }
 
 impl Running {
-    /// Asks the server to stop.
+    /// Requests a graceful shutdown.
     pub(crate) fn ask_to_stop(&mut self) {
         self.stop
             .take()
@@ -118,7 +118,7 @@ impl Running {
             .expect("the server runs");
     }
 
-    /// Asks the server to stop; ready when it has.
+    /// Requests a graceful shutdown and waits for its end.
     pub(crate) async fn stop(&mut self) {
         self.ask_to_stop();
         with_deadline(self.server.join_next())
@@ -138,7 +138,7 @@ impl Running {
         .await
     }
 
-    /// Sends a request and leaves the answer to the caller.
+    /// Sends a request and returns the connection without reading the response.
     pub(crate) async fn begin(&self, head: &str, body: &[u8]) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         let length = body.len();
@@ -156,7 +156,7 @@ impl Running {
         self.send(&ask.head, ask.body.as_bytes()).await
     }
 
-    /// Asks for a stream and reads its head.
+    /// Opens a stream and reads its response head.
     pub(crate) async fn read(&self, ask: &WireRequest) -> SseReader {
         SseReader::open(self.begin(&ask.head, ask.body.as_bytes()).await).await
     }
@@ -173,7 +173,7 @@ impl Running {
         .await
     }
 
-    /// Calls a method; gives the whole answer.
+    /// Calls a JSON-RPC method and returns the whole response.
     pub(crate) async fn call(&self, method: &str, params: Value) -> Value {
         let answer = self.post("/", &request(method, &params)).await;
         assert_eq!(answer.status, 200, "{answer:?}");
@@ -192,7 +192,7 @@ impl Running {
         answer["error"].clone()
     }
 
-    /// Sends a text in a message; `more` is added to the message.
+    /// Sends a text message; `more` is merged into the message.
     pub(crate) async fn say(&self, text: &str, more: Value) -> Value {
         self.result("SendMessage", json!({"message": message(text, more)}))
             .await["task"]
@@ -214,7 +214,7 @@ pub(crate) fn message(text: &str, more: Value) -> Value {
 }
 
 impl Answer {
-    /// The value of a header.
+    /// Returns the value of a header.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         header(&self.head, name)
     }

@@ -1,4 +1,4 @@
-//! A reader of server-sent events on a connection of its own: it may read on, pause, or go away.
+//! SSE reader on its own connection. Tests decide when it reads, pauses or disconnects.
 
 use attache::wire::sse::{Decoder, SseEvent};
 use tokio::io::AsyncReadExt;
@@ -6,14 +6,14 @@ use tokio::net::TcpStream;
 
 use super::with_deadline;
 
-/// An answer whose body is read event by event.
+/// A response whose body is read event by event.
 pub(crate) struct SseReader {
     stream: TcpStream,
     pub(crate) status: u16,
     pub(crate) head: String,
-    /// The body so far, with nothing taken away.
+    /// The decoded body received so far.
     pub(crate) text: String,
-    /// What has arrived and is still in chunks.
+    /// Received bytes that are still chunk-encoded.
     raw: Vec<u8>,
     chunked: bool,
     decoder: Decoder,
@@ -21,7 +21,7 @@ pub(crate) struct SseReader {
 }
 
 impl SseReader {
-    /// Reads the head of an answer.
+    /// Reads the response head.
     pub(crate) async fn open(mut stream: TcpStream) -> Self {
         let mut raw = Vec::new();
         let head = with_deadline(async {
@@ -60,7 +60,7 @@ impl SseReader {
         }
     }
 
-    /// The next event; `None` where the server has ended the stream in good order.
+    /// Returns the next event, `None` after a complete end of the body.
     pub(crate) async fn next(&mut self) -> Option<SseEvent> {
         with_deadline(async {
             loop {
@@ -81,14 +81,14 @@ impl SseReader {
         .await
     }
 
-    /// The next event, which must be there.
+    /// Returns the next event; panics at the end.
     pub(crate) async fn one(&mut self) -> SseEvent {
         self.next()
             .await
             .unwrap_or_else(|| panic!("one more event after {}", self.text))
     }
 
-    /// Everything up to the end.
+    /// Returns all remaining events.
     pub(crate) async fn rest(&mut self) -> Vec<SseEvent> {
         let mut events = Vec::new();
         while let Some(event) = self.next().await {
@@ -97,7 +97,7 @@ impl SseReader {
         events
     }
 
-    /// How many comments have come in between.
+    /// Number of SSE comments received so far.
     pub(crate) async fn until_comments(&mut self, count: usize) {
         with_deadline(async {
             while self.comments() < count {
@@ -112,7 +112,7 @@ impl SseReader {
         self.text.matches(": keep-alive\n\n").count()
     }
 
-    /// The value of a header.
+    /// Returns the value of a header.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         header(&self.head, name)
     }
@@ -131,7 +131,7 @@ impl SseReader {
         }
     }
 
-    /// Takes one chunk out of what has arrived, if it is there whole.
+    /// Decodes one chunk if it has arrived completely.
     fn unchunk(&mut self) -> bool {
         if !self.chunked {
             let piece = std::mem::take(&mut self.raw);
@@ -143,7 +143,8 @@ impl SseReader {
         };
         let size =
             usize::from_str_radix(std::str::from_utf8(&self.raw[..end]).unwrap(), 16).unwrap();
-        let (start, whole) = (end + 2, end + 2 + size + 2);
+        let start = end + 2;
+        let whole = start + size + 2;
         if self.raw.len() < whole {
             return false;
         }
@@ -160,7 +161,7 @@ impl SseReader {
     }
 }
 
-/// The value of a header in a head that is in lower case.
+/// Returns the value of a header in a lower-case response head.
 pub(crate) fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     head.lines()
         .skip(1)

@@ -1,4 +1,4 @@
-//! An agent whose every step is released by the test.
+//! An agent that executes one step each time the test sends one.
 
 use std::sync::Arc;
 
@@ -8,25 +8,25 @@ use tokio::sync::{Mutex, mpsc};
 
 use super::with_deadline;
 
-/// One thing that the agent is to do.
+/// One step of the agent.
 pub(crate) enum Step {
-    /// Says a text while it works.
+    /// Sends a `working` status with a text.
     Say(String),
-    /// Adds a piece to its one result.
+    /// Appends a chunk to the artifact.
     Write(String),
-    /// Asks for credentials and goes on waiting.
+    /// Sets `auth-required` and continues.
     Auth(String),
-    /// Ends its turn.
+    /// Ends the turn.
     End(Outcome),
 }
 
-/// Does what it is told, step by step; answers `ping` with a plain message.
+/// Executes the steps that its [`StepController`] sends; replies to `ping` with a direct message.
 pub(crate) struct SteppedAgent {
     started: mpsc::Sender<String>,
     steps: Arc<Mutex<mpsc::Receiver<Step>>>,
 }
 
-/// Who pulls the strings.
+/// Sends steps to a [`SteppedAgent`].
 pub(crate) struct StepController {
     started: mpsc::Receiver<String>,
     steps: mpsc::Sender<Step>,
@@ -71,7 +71,7 @@ impl Agent for SteppedAgent {
 }
 
 impl StepController {
-    /// The task of the next turn, once it has begun.
+    /// Waits for the next turn and returns its task id.
     pub(crate) async fn next_task(&mut self) -> String {
         with_deadline(self.started.recv())
             .await

@@ -1,10 +1,10 @@
-//! The same request in every form that the JSON bindings have, and the same answer read back out of them.
+//! Requests and responses of both JSON bindings in both versions, built and parsed for tests.
 
 use serde_json::{Map, Value, json};
 
 use super::Answer;
 
-/// A binding and a version of it.
+/// A JSON binding in one version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WireFormat {
     Rpc1,
@@ -20,7 +20,7 @@ pub(crate) const WIRE_FORMATS: [WireFormat; 4] = [
     WireFormat::Rest03,
 ];
 
-/// A request as it goes out.
+/// A raw HTTP request.
 #[derive(Clone, Debug)]
 pub(crate) struct WireRequest {
     pub(crate) head: String,
@@ -39,14 +39,14 @@ impl WireRequest {
     }
 }
 
-/// What an answer or an event says, whatever form it says it in.
+/// Content of a response or event, independent of its wire format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ObservedEvent {
-    /// Its state, and the texts of its history.
+    /// State, and the texts of the history.
     Task(String, Vec<String>),
-    /// The state, the text, and whether the reader is told that nothing follows.
+    /// State, text, and whether the event is marked as the last one.
     Status(String, String, Option<bool>),
-    /// The text, and whether it is added to what was there.
+    /// Text, and whether it is appended to the artifact.
     Artifact(String, bool),
     Message(String),
 }
@@ -71,7 +71,7 @@ impl WireFormat {
         if self.is_v1() { "1.0" } else { "0.3" }
     }
 
-    /// The same binding in the other version.
+    /// Returns the same binding in the other version.
     pub(crate) fn other(self) -> Self {
         match self {
             Self::Rpc1 => Self::Rpc03,
@@ -81,7 +81,7 @@ impl WireFormat {
         }
     }
 
-    /// What is told of a status event: 1.0 has no such member, and ProtoJSON leaves out what is false.
+    /// Builds the expected status event. 1.0 has no `final` member, and ProtoJSON omits `false`.
     pub(crate) fn status(self, state: &str, text: &str, closes: bool) -> ObservedEvent {
         let told = match self {
             Self::Rpc1 | Self::Rest1 => None,
@@ -91,7 +91,7 @@ impl WireFormat {
         ObservedEvent::Status(state.to_owned(), text.to_owned(), told)
     }
 
-    /// A message of one text; `more` has members that are spelt alike everywhere.
+    /// Builds a message with one text part; `more` holds members with the same name in every format.
     pub(crate) fn message(self, text: &str, more: Value) -> Value {
         let mut message = match self {
             Self::Rpc1 | Self::Rest1 => {
@@ -122,7 +122,7 @@ impl WireFormat {
         self.ask("SubscribeToTask", json!({"id": id}))
     }
 
-    /// A call of an operation, by its name in 1.0. What REST has in its path is taken out of the parameters.
+    /// Builds a call of an operation, named as in 1.0. For REST, path parameters are removed from `params`.
     pub(crate) fn ask(self, operation: &str, params: Value) -> WireRequest {
         match self {
             Self::Rpc1 => self.post("/", operation, &params),
@@ -195,7 +195,7 @@ impl WireFormat {
         })
     }
 
-    /// A client of 1.0 says so, one of 0.3 may be silent.
+    /// The `A2A-Version` header. 1.0 clients send it, 0.3 clients may omit it.
     fn versioned(self, ask: WireRequest) -> WireRequest {
         if self.is_v1() {
             ask.with("A2A-Version", "1.0")
@@ -204,7 +204,7 @@ impl WireFormat {
         }
     }
 
-    /// What a JSON document of an answer or of an event holds, without what stands around it.
+    /// Returns the payload of a response or event without its envelope.
     pub(crate) fn payload(self, text: &str) -> Value {
         let value: Value = serde_json::from_str(text).unwrap();
         if !self.is_rpc() {
@@ -220,7 +220,7 @@ impl WireFormat {
         value["result"].clone()
     }
 
-    /// What an event says. Members that do not belong into this form are no event of it.
+    /// Decodes an event. Panics on members that do not belong to this format.
     pub(crate) fn decode_event(self, text: &str) -> ObservedEvent {
         let payload = self.payload(text);
         assert_eq!(
@@ -279,7 +279,7 @@ impl WireFormat {
         )
     }
 
-    /// The error of an answer, as its code in JSON-RPC, and its words. The answer is checked to be in this form.
+    /// Returns the JSON-RPC code and message of an error response. Asserts that the response has this format.
     pub(crate) fn refusal(self, answer: &Answer) -> (i64, String) {
         let text = answer
             .body
@@ -337,7 +337,7 @@ fn old_name(operation: &str) -> &str {
     }
 }
 
-/// The code that goes with a reason.
+/// Returns the JSON-RPC code of a reason.
 fn code_of(reason: &str) -> Option<i64> {
     Some(match reason {
         "PARSE_ERROR" => -32700,
@@ -358,7 +358,7 @@ fn code_of(reason: &str) -> Option<i64> {
     })
 }
 
-/// `TASK_STATE_INPUT_REQUIRED` and `input-required` alike.
+/// Normalizes a state name: `TASK_STATE_INPUT_REQUIRED` and `input-required` become equal.
 fn state(status: &Value) -> String {
     let text = status["state"].as_str().unwrap();
     let plain = text

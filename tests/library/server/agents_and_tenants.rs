@@ -180,7 +180,12 @@ async fn two_agents_of_one_name_are_refused() {
         .await
         .err()
         .expect("one name is one agent");
-    assert!(refused.message().contains("`Echo` is used by another agent"), "{refused}");
+    assert!(
+        refused
+            .message()
+            .contains("`Echo` is used by another agent"),
+        "{refused}"
+    );
 }
 
 #[tokio::test]

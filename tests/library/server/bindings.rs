@@ -1,4 +1,4 @@
-//! What surrounds the operations on both JSON bindings and in both versions: webhooks, extensions, cards, media types.
+//! Both JSON bindings in both versions: push configs, extensions, cards, media types.
 
 use attache::auth::{Access, ApiKeys};
 use attache::model::AgentExtension;
@@ -17,7 +17,7 @@ async fn with_push() -> Running {
 }
 
 impl WireFormat {
-    /// A call on the webhooks of a task, in the members that each form has for it.
+    /// Builds a push-config call in the members of this wire format.
     fn push(self, operation: &str, task: &str, config: Value) -> WireRequest {
         let name = format!(
             "{operation}TaskPushNotificationConfig{}",
@@ -51,7 +51,7 @@ impl WireFormat {
         self.ask(&name, params)
     }
 
-    /// What is told of a webhook.
+    /// Reads id and URL of a push config.
     fn registration(self, task: &str, id: &str, url: &str) -> Value {
         let nested = json!({"id": id, "url": url, "token": "t-1"});
         match self {
@@ -93,7 +93,7 @@ async fn webhooks_are_registered_read_listed_and_removed() {
         )
         .await;
         assert_eq!(made, form.registration(&task, "mine", one));
-        // The same id again is the same webhook, elsewhere.
+        // A repeated id replaces the URL of the webhook.
         let made = result(
             &server,
             form,
@@ -101,7 +101,7 @@ async fn webhooks_are_registered_read_listed_and_removed() {
         )
         .await;
         assert_eq!(made, form.registration(&task, "mine", two));
-        // Every form reads what another one wrote.
+        // Every format reads configs created in another one.
         for form in WIRE_FORMATS {
             let read = result(
                 &server,
@@ -131,7 +131,7 @@ async fn webhooks_are_registered_read_listed_and_removed() {
             }
         );
         for _ in 0..2 {
-            // Once or twice: it is gone.
+            // Deleting is idempotent.
             let gone = result(
                 &server,
                 form,
@@ -180,10 +180,10 @@ async fn a_webhook_without_an_id_gets_one_by_the_rule_of_its_version() {
                 ids.len() == 2 && ids[0] != ids[1] && !ids.contains(&&json!(task)),
                 "{ids:?}"
             ),
-            // A second one without an id is the first one again.
+            // A second config without an id replaces the first.
             false => assert_eq!(ids, [&json!(task)]),
         }
-        // 0.3 may ask for any.
+        // 0.3 may omit the config id.
         let any = result(
             &server,
             WireFormat::Rpc03,
@@ -215,7 +215,7 @@ async fn a_webhook_is_refused_alike_everywhere() {
                 .0
             };
             assert_eq!(code(&server).await, -32001, "{form:?} {operation}");
-            // Before it is looked whether there is such a task.
+            // Checked before the task lookup.
             assert_eq!(code(&silent).await, -32003, "{form:?} {operation}");
         }
         for url in [
@@ -284,7 +284,7 @@ async fn a_webhook_that_comes_with_a_message_is_registered() {
         )
         .await;
         assert_eq!(read, form.registration(id, "inline", "http://127.0.0.1:9/"));
-        // What is refused leaves nothing behind: the task has ended.
+        // The refused call stored nothing.
         let late = json!({"id": "late", "url": "http://127.0.0.1:9/"});
         assert_eq!(
             form.refusal(&server.ask(&send(&late, json!({"taskId": id}))).await)
@@ -344,7 +344,7 @@ async fn extensions_are_active_when_asked_for_and_the_answer_says_so() {
             let answer = server.ask(&old).await;
             assert_eq!(answer.header("x-a2a-extensions"), Some("urn:need"));
             assert_eq!(answer.header("a2a-extensions"), None);
-            // Both names and several lines: all of it together, in both.
+            // Both header names and repeated lines are merged; the response carries both names.
             let both = send
                 .with("X-A2A-Extensions", "urn:may")
                 .with("a2a-extensions", "urn:x")
@@ -376,7 +376,7 @@ async fn an_extension_that_is_required_must_be_asked_for() {
             assert_eq!(answer.status, if form.is_rpc() { 200 } else { 400 });
             assert!(answer.body.contains("urn:need"), "{answer:?}");
         }
-        // What is wrong with the request itself comes first.
+        // Errors of the request itself take precedence.
         assert_eq!(
             form.refusal(&server.ask(&form.ask("SendMessage", json!({}))).await)
                 .0,
@@ -471,7 +471,7 @@ async fn an_answer_comes_in_the_media_type_of_the_request() {
                 "{form:?} {ask:?}"
             );
         }
-        // Errors are read by clients that know no other type.
+        // Errors keep the media type that every client reads.
         let bad = WireRequest {
             body: "{".to_owned(),
             ..typed(a2a)

@@ -133,7 +133,7 @@ struct Raw {
     _connection: JoinSet<()>,
 }
 
-/// What came back on it.
+/// Response on a raw HTTP/2 stream.
 #[derive(Debug)]
 struct Heard {
     status: u16,

@@ -1,4 +1,4 @@
-//! What a caller may expect of the operations, told over JSON-RPC 1.0.
+//! Behaviour of the operations over JSON-RPC 1.0.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use tokio::sync::{Semaphore, mpsc};
 
 use crate::harness::{Echo, Running, local_webhooks, message, request, start, start_with};
 
-/// Says which task it works on, then waits to be released.
+/// Reports its task id, then waits for a permit.
 #[derive(Clone)]
 pub(crate) struct Held {
     started: mpsc::Sender<String>,
@@ -39,7 +39,7 @@ impl Agent for Held {
     }
 }
 
-/// Does what the message says.
+/// Interprets the message as a command.
 struct Obeys;
 
 impl Agent for Obeys {
@@ -102,7 +102,7 @@ async fn an_agent_that_breaks_the_protocol_is_an_invalid_response() {
     assert_eq!(task["metadata"]["attache.reason"], "invalid-agent-response");
 }
 
-/// 04 §3.8: what goes behind nothing is said nowhere.
+/// 04 §3.8: an append to an unknown artifact fails the task.
 #[tokio::test]
 async fn an_agent_that_appends_to_what_is_not_there_breaks_the_protocol() {
     let server = start(Obeys).await;
@@ -116,7 +116,7 @@ async fn an_agent_that_appends_to_what_is_not_there_breaks_the_protocol() {
     let task = get(&server, &error["data"][0]["metadata"]["taskId"]).await;
     assert_eq!(task["status"]["state"], "TASK_STATE_FAILED");
     assert_eq!(task["metadata"]["attache.reason"], "invalid-agent-response");
-    // What was right before it stands.
+    // Earlier valid output stays.
     let artifacts = task["artifacts"].as_array().unwrap();
     assert_eq!(
         (artifacts.len(), &artifacts[0]["artifactId"]),
@@ -125,7 +125,7 @@ async fn an_agent_that_appends_to_what_is_not_there_breaks_the_protocol() {
     assert_eq!(artifacts[0]["parts"], json!([{"text": "xx"}]));
 }
 
-/// 04 §4: by the name it gave, whatever it asks.
+/// 04 §4: a 0.1 client addresses its task by its own id in every operation.
 #[tokio::test]
 async fn a_client_of_the_first_days_knows_its_task_by_the_name_it_gave() {
     let server = start_with(Obeys, |server| server.push(local_webhooks())).await;
@@ -169,7 +169,7 @@ async fn a_client_of_the_first_days_knows_its_task_by_the_name_it_gave() {
     }
 }
 
-/// A question has no id of its own: the key alone says that it is the same.
+/// A chat completion has no message id: the idempotency key alone identifies it.
 #[tokio::test]
 async fn r14_a_question_that_is_asked_again_under_its_key_is_the_same_task() {
     let server = start(Echo).await;
@@ -211,7 +211,7 @@ async fn an_older_caller_is_answered_in_its_own_version() {
     assert_eq!(gone, json!({"code": -32001, "message": "Task not found"}));
 }
 
-/// Sends a text under a name that makes it the same message again: a key of its own, or the id of the message.
+/// Sends a text with an identity for deduplication: an idempotency key or the message id.
 struct Sender<'a> {
     server: &'a Running,
     by_key: bool,
@@ -269,7 +269,7 @@ async fn r14_r15_s75_what_is_sent_again_is_answered_with_the_task_it_made() {
         assert_eq!(sender.task("one", "ask", json!({})).await, first);
         let other = sender.task("two", "ask", json!({})).await;
         assert_ne!(other["id"], first["id"]);
-        // S76: in another scope the name says nothing, and nothing of ours is told.
+        // S76: another scope neither matches the key nor learns about the task.
         let stranger = sender.task("one", "done", json!({"tenant": "blue"})).await;
         assert_ne!(stranger["id"], first["id"]);
         assert_eq!(stranger["status"]["state"], "TASK_STATE_COMPLETED");
@@ -358,7 +358,7 @@ async fn a_message_id_alone_says_nothing_unless_it_is_asked_to() {
     );
 }
 
-/// Answers at once the first time it is asked, and never again.
+/// Completes the first turn at once and never ends later ones.
 struct Fickle(AtomicBool);
 
 impl Agent for Fickle {

@@ -17,7 +17,7 @@ use crate::harness::{
     Answer, ObservedEvent, SteppedAgent, WIRE_FORMATS, WireFormat, start, start_with, task,
     with_deadline,
 };
-use crate::security::hostile_clients::{send, read_to_end};
+use crate::security::hostile_clients::{read_to_end, send};
 use crate::server::streaming::{Scene, next, opening, rest};
 
 #[tokio::test]

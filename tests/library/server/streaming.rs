@@ -1,4 +1,4 @@
-//! What a stream holds, in which form, and when it ends: both JSON bindings, both versions, byte by byte.
+//! Content and end of SSE streams, byte by byte, over both JSON bindings and versions.
 
 use attache::{AgentCard, Outcome, ServerSettings};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::harness::{
     start, start_as, start_with, task,
 };
 
-/// A task that was begun by a stream, whose opening has been read.
+/// A task started by a stream whose opening events were read.
 pub(crate) struct Scene {
     pub(crate) form: WireFormat,
     pub(crate) server: Running,
@@ -40,7 +40,7 @@ impl Scene {
         }
     }
 
-    /// The next event of the stream that began the task.
+    /// Returns the next event of the stream that started the task.
     pub(crate) async fn next(&mut self) -> (u64, ObservedEvent) {
         next(self.form, &mut self.reader).await
     }
@@ -56,8 +56,8 @@ impl Scene {
     }
 }
 
-/// How the stream of a message `go` begins whose agent is held until it is told to say `on it`: the engine has said
-/// before that the task is worked on.
+/// Opening events of a stream for the message `go`. The agent waits before it sends `on it`, so the engine has already
+/// set `working`.
 pub(crate) fn opening(form: WireFormat) -> [(u64, ObservedEvent); 3] {
     [
         (2, task("submitted", &["go"])),
@@ -66,7 +66,7 @@ pub(crate) fn opening(form: WireFormat) -> [(u64, ObservedEvent); 3] {
     ]
 }
 
-/// The next event: its position, and what it says.
+/// Returns position and content of the next event.
 pub(crate) async fn next(form: WireFormat, reader: &mut SseReader) -> (u64, ObservedEvent) {
     let event = reader.one().await;
     (
@@ -75,7 +75,7 @@ pub(crate) async fn next(form: WireFormat, reader: &mut SseReader) -> (u64, Obse
     )
 }
 
-/// All that follows, up to the end.
+/// Returns all remaining events.
 pub(crate) async fn rest(form: WireFormat, reader: &mut SseReader) -> Vec<(u64, ObservedEvent)> {
     let events = reader.rest().await;
     events
@@ -122,7 +122,7 @@ async fn every_frame_is_exact() {
             .lines()
             .filter_map(|line| line.strip_prefix("data: "))
             .collect();
-        // Created, the message, the start of the turn and its end are no events of a stream.
+        // The entries for creation, message, turn start and turn end are not stream events.
         let positions = [2, 4, 5, 6, 7, 8];
         let frames: String = positions
             .iter()
@@ -135,7 +135,7 @@ async fn every_frame_is_exact() {
     }
 }
 
-/// What the frames must hold; what nobody can know before is taken from them.
+/// Builds the expected frames; generated ids and times are taken from the actual ones.
 fn expected(form: WireFormat, id: &str, found: &[Value]) -> Vec<Value> {
     let inner = |at: usize, name: &str| {
         if form == WireFormat::Rpc03 {
@@ -292,7 +292,7 @@ async fn a_stream_closes_with_the_end_of_its_task_and_says_so_in_0_3() {
             .ask(&form.ask("CancelTask", json!({"id": scene.id})))
             .await;
         assert_eq!(canceled.status, 200, "{canceled:?}");
-        // The wish to cancel is an entry, but none that callers are told of.
+        // The cancel request is a log entry that is not sent.
         assert_eq!(
             rest(form, &mut scene.reader).await,
             [(7, form.status("canceled", "", true))]
@@ -394,7 +394,7 @@ async fn a_message_that_waits_for_its_turn_has_a_stream_of_its_own() {
         );
         assert_eq!(scene.strings.next_task().await, scene.id);
         scene.strings.end(Outcome::ask("really?")).await;
-        // The end of the turn before it is not the end of this one.
+        // The end of the previous turn does not end this stream.
         let told = rest(form, &mut second).await;
         assert_eq!(
             told.first(),
@@ -428,7 +428,7 @@ async fn the_first_event_has_as_much_history_as_was_asked_for() {
         let mut scene = Scene::new(form).await;
         scene.strings.end(Outcome::ask("which?")).await;
         scene.reader.rest().await;
-        // 0.3 has no way to ask for none: 0 is all there is.
+        // In 0.3, history length 0 means unlimited.
         let none: &[&str] = if form.is_v1() {
             &[]
         } else {
@@ -458,7 +458,8 @@ async fn the_first_event_has_as_much_history_as_was_asked_for() {
 async fn what_cannot_be_streamed_is_refused_in_the_way_of_the_version() {
     for form in WIRE_FORMATS {
         let mut scene = Scene::new(form).await;
-        let (server, id) = (&scene.server, scene.id.clone());
+        let server = &scene.server;
+        let id = scene.id.clone();
         scene.strings.end(Outcome::Completed).await;
         scene.reader.rest().await;
         let foreign = form.message("hi", json!({"taskId": "gone"}));
@@ -520,7 +521,7 @@ async fn an_agent_that_does_not_stream_says_so() {
         card.capabilities.streaming = Some(false);
         let (agent, _strings) = SteppedAgent::new();
         let server = start_as(card, agent, |server| server).await;
-        // Before it is looked whether there is such a task.
+        // Checked before the task lookup.
         for ask in [form.stream("hi", json!({})), form.subscribe("gone")] {
             assert_eq!(form.refusal(&server.ask(&ask).await).0, -32004, "{form:?}");
         }
@@ -591,7 +592,7 @@ async fn a_stream_of_another_tenant_is_as_good_as_none() {
             ask.resuming(2)
         };
         for tenant in ["", "red", "green"] {
-            // Word for word what is said of a task that nobody has, but for its name.
+            // Identical to the error for a task that does not exist, except for its id.
             let (foreign, none) = (
                 server.ask(&subscribe(tenant, &id)).await,
                 server.ask(&subscribe(tenant, "gone")).await,

@@ -1,4 +1,4 @@
-//! TLS on the one port: the same answers, and nothing without it.
+//! TLS on the main port: same responses, and no cleartext.
 
 use std::sync::Arc;
 
@@ -76,7 +76,7 @@ async fn calls_are_answered_within_tls_and_not_without() {
         .begin("GET /.well-known/agent-card.json HTTP/1.1", b"")
         .await;
     let mut read = Vec::new();
-    // The refusal is an alert, or just the end.
+    // The server refuses with an alert or closes the connection.
     let _ = with_deadline(bare.read_to_end(&mut read)).await;
     assert!(!read.starts_with(b"HTTP"), "{read:?}");
 }
@@ -104,7 +104,8 @@ async fn http_2_is_chosen_in_the_handshake_and_the_card_says_https() {
 
 #[test]
 fn what_is_no_certificate_is_refused_by_name() {
-    let (one, other) = (issue(), issue());
+    let one = issue();
+    let other = issue();
     for (certificate, key, field) in [
         ("", one.key.as_str(), "certificate"),
         ("-----BEGIN", one.key.as_str(), "certificate"),
@@ -120,7 +121,7 @@ fn what_is_no_certificate_is_refused_by_name() {
     }
 }
 
-/// An authority, and those for whom it vouches.
+/// A certificate authority.
 struct Authority {
     issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
     pem: String,
@@ -138,7 +139,7 @@ impl Authority {
         }
     }
 
-    /// A client's certificate with these names, good until a year.
+    /// Issues a client certificate with these names, valid until the given year.
     fn vouch(
         &self,
         names: &[&str],
@@ -164,7 +165,7 @@ impl Authority {
     }
 }
 
-/// Asks for a task that is not there, with a certificate or without; `None` if the connection came to nothing.
+/// Gets an unknown task with or without a client certificate; `None` if the handshake fails.
 async fn ask(
     server: &Running,
     issued: &Issued,
@@ -197,7 +198,9 @@ async fn ask(
 
 #[tokio::test]
 async fn s39_a_certificate_is_of_whom_its_alternative_name_says() {
-    let (issued, authority, stranger) = (issue(), Authority::new(), Authority::new());
+    let issued = issue();
+    let authority = Authority::new();
+    let stranger = Authority::new();
     let known = Certificates::with_subject("spiffe://example.com/ci", |ci| ci);
     for (required, anonymous) in [(true, None), (false, Some(401))] {
         let tls = Tls::from_pem(issued.certificate.as_bytes(), issued.key.as_bytes()).unwrap();
@@ -211,7 +214,7 @@ async fn s39_a_certificate_is_of_whom_its_alternative_name_says() {
                 Some(authority.vouch(&["spiffe://example.com/ci"], 2999)),
                 Some(404),
             ),
-            // The common name says the same in all of them, and means nothing.
+            // All have the same common name, which is ignored.
             (
                 Some(authority.vouch(&["spiffe://example.com/other"], 2999)),
                 Some(401),
@@ -232,10 +235,11 @@ async fn s39_a_certificate_is_of_whom_its_alternative_name_says() {
     }
 }
 
-/// R48: certificates and keys change while somebody reads a stream, and the stream goes on.
+/// R48: an open stream continues while certificates and keys are rotated.
 #[tokio::test]
 async fn r48_certificates_and_keys_are_renewed_and_no_stream_is_cut() {
-    let (old, new) = (issue(), issue());
+    let old = issue();
+    let new = issue();
     let tls = Tls::from_pem(old.certificate.as_bytes(), old.key.as_bytes()).unwrap();
     let (keys, (puppet, mut strings)) = (ApiKeys::new(), SteppedAgent::new());
     let first = keys.issue("ann", |ann| ann);
@@ -263,13 +267,13 @@ async fn r48_certificates_and_keys_are_renewed_and_no_stream_is_cut() {
     assert_eq!(
         ask(&server, &old, None).await,
         Some(401),
-        "what does not belong together changes nothing"
+        "a mismatched certificate and key change nothing"
     );
     tls.renew(new.certificate.as_bytes(), new.key.as_bytes())
         .unwrap();
     assert_eq!(ask(&server, &new, None).await, Some(401));
     assert_eq!(ask(&server, &old, None).await, None);
-    // Two keys of one caller overlap for as long as it takes.
+    // Both keys of one caller are valid during the rotation.
     let second = keys.issue("ann", |ann| ann);
     for key in [&first, &second] {
         assert_eq!(with_key(&server, &new, key.expose()).await, 404);
@@ -288,7 +292,7 @@ async fn r48_certificates_and_keys_are_renewed_and_no_stream_is_cut() {
     assert!(read.contains("still here"), "{read}");
 }
 
-/// What somebody hears with a key who asks for a task that is not there.
+/// Returns the status of a get for an unknown task with the given key.
 async fn with_key(server: &Running, issued: &Issued, key: &str) -> u16 {
     let mut stream = connect(server, issued, b"http/1.1").await;
     let head = format!(

@@ -1,4 +1,4 @@
-//! A tool that the client is asked to use: its result finds the task that asked, by reference.
+//! Client-side tools: a tool result finds the waiting task by reference.
 
 use attache::model::{Json, Message};
 use attache::{Failure, Outcome, Question, Turn};
@@ -45,13 +45,14 @@ async fn answer(server: &Running, used: &str, tasks: &[&Value]) -> Value {
 #[tokio::test]
 async fn a_result_goes_on_with_the_task_that_waits_for_it() {
     let server = start(agent).await;
-    let (one, two) = (ask(&server, "one").await, ask(&server, "two").await);
+    let one = ask(&server, "one").await;
+    let two = ask(&server, "two").await;
     let done = answer(&server, "two", &[&one["id"], &two["id"]]).await;
     assert_eq!(
         (&done["id"], &done["status"]["state"]),
         (&two["id"], &json!("completed"))
     );
-    // Nobody waits for it any more.
+    // No task waits for this result any more.
     let new = answer(&server, "two", &[&one["id"], &two["id"]]).await;
     assert!(new["id"] != one["id"] && new["id"] != two["id"]);
     let other = answer(&server, "three", &[&one["id"]]).await;
@@ -61,7 +62,8 @@ async fn a_result_goes_on_with_the_task_that_waits_for_it() {
 #[tokio::test]
 async fn a_result_that_two_tasks_wait_for_is_a_task_of_its_own() {
     let server = start(agent).await;
-    let (one, two) = (ask(&server, "same").await, ask(&server, "same").await);
+    let one = ask(&server, "same").await;
+    let two = ask(&server, "same").await;
     let new = answer(
         &server,
         "same",
@@ -73,7 +75,7 @@ async fn a_result_that_two_tasks_wait_for_is_a_task_of_its_own() {
     assert_eq!(one_alone["id"], one["id"]);
 }
 
-/// What is asked stands beside the metadata for those who run tools, and for nobody else (09 2.8).
+/// `inputRequest` is repeated beside the metadata only for clients that run tools (09 2.8).
 #[tokio::test]
 async fn what_is_asked_of_a_tool_is_an_input_request_to_those_who_run_tools() {
     let server = start(agent).await;
@@ -93,7 +95,7 @@ async fn what_is_asked_of_a_tool_is_an_input_request_to_those_who_run_tools() {
         told["result"]["status"]["message"]["inputRequest"], request,
         "{told}"
     );
-    // One who tells of tools runs them.
+    // A client that sends tool parts runs tools.
     let message = json!({"kind": "message", "messageId": "m", "role": "user",
         "parts": [{"kind": "text", "text": "two"}, {"kind": "tool-list", "tools": []}]});
     let told = server

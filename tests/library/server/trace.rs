@@ -1,4 +1,4 @@
-//! Where a request is in a trace, from one program to the next: as the layer of OpenTelemetry sees it, and without one.
+//! Trace context propagation, with and without the OpenTelemetry layer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use tracing_subscriber::layer::SubscriberExt;
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const BINDINGS: [Binding; 3] = [Binding::JsonRpc, Binding::HttpJson, Binding::Grpc];
 
-/// Says in which trace it works.
+/// Replies with its trace context.
 struct Tells;
 
 impl Agent for Tells {
@@ -32,7 +32,7 @@ impl Agent for Tells {
     }
 }
 
-/// What the agent says when it is called over a binding, as part of a trace.
+/// Calls the agent over a binding with a trace context and returns its reply.
 fn told(binding: Binding, trace: Option<TraceContext>) -> String {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -73,7 +73,7 @@ fn without_opentelemetry_what_came_is_passed_on() {
     }
 }
 
-/// Calls the agent within a subscriber of OpenTelemetry; gives what it says, and all spans.
+/// Calls the agent under an OpenTelemetry subscriber; returns the reply and all spans.
 fn traced(binding: Binding, trace: Option<TraceContext>) -> (String, Vec<SpanData>) {
     let spans = InMemorySpanExporter::default();
     let provider = SdkTracerProvider::builder()
@@ -150,7 +150,7 @@ fn a_trace_that_is_not_sampled_stays_so() {
     assert!(spans.is_empty(), "{spans:?}");
 }
 
-/// A log as servers have it, which counts the spans that are made for traces.
+/// A log subscriber that counts the spans created for traces.
 #[derive(Clone, Default)]
 struct Log(Arc<AtomicUsize>);
 

@@ -1,4 +1,4 @@
-//! What arrives and what does not: paths, methods, media types, sizes, envelopes, and the end of the server.
+//! Transport errors: paths, methods, media types, sizes, envelopes, and shutdown.
 
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;

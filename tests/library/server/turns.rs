@@ -1,4 +1,4 @@
-//! What becomes of a task: turns that wait, and turns without end.
+//! Turns that wait for a permit, and turns without an end.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use crate::harness::{Running, message, request, start_with, with_deadline};
 use crate::server::operations::Held;
 
-/// Sends a text and comes back at once.
+/// Sends a text with `returnImmediately`.
 async fn begin(server: &Running, text: &str) -> Value {
     let at_once = json!({"returnImmediately": true});
     let params = json!({"message": message(text, json!({})), "configuration": at_once});

@@ -1,4 +1,4 @@
-//! Which version a request is, told over HTTP: the matrix of JSON-RPC and HTTP+JSON, cell by cell.
+//! Version negotiation over HTTP: every cell of the JSON-RPC and HTTP+JSON matrix.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,18 +7,18 @@ use serde_json::{Value, json};
 
 use crate::harness::{Answer, Echo, Running, WireFormat, start_with};
 
-/// What comes of a request.
+/// Expected result of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Cell {
-    /// It is served, in the version of the route.
+    /// Served in the version of the route.
     Served,
-    /// It is refused with this code, in the form of this version.
+    /// Refused with this code, in the format of this version.
     Refused(i64, &'static str),
 }
 
-/// What a route makes of `A2A-Version`: absent, 0.3, 1.0, another, and absent where that is not enough.
+/// Expected results by `A2A-Version`: absent, 0.3, 1.0, unsupported, and absent under `strict_version`.
 struct Row {
-    /// How the answer is to be read.
+    /// Format of the response.
     form: WireFormat,
     path: &'static str,
     body: Value,
@@ -38,8 +38,9 @@ fn rows() -> [Row; 5] {
     let call = |method: &str, params: Value| json!({"jsonrpc": "2.0", "id": "call-1", "method": method, "params": params});
     let send = |form: WireFormat| json!({"message": form.message("hi", json!({}))});
     let first = json!({"id": "mine", "message": {"role": "user", "parts": [{"type": "text", "text": "hi"}]}});
-    let (no_03, no_1) = (Refused(-32009, "0.3"), Refused(-32009, "1.0"));
-    // To a caller of 1.0 there is no method with a slash.
+    let no_03 = Refused(-32009, "0.3");
+    let no_1 = Refused(-32009, "1.0");
+    // 1.0 has no method with a slash.
     let unknown = Refused(-32601, "1.0");
     let row = |form, path, body, cells| Row {
         form,
@@ -93,7 +94,7 @@ impl Row {
             "POST {}{query} HTTP/1.1\r\nContent-Type: application/json{header}",
             self.path
         );
-        // A client of the first days names its tasks, each by a name of its own.
+        // A 0.1 client chooses the ids of its tasks.
         let name = NAMES.fetch_add(1, Ordering::Relaxed).to_string();
         let body = self.body.to_string().replace("mine", &name);
         let answer = server.send(&head, body.as_bytes()).await;

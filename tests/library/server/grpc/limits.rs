@@ -1,4 +1,4 @@
-//! What a caller may not exceed.
+//! Limits of the gRPC binding.
 
 use std::num::NonZeroU32;
 use std::pin::Pin;
@@ -167,7 +167,7 @@ async fn a_deadline_ends_the_call_and_not_the_task() {
 #[tokio::test]
 async fn s63_a_connection_that_only_answers_pings_is_closed() {
     let server = start_set(|settings| settings.idle_timeout = Duration::from_millis(50)).await;
-    // Whoever has it could call, and does not.
+    // The idle connection holds no call.
     let (_sender, mut connection) = connect::<http_body_util::Full<Bytes>>(&server).await;
     with_deadline(connection.join_next())
         .await

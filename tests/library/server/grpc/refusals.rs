@@ -1,4 +1,4 @@
-//! What is refused, and how that is said.
+//! Errors of the gRPC binding.
 
 use attache::model::ErrorKind;
 use attache::wire::grpc::from_status;
@@ -97,7 +97,7 @@ async fn what_is_not_offered_is_refused_whatever_it_is_about() {
     );
 }
 
-/// 01 §2, the two rows of gRPC: what metadata says, and what comes of it.
+/// 01 §2, the two gRPC rows: version metadata and the expected result.
 #[tokio::test]
 async fn the_version_matrix() {
     for strict in [false, true] {
@@ -227,7 +227,7 @@ async fn the_other_bindings_are_on_the_same_port() {
         server.say("hi", json!({})).await["status"]["state"],
         "TASK_STATE_COMPLETED"
     );
-    // What is no gRPC is answered as any other path.
+    // A request without gRPC content type is treated like any other path.
     for media_type in [
         "application/json",
         "application/grpc-web",

@@ -1,4 +1,4 @@
-//! Streams: what is in them, how they end, and what they do not disturb.
+//! gRPC streams: content, end, and independence of other calls.
 
 use attache::{Agent, Failure, Outcome, Turn};
 use attache_proto::{v1, v03};
@@ -156,7 +156,7 @@ async fn a_stream_that_is_dropped_stops_nothing_and_is_taken_up_where_it_was() {
         .await
         .unwrap()
         .into_inner();
-    // The second entry is the message: what comes after it is told, and no task before that.
+    // The second entry is the message: the stream has the events after it and no initial task.
     let rest = with(subscribe, &[("last-event-id", "2")]);
     let rest = with_deadline(v1.subscribe_to_task(rest))
         .await
