@@ -1,7 +1,7 @@
 //! Accepted messages, and waiting for the result of their turns.
 //!
-//! The *turn result* is the state of the task for which a blocking caller waits: the task has ended, or the turn that
-//! answers the caller's message requires input or credentials.
+//! A blocking caller waits for the *turn result*. There is one when the task has ended, or when the turn of the
+//! caller's message requires input or credentials.
 
 use std::sync::Arc;
 

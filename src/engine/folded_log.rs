@@ -139,7 +139,7 @@ impl FoldedLog {
         Ok(())
     }
 
-    /// Applies an event as the next entry and changes it to the form to be recorded: a status gets its timestamp, an
+    /// Applies an event as the next entry, and changes it to the form to be recorded. A status gets its timestamp; an
     /// event that cannot be applied becomes `Ignored`.
     pub(super) fn apply_next(&mut self, time: Timestamp, event: &mut Event) {
         let seq = Seq(self.position.0 + 1);
@@ -208,7 +208,7 @@ impl FoldedLog {
         !self.task.is_ended() && self.unanswered.is_empty() && !self.is_turn_running()
     }
 
-    /// Returns whether `entry`, which was just applied, is the result that a blocking caller of this turn waits for:
+    /// Returns whether `entry`, which was just applied, is the turn result that a blocking caller waits for. That is:
     /// the task ended, or the turn requires input or credentials.
     pub(super) fn is_turn_result(&self, turn: u64, entry: &Entry) -> bool {
         let is_interrupted =

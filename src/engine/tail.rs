@@ -139,7 +139,7 @@ impl Tail {
 
     /// Returns whether enough entries were added since the last snapshot.
     ///
-    /// A snapshot has the size of the task, so the interval grows with the log: the total size of all snapshots is a
+    /// A snapshot has the size of the task, so the interval grows with the log. The total size of all snapshots is a
     /// small multiple of the log's size.
     pub(super) fn is_snapshot_due(&self, min_entries: u64, occasion: SnapshotOccasion) -> bool {
         let interval = match occasion {

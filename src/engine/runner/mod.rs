@@ -179,8 +179,10 @@ impl Runner {
         }
     }
 
-    /// Returns whether the task must be durable before its first turn: the turn cannot start yet, must not run twice
-    /// for one idempotency key or alias, or needs it for its side effects.
+    /// Returns whether the task must be durable before its first turn.
+    ///
+    /// That is so if the turn has no permit yet, must not run twice for one idempotency key or alias, or if the agent
+    /// needs a durable start.
     fn must_create_first(&self) -> bool {
         let is_unique = match &self.pipeline.log_state {
             LogState::New(params) => params.key.is_some() || params.alias.is_some(),

@@ -180,8 +180,8 @@ impl Runner {
         let log_state = std::mem::replace(&mut self.pipeline.log_state, LogState::Missing);
         let inbox = self.inbox.take();
         let retry_delay = (self.retry_delay * 2).min(MAX_RETRY_DELAY);
-        // The runner is created inside the future: if the runtime is shutting down, the future is dropped unpolled and
-        // no destructor of a runner starts yet another one.
+        // The runner is created inside the future. A runtime that shuts down drops the future unpolled, so that no
+        // destructor of a runner starts another one.
         let run = async move {
             let mut next = Self::new(engine, id, scope, log_state);
             next.inbox = inbox;

@@ -673,8 +673,10 @@ fn fold_all(entries: &[Entry]) -> FoldedLog {
     log
 }
 
-/// Checks the invariants that hold at any time: the visible task and the snapshot are folds of the stored log, which
-/// is numbered without gaps, with at most one terminal status and no change after it.
+/// Checks the invariants that hold at any time.
+///
+/// The visible task and the snapshot are folds of the stored log. The log is numbered without gaps, and has at most
+/// one terminal status and no change after it.
 pub(super) async fn check_invariants(engine: &Engine, head: &Head) -> Task {
     let (task, at) = engine.task(head).await.unwrap();
     let task = Arc::unwrap_or_clone(task);
@@ -722,8 +724,10 @@ pub(super) async fn check_invariants(engine: &Engine, head: &Head) -> Task {
     task
 }
 
-/// Checks the invariants of an idle engine: no task is active, all permits are released, every task has ended or is
-/// interrupted, and each head agrees with its log.
+/// Checks the invariants of an idle engine.
+///
+/// No task is active, and all permits are released. Every task has ended or is interrupted, and each head agrees with
+/// its log.
 pub(super) async fn check_idle(engine: &Engine) -> Vec<Task> {
     let store = &engine.inner.journal.store;
     let mut heads = store.list_unfinished(None, usize::MAX).await.unwrap();

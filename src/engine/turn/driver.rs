@@ -132,8 +132,8 @@ impl<'a> TurnDriver<'a> {
         }
     }
 
-    /// Drops the agent's future. If no `Turn` clone is left, also drops the turn's snapshot of the task, so that the
-    /// fold mutates the task in place instead of cloning it.
+    /// Drops the agent's future. If no `Turn` clone is left, also drops the turn's snapshot of the task: the fold then
+    /// mutates the task in place instead of cloning it.
     fn drop_agent(&mut self) {
         self.agent = None;
         if let Some(context) = Arc::get_mut(&mut self.context) {
