@@ -1,17 +1,17 @@
-//! What the protocol promises, told with the client, whatever is spoken in between.
+//! Protocol scenarios, written on `Client` and run over every binding and version.
 
 mod access;
 mod cancel;
 mod cards;
-mod continuing;
+mod conversations;
 mod errors;
 mod extensions;
 mod idempotency;
+mod isolation;
 mod list;
 mod push_configs;
 mod reading;
 mod send;
-mod strangers;
 mod streams;
 mod subscribe;
 mod tenants;
@@ -28,7 +28,7 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use crate::harness::everywhere::{Events, open};
 use crate::harness::with_deadline;
 
-/// Does what the message says, else says it back.
+/// Agent whose message text selects the outcome. It echoes any other text.
 #[derive(Clone)]
 struct TextCommandAgent;
 
@@ -58,14 +58,14 @@ impl Agent for TextCommandAgent {
     }
 }
 
-/// Is led by the test, step by step.
+/// Agent whose turns the test completes one by one.
 #[derive(Clone)]
 struct SteppedJobAgent {
     turns: mpsc::Sender<Job>,
     begun: Arc<Mutex<mpsc::Receiver<Job>>>,
 }
 
-/// A turn that the agent works on until the test ends it.
+/// Running turn that the test ends.
 struct Job {
     turn: Turn,
     end: oneshot::Sender<Outcome>,
@@ -80,14 +80,14 @@ impl SteppedJobAgent {
         }
     }
 
-    /// The next turn, once it has begun.
+    /// Waits for the next turn to start and returns it.
     async fn next(&self) -> Job {
         with_deadline(async { self.begun.lock().await.recv().await })
             .await
             .unwrap()
     }
 
-    /// Whether no turn has begun that the test has not seen.
+    /// Whether no started turn is left to take with `next`.
     async fn is_idle(&self) -> bool {
         self.begun.lock().await.try_recv().is_err()
     }
@@ -118,7 +118,7 @@ fn message(text: &str) -> SendMessageRequest {
     SendMessageRequest::new(Message::user(text))
 }
 
-fn to(task: &Task, text: &str) -> SendMessageRequest {
+fn message_to(task: &Task, text: &str) -> SendMessageRequest {
     SendMessageRequest::new(Message::user(text).in_task(task.id.clone()))
 }
 
@@ -142,7 +142,7 @@ fn return_immediately(request: SendMessageRequest) -> SendMessageRequest {
     )
 }
 
-/// Sends what makes or continues a task.
+/// Sends a message and returns the task. Panics if the response is a message.
 async fn send(client: &Client, request: SendMessageRequest) -> Task {
     match client.send_message(request).await.unwrap() {
         SendMessageResponse::Task(task) => task,
@@ -150,11 +150,11 @@ async fn send(client: &Client, request: SendMessageRequest) -> Task {
     }
 }
 
-async fn say(client: &Client, text: &str) -> Task {
+async fn send_text(client: &Client, text: &str) -> Task {
     send(client, message(text)).await
 }
 
-/// Sends a text and comes back at once.
+/// Sends a text with `return_immediately` and returns the new task.
 async fn begin(client: &Client, text: &str) -> Task {
     send(client, return_immediately(message(text))).await
 }
@@ -193,7 +193,7 @@ async fn cancel(client: &Client, id: &TaskId) -> Result<Task> {
         .await
 }
 
-/// The task when it has ended.
+/// Polls the task until it has ended and returns it.
 async fn wait_until_ended(client: &Client, task: &Task) -> Task {
     loop {
         let task = get(client, task).await;
@@ -203,12 +203,12 @@ async fn wait_until_ended(client: &Client, task: &Task) -> Task {
     }
 }
 
-/// The kind of the error that must have come.
+/// Returns the error kind. Panics if the call succeeded.
 fn error_kind<T>(result: Result<T>) -> ErrorKind {
     result.err().expect("a refusal").kind()
 }
 
-/// What was said, oldest first.
-fn agent_texts(task: &Task) -> Vec<String> {
+/// Returns the texts of the history, oldest first.
+fn history_texts(task: &Task) -> Vec<String> {
     task.history.iter().map(|message| message.text()).collect()
 }

@@ -10,8 +10,10 @@ use attache::model::{
 use attache::{Client, HostedAgent, Server};
 use serde_json::{Value, json};
 
-use super::strangers::{ANN, BOB, authenticated, keys};
-use super::{TextCommandAgent, begin, cancel, error_kind, find, get, message, say, send, to};
+use super::isolation::{ANN, BOB, authenticated, keys};
+use super::{
+    TextCommandAgent, begin, cancel, error_kind, find, get, message, message_to, send, send_text,
+};
 use crate::harness::everywhere::{can_list, card, everywhere_on, has_retry_hint, has_tenants};
 use crate::harness::{WIRE_FORMATS, run};
 
@@ -46,7 +48,10 @@ async fn s34_s41_an_unauthenticated_caller_learns_nothing_else() {
                 );
             }
             assert_eq!(
-                say(&authenticated(&client, ANN), "hi").await.history.len(),
+                send_text(&authenticated(&client, ANN), "hi")
+                    .await
+                    .history
+                    .len(),
                 1
             );
         },
@@ -534,15 +539,15 @@ async fn s65_waiting_tasks_of_a_caller_are_limited() {
         async |client: Client| {
             let ann = authenticated(&client, ANN);
             let bob = authenticated(&client, BOB);
-            let first = say(&ann, "ask").await;
-            say(&ann, "auth").await;
+            let first = send_text(&ann, "ask").await;
+            send_text(&ann, "auth").await;
             assert_eq!(
                 error_kind(ann.send_message(message("ask")).await),
                 ErrorKind::RateLimited
             );
-            say(&bob, "ask").await;
+            send_text(&bob, "ask").await;
             cancel(&ann, &first.id).await.unwrap();
-            say(&ann, "ask").await;
+            send_text(&ann, "ask").await;
         },
     )
     .await;
@@ -560,7 +565,7 @@ async fn s72_open_tasks_of_a_caller_are_limited() {
             ErrorKind::RateLimited
         );
         cancel(&ann, &first.id).await.unwrap();
-        say(&ann, "hi").await;
+        send_text(&ann, "hi").await;
     })
     .await;
 }
@@ -595,11 +600,11 @@ async fn s72_open_tasks_of_a_tenant_are_limited_over_all_callers() {
         }
         if has_tenants(&client) {
             let blue = bob.clone().with_tenant("blue");
-            say(&blue, "ask").await;
-            say(&ann.clone().with_tenant("red"), "ask").await;
+            send_text(&blue, "ask").await;
+            send_text(&ann.clone().with_tenant("red"), "ask").await;
         }
         cancel(&ann, &first.id).await.unwrap();
-        say(&client, "hi").await;
+        send_text(&client, "hi").await;
     })
     .await;
 }
@@ -610,8 +615,8 @@ async fn s72_stored_tasks_of_a_tenant_are_limited_and_stay_usable() {
     everywhere_on(server, async |client: Client| {
         let ann = authenticated(&client, ANN);
         let bob = authenticated(&client, BOB);
-        let ended = say(&ann, "hi").await;
-        let waiting = say(&bob, "ask").await;
+        let ended = send_text(&ann, "hi").await;
+        let waiting = send_text(&bob, "ask").await;
         assert_eq!(
             error_kind(client.send_message(message("hi")).await),
             ErrorKind::RateLimited
@@ -619,11 +624,14 @@ async fn s72_stored_tasks_of_a_tenant_are_limited_and_stay_usable() {
         // Existing tasks of a full tenant stay usable.
         assert_eq!(get(&ann, &ended).await.status.state, TaskState::Completed);
         assert_eq!(
-            send(&bob, to(&waiting, "Hamburg")).await.status.state,
+            send(&bob, message_to(&waiting, "Hamburg"))
+                .await
+                .status
+                .state,
             TaskState::Completed
         );
         if has_tenants(&client) {
-            say(&ann.clone().with_tenant("blue"), "hi").await;
+            send_text(&ann.clone().with_tenant("blue"), "hi").await;
         }
     })
     .await;
@@ -644,7 +652,7 @@ async fn s41_a_key_is_revoked_while_the_server_runs() {
         .unwrap()
         .with_bearer(&key)
         .unwrap();
-    say(&client, "hi").await;
+    send_text(&client, "hi").await;
     keys.replace([]);
     assert_eq!(
         error_kind(client.send_message(message("hi")).await),

@@ -1,16 +1,16 @@
-//! Canceling: 04 §3.5, row by row.
+//! `CancelTask`: the rows of 04 §3.5.
 
 use attache::model::{ErrorKind, StreamResponse, TaskState};
 use attache::{Client, Outcome, Server, Settings, Turn};
 
 use super::{
-    SteppedJobAgent, TextCommandAgent, begin, cancel, error_kind, get, message, say, stream,
-    subscribe, to, wait_until_ended,
+    SteppedJobAgent, TextCommandAgent, begin, cancel, error_kind, get, message, message_to,
+    send_text, stream, subscribe, wait_until_ended,
 };
 use crate::harness::everywhere::{card, everywhere, everywhere_on, has_details};
 
 #[tokio::test]
-async fn r19_cancel_of_a_running_an_asking_an_ended_and_an_unknown_task() {
+async fn r19_cancel_of_running_waiting_ended_and_unknown_tasks() {
     everywhere(
         || TextCommandAgent,
         async |client: Client| {
@@ -33,7 +33,7 @@ async fn r19_cancel_of_a_running_an_asking_an_ended_and_an_unknown_task() {
                 assert_eq!(get(&client, &canceled).await, canceled);
             }
             for text in ["done", "fail", "reject"] {
-                let done = say(&client, text).await;
+                let done = send_text(&client, text).await;
                 assert_eq!(
                     error_kind(cancel(&client, &done.id).await),
                     ErrorKind::TaskNotCancelable
@@ -41,7 +41,7 @@ async fn r19_cancel_of_a_running_an_asking_an_ended_and_an_unknown_task() {
                 assert_eq!(get(&client, &done).await, done);
             }
             assert_eq!(
-                error_kind(cancel(&client, &"nobody's".into()).await),
+                error_kind(cancel(&client, &"unknown".into()).await),
                 ErrorKind::TaskNotFound
             );
         },
@@ -50,16 +50,16 @@ async fn r19_cancel_of_a_running_an_asking_an_ended_and_an_unknown_task() {
 }
 
 #[tokio::test]
-async fn a_task_that_waits_for_its_turn_is_canceled() {
-    let led = SteppedJobAgent::new();
+async fn a_queued_task_is_canceled() {
+    let agent = SteppedJobAgent::new();
     let settings = Settings {
         max_turns: 1,
         ..Default::default()
     };
-    let server = || Server::new(card(), led.clone()).settings(settings.clone());
+    let server = || Server::new(card(), agent.clone()).settings(settings.clone());
     everywhere_on(server, async |client: Client| {
         let running = begin(&client, "one").await;
-        let job = led.next().await;
+        let job = agent.next().await;
         let waiting = begin(&client, "two").await;
         assert_eq!(
             cancel(&client, &waiting.id).await.unwrap().status.state,
@@ -67,22 +67,22 @@ async fn a_task_that_waits_for_its_turn_is_canceled() {
         );
         job.complete();
         wait_until_ended(&client, &running).await;
-        assert!(led.is_idle().await, "what was canceled never runs");
+        assert!(agent.is_idle().await, "a canceled task never runs");
     })
     .await;
 }
 
 #[tokio::test]
-async fn everybody_who_follows_is_told_and_let_go() {
-    let led = SteppedJobAgent::new();
+async fn cancel_ends_all_streams_of_the_task() {
+    let agent = SteppedJobAgent::new();
     everywhere(
-        || led.clone(),
+        || agent.clone(),
         async |client: Client| {
             let mut sender = stream(&client, message("go")).await;
             let Some(StreamResponse::Task(task)) = sender.next().await else {
                 panic!("the task comes first")
             };
-            let job = led.next().await;
+            let job = agent.next().await;
             let mut follower = subscribe(&client, &task.id).await.unwrap();
             assert_eq!(follower.event_text().await, "task active");
             job.turn.say("on it").await;
@@ -96,12 +96,12 @@ async fn everybody_who_follows_is_told_and_let_go() {
                 follower.event_texts().await,
                 ["status working: on it", "status canceled"]
             );
-            // Whatever the agent says after that is nobody's business.
+            // Updates of the agent after the cancellation are dropped.
             job.turn.write("late", "x").await;
             assert!(job.end.is_closed(), "the turn was dropped");
             assert_eq!(get(&client, &task).await, canceled);
             assert_eq!(
-                error_kind(client.send_message(to(&task, "more")).await),
+                error_kind(client.send_message(message_to(&task, "more")).await),
                 ErrorKind::UnsupportedOperation
             );
         },
@@ -111,24 +111,24 @@ async fn everybody_who_follows_is_told_and_let_go() {
 
 #[tokio::test]
 async fn a_blocked_caller_gets_the_canceled_task() {
-    let led = SteppedJobAgent::new();
+    let agent = SteppedJobAgent::new();
     everywhere(
-        || led.clone(),
+        || agent.clone(),
         async |client: Client| {
             let stop = async {
-                let job = led.next().await;
+                let job = agent.next().await;
                 cancel(&client, job.turn.task_id()).await.unwrap()
             };
-            let (blocked, canceled) = tokio::join!(say(&client, "go"), stop);
+            let (blocked, canceled) = tokio::join!(send_text(&client, "go"), stop);
             assert_eq!(blocked, canceled);
         },
     )
     .await;
 }
 
-/// All but the first may get either.
+/// The first call returns the canceled task; the others return it or `TaskNotCancelable`.
 #[tokio::test]
-async fn of_many_cancels_at_once_each_is_answered() {
+async fn concurrent_cancels_are_each_answered() {
     everywhere(
         || TextCommandAgent,
         async |client: Client| {
@@ -156,33 +156,33 @@ async fn of_many_cancels_at_once_each_is_answered() {
 
 #[tokio::test]
 async fn r18_cancel_and_completion_agree() {
-    let led = SteppedJobAgent::new();
+    let agent = SteppedJobAgent::new();
     everywhere(
-        || led.clone(),
+        || agent.clone(),
         async |client: Client| {
             for early in [true, false] {
                 let race = async {
-                    let job = led.next().await;
+                    let job = agent.next().await;
                     let id = job.turn.task_id().clone();
                     if early {
                         job.complete();
                         return cancel(&client, &id).await;
                     }
-                    // Both are under way; whichever is recorded first stands, and the turn may be gone by now.
+                    // The calls race: the first recorded end is final. The turn may already be dropped, so the send may fail.
                     tokio::join!(cancel(&client, &id), async {
                         drop(job.end.send(Outcome::Completed))
                     })
                     .0
                 };
-                let (blocked, canceled) = tokio::join!(say(&client, "go"), race);
-                let kept = get(&client, &blocked).await;
-                assert_eq!(kept, blocked, "one end, and all see the same");
+                let (blocked, canceled) = tokio::join!(send_text(&client, "go"), race);
+                let stored = get(&client, &blocked).await;
+                assert_eq!(stored, blocked, "one end, and all see the same");
                 match canceled {
                     Ok(task) => {
-                        assert_eq!((&task, kept.status.state), (&kept, TaskState::Canceled))
+                        assert_eq!((&task, stored.status.state), (&stored, TaskState::Canceled))
                     }
                     Err(error) => {
-                        let seen = (error.kind(), kept.status.state);
+                        let seen = (error.kind(), stored.status.state);
                         assert_eq!(seen, (ErrorKind::TaskNotCancelable, TaskState::Completed));
                     }
                 }
@@ -193,15 +193,15 @@ async fn r18_cancel_and_completion_agree() {
 }
 
 #[tokio::test]
-async fn an_agent_that_listens_may_end_well_and_the_task_is_canceled_all_the_same() {
-    let tidy = |turn: Turn| async move {
+async fn cancel_overrides_the_outcome_of_a_cooperative_agent() {
+    let cooperative_agent = |turn: Turn| async move {
         turn.say("at work").await;
         turn.cancelled().await;
         turn.write("rest", "what there is").await;
         Ok(Outcome::Completed)
     };
     everywhere(
-        || tidy,
+        || cooperative_agent,
         async |client: Client| {
             let mut events = stream(&client, message("go")).await;
             let Some(StreamResponse::Task(task)) = events.next().await else {

@@ -1,16 +1,16 @@
-//! Cards: the extended one, and a client that finds its way by the public one.
+//! Agent cards: the extended card, and discovery by the public card.
 
 use attache::auth::Access;
 use attache::model::{AgentSkill, ErrorKind, TaskState};
 use attache::{AgentCard, Client, HostedAgent, Outcome, Server, Turn};
 
-use super::strangers::{ANN, authenticated, keys};
-use super::{TextCommandAgent, error_kind, say};
+use super::isolation::{ANN, authenticated, keys};
+use super::{TextCommandAgent, error_kind, send_text};
 use crate::harness::everywhere::{MATRIX, card, everywhere, everywhere_on, version};
 use crate::harness::{run, with_deadline};
 
 #[tokio::test]
-async fn an_extended_card_is_shown_where_there_is_one() {
+async fn a_configured_extended_card_is_served() {
     let extended = || {
         AgentCard::new("Echo", "Says it back, and more")
             .version("2.1.0")
@@ -41,9 +41,9 @@ async fn an_extended_card_is_shown_where_there_is_one() {
     .await;
 }
 
-/// 03 §6: nobody is known where nobody is asked.
+/// 03 §6: the extended card requires authenticated callers, so the server needs access control.
 #[tokio::test]
-async fn s37_an_extended_card_for_everybody_is_not_served() {
+async fn s37_an_extended_card_requires_access_control() {
     let refused = with_deadline(
         Server::new(card(), TextCommandAgent)
             .extended_card(card())
@@ -60,15 +60,15 @@ async fn s37_an_extended_card_for_everybody_is_not_served() {
     .await
     .err();
     for error in [refused, other] {
-        let error = error.expect("nobody could be shown it");
+        let error = error.expect("a configuration error");
         assert_eq!(error.kind(), ErrorKind::InvalidParams);
         assert!(error.message().contains("access"), "{error}");
     }
 }
 
-/// 06 §3: not declared is something else than declared and not there, but for 0.3.
+/// 06 §3: an undeclared card and a declared but missing card are different errors, except in 0.3.
 #[tokio::test]
-async fn an_extended_card_that_is_not_there_is_refused() {
+async fn a_missing_extended_card_is_refused() {
     everywhere(
         || TextCommandAgent,
         async |client: Client| {
@@ -90,13 +90,13 @@ async fn an_extended_card_that_is_not_there_is_refused() {
 }
 
 #[tokio::test]
-async fn every_interface_that_the_card_names_answers() {
+async fn every_interface_of_the_card_answers() {
     let running = run(Server::new(card(), TextCommandAgent)).await;
     let found = with_deadline(Client::discover(&format!("http://{}", running.address)))
         .await
         .unwrap();
     assert_eq!(
-        with_deadline(say(&found, "hi")).await.status.state,
+        with_deadline(send_text(&found, "hi")).await.status.state,
         TaskState::Completed
     );
     let card = found.card().unwrap();
@@ -109,7 +109,7 @@ async fn every_interface_that_the_card_names_answers() {
             interface.binding() == Some(*binding) && interface.protocol_version == version.as_str()
         });
         let client = Client::from_interface(named.expect("an interface")).unwrap();
-        let task = with_deadline(say(&client, "hi")).await;
+        let task = with_deadline(send_text(&client, "hi")).await;
         assert_eq!(
             task.status.state,
             TaskState::Completed,
@@ -118,9 +118,9 @@ async fn every_interface_that_the_card_names_answers() {
     }
 }
 
-/// gRPC has no paths: an agent beside the first is reached there by its name.
+/// gRPC has no paths: it addresses an additional agent by its name.
 #[tokio::test]
-async fn every_interface_of_an_agent_beside_the_first_answers() {
+async fn every_interface_of_an_additional_agent_answers() {
     let shout = |turn: Turn| async move {
         turn.write("shout", turn.text().to_uppercase()).await;
         Ok(Outcome::Completed)
@@ -136,7 +136,7 @@ async fn every_interface_of_an_agent_beside_the_first_answers() {
     for interface in interfaces {
         let client = Client::from_interface(interface).unwrap();
         assert_eq!(
-            with_deadline(say(&client, "hi")).await.text(),
+            with_deadline(send_text(&client, "hi")).await.text(),
             "HI",
             "{interface:?}"
         );

@@ -1,7 +1,7 @@
-//! Which error when: every row of 06 §3 that a client can bring about, the same kind everywhere.
+//! Error kinds: every row of 06 §3 that a client can cause, over every binding and version.
 //!
-//! The rows on envelopes, bodies and media types of requests are about bytes, and stand in `transport.rs`. Those on
-//! ids, ends, contexts, keys, cards and extensions stand with their promises.
+//! `transport.rs` tests the rows on envelopes, bodies and media types of requests. The modules of ids, contexts, keys,
+//! cards and extensions test their own rows.
 
 mod down;
 
@@ -18,15 +18,15 @@ use attache::{Client, Server, ServerSettings, Settings};
 use down::UnavailableStore;
 
 use super::{
-    SteppedJobAgent, TextCommandAgent, begin, cancel, configured, error_kind, find, message, say,
-    subscribe, wait_until_ended,
+    SteppedJobAgent, TextCommandAgent, begin, cancel, configured, error_kind, find, message,
+    send_text, subscribe, wait_until_ended,
 };
 use crate::harness::everywhere::{
     can_list, card, everywhere, everywhere_on, has_details, has_retry_hint, open,
 };
 
-/// Each of the operations on webhooks, with this task.
-async fn webhooks(client: &Client, task: &TaskId) -> Vec<ErrorKind> {
+/// Returns the error kind of each push configuration operation on this task.
+async fn push_config_errors(client: &Client, task: &TaskId) -> Vec<ErrorKind> {
     let id = || Some("w".into());
     let config = PushConfig {
         id: id(),
@@ -64,7 +64,7 @@ async fn send_both(client: &Client, request: SendMessageRequest) -> [ErrorKind; 
 }
 
 #[tokio::test]
-async fn what_a_message_must_have() {
+async fn invalid_messages_are_refused() {
     let limits = attache::model::Limits {
         max_parts: 2,
         ..Default::default()
@@ -105,7 +105,7 @@ async fn what_a_message_must_have() {
 }
 
 #[tokio::test]
-async fn an_agent_that_does_not_stream() {
+async fn streaming_is_refused_if_not_declared() {
     let mut card = card();
     card.capabilities.streaming = Some(false);
     everywhere_on(
@@ -113,8 +113,8 @@ async fn an_agent_that_does_not_stream() {
         async |client: Client| {
             let streamed = open(client.send_streaming_message(message("hi"))).await;
             assert_eq!(error_kind(streamed), ErrorKind::UnsupportedOperation);
-            let asked = say(&client, "ask").await;
-            // 04 §2: before it is said whether there is such a task.
+            let asked = send_text(&client, "ask").await;
+            // 04 §2: the server checks the capability before it looks up the task.
             for id in [asked.id, "gone".into()] {
                 assert_eq!(
                     error_kind(subscribe(&client, &id).await),
@@ -127,16 +127,16 @@ async fn an_agent_that_does_not_stream() {
 }
 
 #[tokio::test]
-async fn an_agent_that_calls_no_webhooks() {
+async fn push_operations_are_refused_if_not_declared() {
     let mut card = card();
     card.capabilities.push_notifications = Some(false);
     everywhere_on(
         || Server::new(card.clone(), TextCommandAgent),
         async |client: Client| {
-            let asked = say(&client, "ask").await;
+            let asked = send_text(&client, "ask").await;
             for id in [asked.id, "gone".into()] {
                 assert_eq!(
-                    webhooks(&client, &id).await,
+                    push_config_errors(&client, &id).await,
                     [ErrorKind::PushNotificationNotSupported; 4]
                 );
             }
@@ -153,7 +153,7 @@ async fn an_agent_that_calls_no_webhooks() {
 }
 
 #[tokio::test]
-async fn a_task_that_is_not_there() {
+async fn an_unknown_task_is_not_found() {
     everywhere_on(
         || Server::new(card(), TextCommandAgent),
         async |client: Client| {
@@ -175,7 +175,10 @@ async fn a_task_that_is_not_there() {
                 error_kind(subscribe(&client, &gone).await),
                 ErrorKind::TaskNotFound
             );
-            assert_eq!(webhooks(&client, &gone).await, [ErrorKind::TaskNotFound; 4]);
+            assert_eq!(
+                push_config_errors(&client, &gone).await,
+                [ErrorKind::TaskNotFound; 4]
+            );
             if has_details(&client) {
                 let error = find(&client, &gone).await.unwrap_err();
                 assert_eq!(error.metadata().collect::<Vec<_>>(), [("taskId", "gone")]);
@@ -186,7 +189,7 @@ async fn a_task_that_is_not_there() {
 }
 
 #[tokio::test]
-async fn a_task_that_is_no_longer_kept() {
+async fn a_removed_task_is_not_found() {
     let settings = Settings {
         max_tasks: Some(0),
         sweep_every: Duration::from_millis(1),
@@ -195,7 +198,7 @@ async fn a_task_that_is_no_longer_kept() {
     everywhere_on(
         || Server::new(card(), TextCommandAgent).settings(settings.clone()),
         async |client: Client| {
-            let id = say(&client, "hi").await.id;
+            let id = send_text(&client, "hi").await.id;
             while find(&client, &id).await.is_ok() {}
             if can_list(&client).await {
                 assert_eq!(
@@ -223,7 +226,7 @@ async fn a_task_that_is_no_longer_kept() {
 }
 
 #[tokio::test]
-async fn a_version_that_is_not_served() {
+async fn an_unsupported_version_is_refused() {
     everywhere(
         || TextCommandAgent,
         async |client: Client| {
@@ -247,25 +250,25 @@ async fn a_version_that_is_not_served() {
     .await;
 }
 
-/// R25, 04 §7: what cannot be served now is told to come again, and when.
+/// R25, 04 §7: an `Unavailable` error has a retry delay.
 #[tokio::test]
-async fn a_server_that_has_no_place_left() {
-    let led = SteppedJobAgent::new();
+async fn a_server_at_its_limits_is_unavailable() {
+    let agent = SteppedJobAgent::new();
     let settings = Settings {
         max_turns: 1,
         max_waiting_turns: 1,
         ..Default::default()
     };
-    let mut serving = ServerSettings::default();
-    serving.max_streams_per_task = 1;
+    let mut server_settings = ServerSettings::default();
+    server_settings.max_streams_per_task = 1;
     let server = || {
-        Server::new(card(), led.clone())
+        Server::new(card(), agent.clone())
             .settings(settings.clone())
-            .server_settings(serving.clone())
+            .server_settings(server_settings.clone())
     };
     everywhere_on(server, async |client: Client| {
         let first = begin(&client, "one").await;
-        let job = led.next().await;
+        let job = agent.next().await;
         begin(&client, "two").await;
         assert_eq!(
             send_both(&client, message("three")).await,
@@ -286,14 +289,14 @@ async fn a_server_that_has_no_place_left() {
         }
         drop(reader);
         job.complete();
-        led.next().await.complete();
+        agent.next().await.complete();
     })
     .await;
 }
 
-/// R25: the store does not answer. Everybody is told the same, when to come again, and nothing of why.
+/// R25: if the store fails, every operation returns `Unavailable` with a retry delay and without the cause.
 #[tokio::test]
-async fn r25_a_store_that_is_down() {
+async fn r25_an_unavailable_store_is_reported() {
     everywhere_on(
         || Server::new(card(), TextCommandAgent).store(UnavailableStore),
         async |client: Client| {
@@ -314,8 +317,8 @@ async fn r25_a_store_that_is_down() {
             for (at, error) in errors.into_iter().enumerate() {
                 let error = error.expect("a refusal");
                 assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-                // S81: each under a name of its own, by which it is found in our log. What becomes of a message is the
-                // engine's to log.
+                // S81: each error has a unique id, which is also in the log. The engine logs the failures of
+                // messages (the first two errors) itself.
                 if at > 1 && has_details(&client) {
                     let id = error
                         .metadata()
@@ -332,16 +335,16 @@ async fn r25_a_store_that_is_down() {
     .await;
 }
 
-/// 02 §5: what a part says that it is must be one of the input modes of the card or of a skill; what says nothing is let
-/// in. 06 §3: who accepts none of the output modes is refused only where that is wanted.
+/// 02 §5: the media type of a part must match an input mode of the card or of a skill. A part without one is accepted.
+/// 06 §3: the server checks accepted output modes only if `enforce_output_modes` is set.
 #[tokio::test]
-async fn a_media_type_that_is_not_taken() {
+async fn unsupported_media_types_are_refused() {
     let sketch = AgentSkill {
         input_modes: vec!["image/*".to_owned()],
         ..AgentSkill::new("s", "Sketch", "Draws")
     };
-    let mut serving = ServerSettings::default();
-    serving.enforce_output_modes = true;
+    let mut server_settings = ServerSettings::default();
+    server_settings.enforce_output_modes = true;
     let server = || {
         Server::new(
             card().input_modes(["text/plain"]).skill(sketch.clone()),
@@ -353,7 +356,7 @@ async fn a_media_type_that_is_not_taken() {
             Message::user("hi").part(Part::file(b"x", media_type).with_filename("f")),
         )
     };
-    let wants = |modes: &[&str]| {
+    let accepting = |modes: &[&str]| {
         let accepted_output_modes = modes.iter().map(|mode| (*mode).to_owned()).collect();
         configured(
             message("hi"),
@@ -390,18 +393,21 @@ async fn a_media_type_that_is_not_taken() {
             let supported = ("supported", "text/plain,image/*");
             assert_eq!(error.metadata().collect::<Vec<_>>(), [supported]);
         }
-        // As best it can.
-        assert!(client.send_message(wants(&["audio/ogg"])).await.is_ok());
+        // Without `enforce_output_modes` the request is accepted.
+        assert!(client.send_message(accepting(&["audio/ogg"])).await.is_ok());
     })
     .await;
     everywhere_on(
-        || server().server_settings(serving.clone()),
+        || server().server_settings(server_settings.clone()),
         async |client: Client| {
             for fine in [&["audio/ogg", "text/*"][..], &[]] {
-                assert!(client.send_message(wants(fine)).await.is_ok(), "{fine:?}");
+                assert!(
+                    client.send_message(accepting(fine)).await.is_ok(),
+                    "{fine:?}"
+                );
             }
             assert_eq!(
-                send_both(&client, wants(&["audio/ogg"])).await,
+                send_both(&client, accepting(&["audio/ogg"])).await,
                 [ErrorKind::ContentTypeNotSupported; 2]
             );
         },
@@ -409,9 +415,9 @@ async fn a_media_type_that_is_not_taken() {
     .await;
 }
 
-/// S65: whoever opens tasks and never answers what they ask keeps none of them for ever.
+/// S65: a task that waits for an answer fails after `max_parked_age`.
 #[tokio::test]
-async fn s65_tasks_that_nobody_answers_end_after_their_time() {
+async fn s65_waiting_tasks_fail_after_their_maximum_age() {
     let settings = Settings {
         max_parked_age: Some(Duration::from_millis(1)),
         sweep_every: Duration::from_millis(1),
@@ -421,7 +427,7 @@ async fn s65_tasks_that_nobody_answers_end_after_their_time() {
         || Server::new(card(), TextCommandAgent).settings(settings.clone()),
         async |client: Client| {
             for text in ["ask", "auth"] {
-                let task = say(&client, text).await;
+                let task = send_text(&client, text).await;
                 assert_eq!(
                     wait_until_ended(&client, &task).await.status.state,
                     TaskState::Failed,

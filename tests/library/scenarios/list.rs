@@ -1,4 +1,4 @@
-//! Lists of tasks: 04 §3.6. 0.3 has none.
+//! `ListTasks` (04 §3.6). 0.3 does not have it.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use attache::model::{
 };
 use attache::{Client, Result, Server, Settings};
 
-use super::{TextCommandAgent, agent_texts, cancel, say, send, to};
+use super::{TextCommandAgent, cancel, history_texts, message_to, send, send_text};
 use crate::harness::everywhere::{can_list, card, everywhere, everywhere_on};
 
 async fn list(client: &Client, request: ListTasksRequest) -> ListTasksResponse {
     client.list_tasks(request).await.unwrap()
 }
 
-fn of_size(page_size: i32) -> ListTasksRequest {
+fn with_page_size(page_size: i32) -> ListTasksRequest {
     ListTasksRequest {
         page_size: Some(page_size),
         ..Default::default()
@@ -26,7 +26,7 @@ fn ids(tasks: &[Task]) -> Vec<TaskId> {
     tasks.iter().map(|task| task.id.clone()).collect()
 }
 
-async fn say_in(client: &Client, context: &str, text: &str) -> Task {
+async fn send_in_context(client: &Client, context: &str, text: &str) -> Task {
     send(
         client,
         SendMessageRequest::new(Message::user(text).in_context(context)),
@@ -34,9 +34,10 @@ async fn say_in(client: &Client, context: &str, text: &str) -> Task {
     .await
 }
 
-/// The sizes of all pages, and the ids on them.
+/// Reads all pages. Returns their sizes and the ids of their tasks.
 async fn pages(client: &Client, mut request: ListTasksRequest) -> (Vec<usize>, Vec<TaskId>) {
-    let (mut sizes, mut all) = (Vec::new(), Vec::new());
+    let mut sizes = Vec::new();
+    let mut all = Vec::new();
     loop {
         let page = list(client, request.clone()).await;
         sizes.push(page.tasks.len());
@@ -48,7 +49,7 @@ async fn pages(client: &Client, mut request: ListTasksRequest) -> (Vec<usize>, V
     }
 }
 
-/// The field that was refused.
+/// Returns the field that the error names.
 fn field(refused: Result<ListTasksResponse>) -> String {
     let error = refused.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidParams, "{error}");
@@ -56,7 +57,7 @@ fn field(refused: Result<ListTasksResponse>) -> String {
 }
 
 #[tokio::test]
-async fn a_list_has_the_newest_status_first_and_says_how_many_there_are() {
+async fn a_list_is_sorted_by_status_time_and_has_a_total() {
     everywhere(
         || TextCommandAgent,
         async |client: Client| {
@@ -71,18 +72,18 @@ async fn a_list_has_the_newest_status_first_and_says_how_many_there_are() {
                     ..Default::default()
                 }
             );
-            let first = say(&client, "ask").await;
+            let first = send_text(&client, "ask").await;
             for _ in 0..4 {
-                say(&client, "done").await;
+                send_text(&client, "done").await;
             }
-            send(&client, to(&first, "ask")).await;
+            send(&client, message_to(&first, "ask")).await;
             let all = list(&client, ListTasksRequest::default()).await;
             assert_eq!(
                 (all.total_size, all.page_size, all.next_page_token.as_str()),
                 (5, 50, "")
             );
-            let place = |task: &Task| (task.status.timestamp, task.id.clone());
-            let order: Vec<_> = all.tasks.iter().map(place).collect();
+            let sort_key = |task: &Task| (task.status.timestamp, task.id.clone());
+            let order: Vec<_> = all.tasks.iter().map(sort_key).collect();
             assert!(order.is_sorted_by(|one, two| one > two), "{order:?}");
             for (size, sizes) in [
                 (1, vec![1; 5]),
@@ -92,12 +93,12 @@ async fn a_list_has_the_newest_status_first_and_says_how_many_there_are() {
                 (100, vec![5]),
             ] {
                 assert_eq!(
-                    pages(&client, of_size(size)).await,
+                    pages(&client, with_page_size(size)).await,
                     (sizes, ids(&all.tasks)),
                     "{size}"
                 );
             }
-            let page = list(&client, of_size(2)).await;
+            let page = list(&client, with_page_size(2)).await;
             assert_eq!((page.total_size, page.page_size), (5, 2));
         },
     )
@@ -105,17 +106,17 @@ async fn a_list_has_the_newest_status_first_and_says_how_many_there_are() {
 }
 
 #[tokio::test]
-async fn a_list_has_only_what_was_asked_for() {
+async fn a_list_is_filtered() {
     everywhere(
         || TextCommandAgent,
         async |client: Client| {
             if !can_list(&client).await {
                 return;
             }
-            let asked = say_in(&client, "c", "ask").await;
-            let done = say_in(&client, "c", "done").await;
-            let other = say_in(&client, "d", "done").await;
-            let gone = cancel(&client, &say_in(&client, "d", "ask").await.id)
+            let asked = send_in_context(&client, "c", "ask").await;
+            let done = send_in_context(&client, "c", "done").await;
+            let other = send_in_context(&client, "d", "done").await;
+            let gone = cancel(&client, &send_in_context(&client, "d", "ask").await.id)
                 .await
                 .unwrap();
             let all = ListTasksRequest::default();
@@ -123,11 +124,11 @@ async fn a_list_has_only_what_was_asked_for() {
                 context_id: Some(id.into()),
                 ..ListTasksRequest::default()
             };
-            let of = |status, request: ListTasksRequest| ListTasksRequest {
+            let with_status = |status, request: ListTasksRequest| ListTasksRequest {
                 status: Some(status),
                 ..request
             };
-            let since = |time: Option<Timestamp>| ListTasksRequest {
+            let changed_since = |time: Option<Timestamp>| ListTasksRequest {
                 status_timestamp_after: time,
                 ..all.clone()
             };
@@ -135,26 +136,27 @@ async fn a_list_has_only_what_was_asked_for() {
             for (request, tasks) in [
                 (all.clone(), &[&asked, &done, &other, &gone][..]),
                 (in_context("c"), &[&asked, &done]),
-                (of(TaskState::Completed, in_context("c")), &[&done]),
+                (with_status(TaskState::Completed, in_context("c")), &[&done]),
                 (
-                    of(TaskState::Unspecified, in_context("d")),
+                    with_status(TaskState::Unspecified, in_context("d")),
                     &[&other, &gone],
                 ),
-                (of(TaskState::InputRequired, all.clone()), &[&asked]),
-                (of(TaskState::Working, all.clone()), &[]),
-                (in_context("nobody's"), &[]),
+                (
+                    with_status(TaskState::InputRequired, all.clone()),
+                    &[&asked],
+                ),
+                (with_status(TaskState::Working, all.clone()), &[]),
+                (in_context("unknown"), &[]),
                 (in_context("C"), &[]),
                 (
-                    since(asked.status.timestamp),
+                    changed_since(asked.status.timestamp),
                     &[&asked, &done, &other, &gone],
                 ),
-                (since(never), &[]),
+                (changed_since(never), &[]),
             ] {
                 let page = list(&client, request.clone()).await;
-                let (mut found, mut expected) = (
-                    ids(&page.tasks),
-                    tasks.iter().map(|it| it.id.clone()).collect::<Vec<_>>(),
-                );
+                let mut found = ids(&page.tasks);
+                let mut expected = tasks.iter().map(|it| it.id.clone()).collect::<Vec<_>>();
                 found.sort();
                 expected.sort();
                 assert_eq!(
@@ -169,18 +171,18 @@ async fn a_list_has_only_what_was_asked_for() {
 }
 
 #[tokio::test]
-async fn a_list_shows_results_and_history_as_asked() {
+async fn a_list_includes_artifacts_and_history_as_requested() {
     everywhere(
         || TextCommandAgent,
         async |client: Client| {
             if !can_list(&client).await {
                 return;
             }
-            let task = say(&client, "hi").await;
+            let task = send_text(&client, "hi").await;
             let shown = async |request| list(&client, request).await.tasks.remove(0);
             let bare = shown(ListTasksRequest::default()).await;
             assert_eq!(
-                (bare.artifacts.len(), agent_texts(&bare)),
+                (bare.artifacts.len(), history_texts(&bare)),
                 (0, vec!["hi".to_owned()])
             );
             let whole = ListTasksRequest {
@@ -201,7 +203,7 @@ async fn a_list_shows_results_and_history_as_asked() {
 }
 
 #[tokio::test]
-async fn a_page_token_survives_what_comes_and_goes() {
+async fn a_page_token_survives_new_and_removed_tasks() {
     let settings = Settings {
         max_tasks: Some(3),
         sweep_every: Duration::from_millis(1),
@@ -213,21 +215,21 @@ async fn a_page_token_survives_what_comes_and_goes() {
             return;
         }
         for _ in 0..6 {
-            say(&client, "ask").await;
+            send_text(&client, "ask").await;
         }
-        let first = list(&client, of_size(3)).await;
+        let first = list(&client, with_page_size(3)).await;
         let rest = pages(&client, ListTasksRequest::default())
             .await
             .1
             .split_off(3);
-        // The last of the page moves to the front, and so do new ones; the oldest of those that ended are forgotten.
-        send(&client, to(&first.tasks[2], "ask")).await;
+        // The last task of the page moves to the front, ahead of it come new tasks. The sweep removes the oldest ended tasks.
+        send(&client, message_to(&first.tasks[2], "ask")).await;
         for _ in 0..10 {
-            say(&client, "done").await;
+            send_text(&client, "done").await;
         }
         let next = ListTasksRequest {
             page_token: Some(first.next_page_token),
-            ..of_size(3)
+            ..with_page_size(3)
         };
         let second = list(&client, next).await;
         assert_eq!(
@@ -239,48 +241,48 @@ async fn a_page_token_survives_what_comes_and_goes() {
 }
 
 #[tokio::test]
-async fn s08_a_page_token_that_is_none_of_ours_is_refused_by_name() {
+async fn s08_an_invalid_page_token_is_refused() {
     let server = || Server::new(card(), TextCommandAgent).tenants(["blue"]);
     everywhere_on(server, async |client: Client| {
         if !can_list(&client).await {
             return;
         }
         for _ in 0..3 {
-            say_in(&client, "c", "done").await;
+            send_in_context(&client, "c", "done").await;
         }
         let in_c = ListTasksRequest {
             context_id: Some("c".into()),
-            ..of_size(1)
+            ..with_page_size(1)
         };
         let token = list(&client, in_c.clone()).await.next_page_token;
-        let with = |token: &str| ListTasksRequest {
+        let with_token = |token: &str| ListTasksRequest {
             page_token: Some(token.to_owned()),
             ..in_c.clone()
         };
-        assert_eq!(list(&client, with(&token)).await.tasks.len(), 1);
+        assert_eq!(list(&client, with_token(&token)).await.tasks.len(), 1);
         for request in [
-            with("garbled"),
-            with("!"),
-            with("e30"),
-            with("eyJ0IjoxLCJpIjoieCIsImYiOiJ5In0"),
-            with(&token[1..]),
-            with(&format!("{token}=")),
-            with(&"A".repeat(20_000)),
+            with_token("garbled"),
+            with_token("!"),
+            with_token("e30"),
+            with_token("eyJ0IjoxLCJpIjoieCIsImYiOiJ5In0"),
+            with_token(&token[1..]),
+            with_token(&format!("{token}=")),
+            with_token(&"A".repeat(20_000)),
             ListTasksRequest {
                 context_id: None,
-                ..with(&token)
+                ..with_token(&token)
             },
             ListTasksRequest {
                 context_id: Some("d".into()),
-                ..with(&token)
+                ..with_token(&token)
             },
             ListTasksRequest {
                 tenant: Some("blue".to_owned()),
-                ..with(&token)
+                ..with_token(&token)
             },
             ListTasksRequest {
                 status: Some(TaskState::Working),
-                ..with(&token)
+                ..with_token(&token)
             },
         ] {
             assert_eq!(
@@ -303,7 +305,7 @@ async fn s66_sizes_are_checked() {
             }
             for size in [0, -1, 101, i32::MAX, i32::MIN] {
                 assert_eq!(
-                    field(client.list_tasks(of_size(size)).await),
+                    field(client.list_tasks(with_page_size(size)).await),
                     "pageSize",
                     "{size}"
                 );

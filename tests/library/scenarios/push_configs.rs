@@ -8,8 +8,10 @@ use attache::model::{
 };
 use attache::{Client, Result, Server, Settings};
 
-use super::strangers::{ANN, BOB, authenticated, keys};
-use super::{TextCommandAgent, begin, configured, error_kind, get, message, say, send, to};
+use super::isolation::{ANN, BOB, authenticated, keys};
+use super::{
+    TextCommandAgent, begin, configured, error_kind, get, message, message_to, send, send_text,
+};
 use crate::harness::everywhere::{card, everywhere_on, open, version};
 use crate::harness::local_webhooks;
 
@@ -69,7 +71,10 @@ fn with_inline(request: SendMessageRequest, config: PushConfig) -> SendMessageRe
 #[tokio::test]
 async fn a_config_is_created_read_listed_replaced_and_deleted() {
     everywhere_on(server, async |client: Client| {
-        for task in [say(&client, "ask").await, say(&client, "hi").await] {
+        for task in [
+            send_text(&client, "ask").await,
+            send_text(&client, "hi").await,
+        ] {
             assert_eq!(list(&client, &task.id).await.unwrap(), []);
             let mut first = config(&task, Some("one"), URL);
             first.token = Some(Secret::from("t-1"));
@@ -116,7 +121,7 @@ async fn a_config_is_created_read_listed_replaced_and_deleted() {
 #[tokio::test]
 async fn a_config_without_an_id_gets_one() {
     everywhere_on(server, async |client: Client| {
-        let task = say(&client, "ask").await;
+        let task = send_text(&client, "ask").await;
         let first = client
             .create_push_config(config(&task, None, URL))
             .await
@@ -148,7 +153,7 @@ async fn without_an_id_the_default_config_is_read() {
         if protocol != (Some(Binding::JsonRpc), Version::V03) {
             return;
         }
-        let task = say(&client, "ask").await;
+        let task = send_text(&client, "ask").await;
         let any = || GetPushConfigRequest {
             task_id: task.id.clone(),
             ..Default::default()
@@ -192,7 +197,7 @@ async fn an_inline_config_is_registered_with_the_task() {
             id: Some("x".into()),
             ..PushConfig::new(URL)
         };
-        send(&client, with_inline(to(&task, "ask"), other)).await;
+        send(&client, with_inline(message_to(&task, "ask"), other)).await;
         assert_eq!(list(&client, &task.id).await.unwrap().len(), 2);
         // Also with a streaming message.
         let mut events = super::stream(&client, with_inline(message("hi"), named)).await;
@@ -222,7 +227,7 @@ async fn the_inline_config_of_a_refused_message_is_not_registered() {
         let task = send(&client, with_inline(message("ask"), hook("w", URL))).await;
         let before = list(&client, &task.id).await.unwrap();
         for id in ["w", "x"] {
-            let long = to(&task, &"x".repeat(10_000));
+            let long = message_to(&task, &"x".repeat(10_000));
             let sent = client
                 .send_message(with_inline(long, hook(id, "http://127.0.0.1:9/other")))
                 .await;
@@ -243,7 +248,7 @@ async fn the_inline_config_of_a_refused_message_is_not_registered() {
 #[tokio::test]
 async fn s21_only_http_urls_are_accepted() {
     everywhere_on(server, async |client: Client| {
-        let task = say(&client, "ask").await;
+        let task = send_text(&client, "ask").await;
         for url in [
             "",
             "/hook",
@@ -260,7 +265,7 @@ async fn s21_only_http_urls_are_accepted() {
             assert_eq!(error.kind(), ErrorKind::InvalidParams, "{url}");
             assert!(error.message().contains("url"), "{error}");
             let sent = client
-                .send_message(with_inline(to(&task, "x"), PushConfig::new(url)))
+                .send_message(with_inline(message_to(&task, "x"), PushConfig::new(url)))
                 .await;
             assert_eq!(error_kind(sent), ErrorKind::InvalidParams, "{url}");
         }
@@ -275,7 +280,7 @@ async fn s21_only_http_urls_are_accepted() {
 async fn s22_every_registration_passes_the_ssrf_guard() {
     let strict = || Server::new(card(), TextCommandAgent);
     everywhere_on(strict, async |client: Client| {
-        let task = say(&client, "ask").await;
+        let task = send_text(&client, "ask").await;
         for url in [
             "https://127.0.0.1/",
             "https://10.0.0.1/",
@@ -296,15 +301,18 @@ async fn s22_every_registration_passes_the_ssrf_guard() {
                 ),
                 error_kind(
                     client
-                        .send_message(with_inline(to(&task, "x"), inline()))
+                        .send_message(with_inline(message_to(&task, "x"), inline()))
                         .await,
                 ),
                 error_kind(
                     open(client.send_streaming_message(with_inline(message("hi"), inline()))).await,
                 ),
                 error_kind(
-                    open(client.send_streaming_message(with_inline(to(&task, "x"), inline())))
-                        .await,
+                    open(
+                        client
+                            .send_streaming_message(with_inline(message_to(&task, "x"), inline())),
+                    )
+                    .await,
                 ),
             ];
             assert_eq!(kinds, [ErrorKind::InvalidParams; 5], "{url}");
@@ -328,8 +336,8 @@ async fn s26_webhooks_of_a_caller_are_limited() {
     everywhere_on(limited, async |client: Client| {
         let ann = authenticated(&client, ANN);
         let bob = authenticated(&client, BOB);
-        let task = say(&ann, "ask").await;
-        let other = say(&ann, "ask").await;
+        let task = send_text(&ann, "ask").await;
+        let other = send_text(&ann, "ask").await;
         for (task, id) in [(&task, "one"), (&other, "two"), (&task, "one")] {
             ann.create_push_config(config(task, Some(id), URL))
                 .await
@@ -360,7 +368,7 @@ async fn webhooks_of_a_task_are_limited() {
     everywhere_on(
         || server().limits(limits.clone()),
         async |client: Client| {
-            let task = say(&client, "ask").await;
+            let task = send_text(&client, "ask").await;
             for id in ["one", "two", "one"] {
                 client
                     .create_push_config(config(&task, Some(id), URL))
@@ -428,9 +436,9 @@ async fn s53_reserved_metadata_is_dropped() {
 #[tokio::test]
 async fn r17_a_replayed_message_does_not_register_its_webhook_again() {
     everywhere_on(server, async |client: Client| {
-        let task = say(&client, "ask").await;
+        let task = send_text(&client, "ask").await;
         let keyed = client.clone().with_header("Idempotency-Key", "k").unwrap();
-        let request = with_inline(to(&task, "ask"), PushConfig::new(URL));
+        let request = with_inline(message_to(&task, "ask"), PushConfig::new(URL));
         send(&keyed, request.clone()).await;
         let configs = list(&client, &task.id).await.unwrap();
         assert_eq!(configs.len(), 1);
@@ -453,8 +461,11 @@ async fn r17_a_replayed_message_does_not_register_its_webhook_again() {
 async fn r17_concurrent_duplicates_register_one_webhook() {
     everywhere_on(server, async |client: Client| {
         let keyed = |key| client.clone().with_header("Idempotency-Key", key).unwrap();
-        let waiting = say(&client, "ask").await;
-        for (key, request) in [("k-1", to(&waiting, "ask")), ("k-2", message("ask"))] {
+        let waiting = send_text(&client, "ask").await;
+        for (key, request) in [
+            ("k-1", message_to(&waiting, "ask")),
+            ("k-2", message("ask")),
+        ] {
             let once = keyed(key);
             let request = with_inline(request, PushConfig::new(URL));
             let (one, two, three) = tokio::join!(

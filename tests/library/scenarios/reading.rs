@@ -1,4 +1,4 @@
-//! Reading a task again and again: what is remembered of it is never older than what was acknowledged, and nobody else's.
+//! Repeated reads of a task: the cached task is never older than an acknowledged write, and only its owner can read it.
 
 use attache::auth::Access;
 use attache::model::{ErrorKind, GetTaskRequest, Task, TaskId, TaskState};
@@ -7,17 +7,18 @@ use attache::store::{Sqlite, sqlite::Options};
 use attache::{Client, Server};
 use serde_json::json;
 
-use super::strangers::{ANN, BOB, authenticated, keys};
-use super::{TextCommandAgent, agent_texts, error_kind, find, get, say, send, to};
+use super::isolation::{ANN, BOB, authenticated, keys};
+use super::{TextCommandAgent, error_kind, find, get, history_texts, message_to, send, send_text};
 use crate::harness::everywhere::{MATRIX, card, everywhere_on, history};
 use crate::harness::{WIRE_FORMATS, run};
 
-/// Runs a scenario everywhere, on every store.
+/// Runs a scenario over every binding and version, on every store.
 async fn on_every_store(server: impl Fn() -> Server, scenario: impl AsyncFn(Client)) {
     everywhere_on(&server, &scenario).await;
     #[cfg(feature = "sqlite")]
     {
-        let (folder, number) = (tempfile::tempdir().unwrap(), std::cell::Cell::new(0));
+        let folder = tempfile::tempdir().unwrap();
+        let number = std::cell::Cell::new(0);
         let stored = || {
             number.set(number.get() + 1);
             let file = folder.path().join(format!("{}.db", number.get()));
@@ -27,37 +28,37 @@ async fn on_every_store(server: impl Fn() -> Server, scenario: impl AsyncFn(Clie
     }
 }
 
-async fn last(client: &Client, task: &Task, length: usize) -> Vec<String> {
+async fn read_last_texts(client: &Client, task: &Task, length: usize) -> Vec<String> {
     let history_length = Some(i32::try_from(length).unwrap());
     let request = GetTaskRequest {
         id: task.id.clone(),
         history_length,
         ..Default::default()
     };
-    agent_texts(&client.get_task(request).await.unwrap())
+    history_texts(&client.get_task(request).await.unwrap())
 }
 
 #[tokio::test]
-async fn a_task_that_was_read_shows_what_was_said_since() {
+async fn a_cached_task_includes_new_messages() {
     let server = || Server::new(card(), TextCommandAgent);
     on_every_store(server, async |client: Client| {
-        let mut task = say(&client, "ask").await;
+        let mut task = send_text(&client, "ask").await;
         for text in ["ask", "ask", "done"] {
             for _ in 0..3 {
                 assert_eq!(get(&client, &task).await, task);
             }
-            let all = agent_texts(&task);
+            let all = history_texts(&task);
             for length in [1, 0, all.len(), all.len() + 1, 2] {
                 let expected = &all[all.len() - history(&client, length, all.len())..];
                 assert_eq!(
-                    last(&client, &task, length).await,
+                    read_last_texts(&client, &task, length).await,
                     expected,
                     "the last {length}"
                 );
-                assert_eq!(agent_texts(&get(&client, &task).await), all);
+                assert_eq!(history_texts(&get(&client, &task).await), all);
             }
-            task = send(&client, to(&task, text)).await;
-            assert!(agent_texts(&task).contains(&text.to_owned()));
+            task = send(&client, message_to(&task, text)).await;
+            assert!(history_texts(&task).contains(&text.to_owned()));
         }
         assert_eq!(get(&client, &task).await, task);
         assert_eq!(get(&client, &task).await.status.state, TaskState::Completed);
@@ -66,12 +67,12 @@ async fn a_task_that_was_read_shows_what_was_said_since() {
 }
 
 #[tokio::test]
-async fn s01_what_is_remembered_of_a_task_is_its_owners_alone() {
+async fn s01_a_cached_task_is_visible_to_its_owner_only() {
     let server = || Server::new(card(), TextCommandAgent).access(Access::new(keys()));
     on_every_store(server, async |client: Client| {
         let ann = authenticated(&client, ANN);
         let bob = authenticated(&client, BOB);
-        let task = say(&ann, "ask").await;
+        let task = send_text(&ann, "ask").await;
         for _ in 0..3 {
             assert_eq!(get(&ann, &task).await, task);
             assert_eq!(
@@ -83,7 +84,7 @@ async fn s01_what_is_remembered_of_a_task_is_its_owners_alone() {
     .await;
 }
 
-/// Everybody asks for the same task, one after the other, and then again: each has it in their own form.
+/// Clients of all bindings and versions read the same task in turn, three times.
 #[tokio::test]
 async fn each_version_and_binding_has_its_own_form_of_a_task() {
     let server = run(Server::new(card(), TextCommandAgent)).await;
@@ -92,11 +93,11 @@ async fn each_version_and_binding_has_its_own_form_of_a_task() {
         .iter()
         .map(|(binding, version)| Client::new(&url, *binding, *version).unwrap())
         .collect();
-    let task = say(&clients[0], "done").await;
+    let task = send_text(&clients[0], "done").await;
     let mut bodies = Vec::new();
     for round in 0..3 {
         for client in &clients {
-            assert_eq!(agent_texts(&get(client, &task).await), ["done"]);
+            assert_eq!(history_texts(&get(client, &task).await), ["done"]);
         }
         let mut all = Vec::new();
         for form in WIRE_FORMATS {
@@ -109,20 +110,20 @@ async fn each_version_and_binding_has_its_own_form_of_a_task() {
                 "{form:?}"
             );
             let body = answer.json();
-            let shown = if form.is_rpc() {
+            let task_json = if form.is_rpc() {
                 &body["result"]
             } else {
                 &body
             };
-            let is_kind = shown["kind"] == "task";
-            let state = shown["status"]["state"].as_str().unwrap();
+            let is_kind = task_json["kind"] == "task";
+            let state = task_json["status"]["state"].as_str().unwrap();
             assert_eq!(
                 (is_kind, state.starts_with("TASK_STATE_")),
                 (state == "completed", !is_kind),
                 "{form:?}"
             );
             assert_eq!(
-                shown["history"][0].get("content").is_some(),
+                task_json["history"][0].get("content").is_some(),
                 form == WIRE_FORMATS[3],
                 "{form:?}"
             );
@@ -135,9 +136,9 @@ async fn each_version_and_binding_has_its_own_form_of_a_task() {
     }
 }
 
-/// 04 §4: one that asks by its own name is answered by it, however many have asked by the id.
+/// 04 §4: a request with the task id of the client is answered with that id, even if the task is cached under its own id.
 #[tokio::test]
-async fn a_name_of_the_first_days_is_not_answered_with_somebody_elses_bytes() {
+async fn a_client_task_id_of_0_1_is_not_answered_from_the_cache() {
     let server = run(Server::new(card(), TextCommandAgent)).await;
     let message = json!({"role": "user", "parts": [{"type": "text", "text": "ask"}]});
     server

@@ -1,4 +1,4 @@
-//! Sending: answers, blocking (04 §3.1), history (04 §3.2), and what a turn may end in.
+//! `SendMessage`: responses, blocking (04 §3.1), history (04 §3.2) and turn outcomes.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use attache::model::{
 use attache::{Client, Outcome, Server, ServerSettings, Turn};
 
 use super::{
-    SteppedJobAgent, TextCommandAgent, agent_texts, begin, configured, error_kind, find, get,
-    message, return_immediately, say, send, stream, to, wait_until_ended,
+    SteppedJobAgent, TextCommandAgent, begin, configured, error_kind, find, get, history_texts,
+    message, message_to, return_immediately, send, send_text, stream, wait_until_ended,
 };
 use crate::harness::everywhere::{card, everywhere, everywhere_on, history};
 
@@ -30,7 +30,10 @@ async fn a_message_is_answered_by_a_finished_task() {
                 .in_task(task.id.clone())
                 .in_context(task.context_id.clone());
             assert_eq!(
-                task.history.iter().map(|kept| &**kept).collect::<Vec<_>>(),
+                task.history
+                    .iter()
+                    .map(|message| &**message)
+                    .collect::<Vec<_>>(),
                 [&stamped]
             );
             assert!(task.status.timestamp.is_some());
@@ -41,8 +44,8 @@ async fn a_message_is_answered_by_a_finished_task() {
 }
 
 #[tokio::test]
-async fn every_kind_of_part_goes_there_and_comes_back() {
-    let mirror = |turn: Turn| async move {
+async fn every_kind_of_part_round_trips() {
+    let mirror_agent = |turn: Turn| async move {
         turn.add_artifact(Artifact {
             parts: turn.message().parts.clone(),
             ..Artifact::text("mirror", "")
@@ -51,7 +54,7 @@ async fn every_kind_of_part_goes_there_and_comes_back() {
         Ok(Outcome::Completed)
     };
     everywhere(
-        || mirror,
+        || mirror_agent,
         async |client: Client| {
             let sent = Message::user("grüße, 世界")
                 .part(Part::file([0, 159, 255], "image/png").with_filename("a.png"))
@@ -68,25 +71,28 @@ async fn every_kind_of_part_goes_there_and_comes_back() {
 }
 
 #[tokio::test]
-async fn a_turn_ends_as_the_agent_says() {
+async fn the_outcome_determines_the_state() {
     everywhere(
         || TextCommandAgent,
         async |client: Client| {
-            for (text, state, words) in [
+            for (text, state, status_text) in [
                 ("ask", TaskState::InputRequired, "which harbour?"),
                 ("auth", TaskState::AuthRequired, "log in first"),
                 ("reject", TaskState::Rejected, "not today"),
                 ("fail", TaskState::Failed, "the tide is out"),
             ] {
-                let task = say(&client, text).await;
+                let task = send_text(&client, text).await;
                 let status = task.status.message.as_ref().unwrap();
-                assert_eq!((task.status.state, status.text().as_str()), (state, words));
+                assert_eq!(
+                    (task.status.state, status.text().as_str()),
+                    (state, status_text)
+                );
                 assert_eq!(
                     (status.role, status.task_id.as_ref()),
                     (Role::Agent, Some(&task.id))
                 );
-                // 07 §4: what the status says is not history yet.
-                assert_eq!(agent_texts(&task), [text]);
+                // 07 §4: the message of the current status is not part of the history.
+                assert_eq!(history_texts(&task), [text]);
                 assert_eq!(get(&client, &task).await, task);
             }
         },
@@ -94,50 +100,53 @@ async fn a_turn_ends_as_the_agent_says() {
     .await;
 }
 
-/// 06 §3, §4.
+/// 06 §3, §4: the error message has the kind of fault, never its text.
 #[tokio::test]
-async fn a_fault_in_the_agent_fails_the_task_and_keeps_its_secrets() {
+async fn an_agent_fault_fails_the_task_without_details() {
     everywhere(
         || TextCommandAgent,
         async |client: Client| {
-            for (text, words) in [
+            for (text, status_text) in [
                 ("panic", "Agent execution failed (panic)"),
                 ("error", "Agent execution failed (Error)"),
             ] {
-                let task = say(&client, text).await;
+                let task = send_text(&client, text).await;
                 assert_eq!(
                     (task.status.state, task.text().as_str()),
-                    (TaskState::Failed, words)
+                    (TaskState::Failed, status_text)
                 );
                 assert!(!format!("{task:?}").contains("hunter2"), "{task:?}");
             }
-            // One that fails before there is a task fails a task all the same, and a stream tells of it.
-            let task = say(&client, "ping panic").await;
+            // A panic in `reply`, before a task exists, creates a failed task and a stream with its status.
+            let task = send_text(&client, "ping panic").await;
             let failed = (TaskState::Failed, "Agent execution failed (panic)");
             assert_eq!((task.status.state, task.text().as_str()), failed);
             assert_eq!(
-                (get(&client, &task).await.status.state, agent_texts(&task)),
+                (get(&client, &task).await.status.state, history_texts(&task)),
                 (failed.0, vec!["ping panic".to_owned()])
             );
-            let told = stream(&client, message("ping panic"))
+            let event_texts = stream(&client, message("ping panic"))
                 .await
                 .event_texts()
                 .await;
             assert_eq!(
-                told,
+                event_texts,
                 [
                     "task active",
                     "status failed: Agent execution failed (panic)"
                 ]
             );
-            assert_eq!(say(&client, "hi").await.status.state, TaskState::Completed);
+            assert_eq!(
+                send_text(&client, "hi").await.status.state,
+                TaskState::Completed
+            );
         },
     )
     .await;
 }
 
 #[tokio::test]
-async fn a_plain_reply_makes_no_task_and_is_waited_for() {
+async fn a_plain_reply_creates_no_task() {
     everywhere(
         || TextCommandAgent,
         async |client: Client| {
@@ -157,24 +166,24 @@ async fn a_plain_reply_makes_no_task_and_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_call_waits_for_the_end_or_for_a_question() {
-    let led = SteppedJobAgent::new();
+async fn a_blocking_call_returns_at_the_end_or_a_question() {
+    let agent = SteppedJobAgent::new();
     everywhere(
-        || led.clone(),
+        || agent.clone(),
         async |client: Client| {
             for (outcome, state) in [
                 (Outcome::Completed, TaskState::Completed),
                 (Outcome::ask("which?"), TaskState::InputRequired),
                 (Outcome::auth_required("who?"), TaskState::AuthRequired),
             ] {
-                let lead = async {
-                    let job = led.next().await;
+                let run_turn = async {
+                    let job = agent.next().await;
                     job.turn.say("on it").await;
                     job.turn.write("first", "1").await;
                     job.turn.write("second", "2").await;
                     job.end(outcome);
                 };
-                let (task, ()) = tokio::join!(say(&client, "go"), lead);
+                let (task, ()) = tokio::join!(send_text(&client, "go"), run_turn);
                 assert_eq!((task.status.state, task.text().as_str()), (state, "1\n2"));
             }
         },
@@ -182,19 +191,19 @@ async fn a_call_waits_for_the_end_or_for_a_question() {
     .await;
 }
 
-/// 07 §5: blocked callers return while the agent goes on waiting for credentials.
+/// 07 §5: a blocking call returns while the agent waits for credentials.
 #[tokio::test]
-async fn a_call_returns_when_credentials_are_needed_though_the_turn_goes_on() {
-    let led = SteppedJobAgent::new();
+async fn a_blocking_call_returns_when_credentials_are_required() {
+    let agent = SteppedJobAgent::new();
     everywhere(
-        || led.clone(),
+        || agent.clone(),
         async |client: Client| {
-            let lead = async {
-                let job = led.next().await;
+            let run_turn = async {
+                let job = agent.next().await;
                 job.turn.require_auth("log in first").await;
                 job
             };
-            let (task, job) = tokio::join!(say(&client, "go"), lead);
+            let (task, job) = tokio::join!(send_text(&client, "go"), run_turn);
             assert_eq!(
                 (task.status.state, task.text().as_str()),
                 (TaskState::AuthRequired, "log in first")
@@ -211,14 +220,14 @@ async fn a_call_returns_when_credentials_are_needed_though_the_turn_goes_on() {
 }
 
 #[tokio::test]
-async fn a_caller_in_a_hurry_gets_the_task_at_once_and_its_turn_goes_on() {
-    let led = SteppedJobAgent::new();
+async fn return_immediately_returns_while_the_turn_runs() {
+    let agent = SteppedJobAgent::new();
     everywhere(
-        || led.clone(),
+        || agent.clone(),
         async |client: Client| {
             let task = begin(&client, "go").await;
             assert!(!task.is_ended() && !task.status.state.is_interrupted());
-            let job = led.next().await;
+            let job = agent.next().await;
             assert_eq!(*job.turn.task_id(), task.id);
             job.turn.write("done", "at last").await;
             job.complete();
@@ -229,15 +238,15 @@ async fn a_caller_in_a_hurry_gets_the_task_at_once_and_its_turn_goes_on() {
 }
 
 #[tokio::test]
-async fn a_caller_may_leave_and_the_task_still_completes() {
-    let led = SteppedJobAgent::new();
+async fn a_task_completes_after_its_caller_disconnects() {
+    let agent = SteppedJobAgent::new();
     everywhere(
-        || led.clone(),
+        || agent.clone(),
         async |client: Client| {
             let job = {
                 let call = client.send_message(message("go"));
                 tokio::select! {
-                    job = led.next() => job,
+                    job = agent.next() => job,
                     answer = call => panic!("{answer:?}"),
                 }
             };
@@ -251,17 +260,17 @@ async fn a_caller_may_leave_and_the_task_still_completes() {
     .await;
 }
 
-/// 04 §3.1: at the cap the current task is the answer.
+/// 04 §3.1: after `max_blocking_wait` the response is the current task.
 #[tokio::test]
-async fn a_server_may_bound_the_wait() {
-    let led = SteppedJobAgent::new();
+async fn the_blocking_wait_is_limited() {
+    let agent = SteppedJobAgent::new();
     let mut settings = ServerSettings::default();
     settings.max_blocking_wait = Some(Duration::from_millis(1));
-    let server = || Server::new(card(), led.clone()).server_settings(settings.clone());
+    let server = || Server::new(card(), agent.clone()).server_settings(settings.clone());
     everywhere_on(server, async |client: Client| {
-        let task = say(&client, "go").await;
+        let task = send_text(&client, "go").await;
         assert!(!task.is_ended() && !task.status.state.is_interrupted());
-        led.next().await.complete();
+        agent.next().await.complete();
         assert_eq!(
             wait_until_ended(&client, &task).await.status.state,
             TaskState::Completed
@@ -271,14 +280,14 @@ async fn a_server_may_bound_the_wait() {
 }
 
 #[tokio::test]
-async fn s66_as_much_history_comes_as_was_asked_for() {
+async fn s66_history_has_the_requested_length() {
     everywhere(
         || TextCommandAgent,
         async |client: Client| {
-            let asked = say(&client, "ask").await;
-            let again = send(&client, to(&asked, "ask")).await;
+            let asked = send_text(&client, "ask").await;
+            let again = send(&client, message_to(&asked, "ask")).await;
             let all = ["ask", "which harbour?", "ask"];
-            assert_eq!(agent_texts(&again), all);
+            assert_eq!(history_texts(&again), all);
             let by_get = async |length: i32| {
                 let request = GetTaskRequest {
                     id: asked.id.clone(),
@@ -290,41 +299,45 @@ async fn s66_as_much_history_comes_as_was_asked_for() {
             for (length, asked) in [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (i32::MAX, 100)] {
                 let expected = &all[all.len() - history(&client, asked, all.len())..];
                 assert_eq!(
-                    agent_texts(&by_get(length).await.unwrap()),
+                    history_texts(&by_get(length).await.unwrap()),
                     expected,
                     "{length}"
                 );
             }
             assert_eq!(error_kind(by_get(-1).await), ErrorKind::InvalidParams);
-            // It changes what is told, never what is kept.
+            // `historyLength` limits the response, not the stored history.
             let configuration = |length| SendMessageConfiguration {
                 history_length: Some(length),
                 ..Default::default()
             };
-            let sent = send(&client, configured(to(&asked, "ask"), configuration(2))).await;
-            assert_eq!(agent_texts(&sent), ["which harbour?", "ask"]);
-            assert_eq!(agent_texts(&get(&client, &asked).await).len(), 5);
+            let sent = send(
+                &client,
+                configured(message_to(&asked, "ask"), configuration(2)),
+            )
+            .await;
+            assert_eq!(history_texts(&sent), ["which harbour?", "ask"]);
+            assert_eq!(history_texts(&get(&client, &asked).await).len(), 5);
             let negative = client
-                .send_message(configured(to(&asked, "ask"), configuration(-1)))
+                .send_message(configured(message_to(&asked, "ask"), configuration(-1)))
                 .await;
             assert_eq!(error_kind(negative), ErrorKind::InvalidParams);
-            assert_eq!(agent_texts(&get(&client, &asked).await).len(), 5);
+            assert_eq!(history_texts(&get(&client, &asked).await).len(), 5);
         },
     )
     .await;
 }
 
 #[tokio::test]
-async fn s66_no_more_history_goes_out_than_the_server_allows() {
+async fn s66_history_length_is_limited_by_the_server() {
     let limits = Limits {
         max_history_length: 2,
         ..Default::default()
     };
     let server = || Server::new(card(), TextCommandAgent).limits(limits.clone());
     everywhere_on(server, async |client: Client| {
-        let task = say(&client, "ask").await;
-        send(&client, to(&task, "ask")).await;
-        let task = send(&client, to(&task, "ask")).await;
+        let task = send_text(&client, "ask").await;
+        send(&client, message_to(&task, "ask")).await;
+        let task = send(&client, message_to(&task, "ask")).await;
         assert_eq!(task.history.len(), 2);
         for (asked, expected) in [(None, 2), (Some(1), 1), (Some(100), 2)] {
             let request = GetTaskRequest {
@@ -334,8 +347,8 @@ async fn s66_no_more_history_goes_out_than_the_server_allows() {
             };
             let found = client.get_task(request).await.unwrap();
             assert_eq!(
-                agent_texts(&found),
-                agent_texts(&task)[2 - expected..],
+                history_texts(&found),
+                history_texts(&task)[2 - expected..],
                 "{asked:?}"
             );
         }

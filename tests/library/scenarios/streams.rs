@@ -1,16 +1,16 @@
-//! Streams of a message: 05 §1, §2 and §4, row by row.
+//! `SendStreamingMessage`: the rows of 05 §1, §2 and §4.
 
 use attache::model::{Message, SendMessageConfiguration, StreamResponse, Task};
 use attache::{Client, Outcome, Server};
 
 use super::{
-    SteppedJobAgent, TextCommandAgent, agent_texts, configured, get, message, return_immediately,
-    say, send, stream, subscribe, to,
+    SteppedJobAgent, TextCommandAgent, configured, get, history_texts, message, message_to,
+    return_immediately, send, send_text, stream, subscribe,
 };
 use crate::harness::everywhere::{Events, MATRIX, card, everywhere, history};
 use crate::harness::with_deadline;
 
-/// The task that a stream begins with.
+/// Returns the task that the stream begins with.
 async fn first(events: &mut Events) -> Task {
     match events.next().await {
         Some(StreamResponse::Task(task)) => task,
@@ -33,10 +33,10 @@ async fn a_plain_reply_is_a_stream_of_one_message() {
 }
 
 #[tokio::test]
-async fn the_task_comes_first_then_what_happens_then_the_end() {
-    let led = SteppedJobAgent::new();
+async fn a_stream_has_the_task_then_updates_then_the_final_status() {
+    let agent = SteppedJobAgent::new();
     everywhere(
-        || led.clone(),
+        || agent.clone(),
         async |client: Client| {
             let mut events = stream(&client, message("go")).await;
             let mut task = first(&mut events).await;
@@ -44,11 +44,11 @@ async fn the_task_comes_first_then_what_happens_then_the_end() {
                 (
                     crate::harness::everywhere::event_text(&StreamResponse::Task(task.clone()))
                         .as_str(),
-                    agent_texts(&task)
+                    history_texts(&task)
                 ),
                 ("task active", vec!["go".to_owned()])
             );
-            let job = led.next().await;
+            let job = agent.next().await;
             job.turn.say("on it").await;
             assert_eq!(
                 events.event_text().await,
@@ -59,26 +59,26 @@ async fn the_task_comes_first_then_what_happens_then_the_end() {
             job.turn.say("nearly").await;
             job.end(Outcome::CompletedWith(Message::agent("there you are")));
             let rest = events.all().await;
-            let story: Vec<_> = rest
+            let event_texts: Vec<_> = rest
                 .iter()
                 .map(crate::harness::everywhere::event_text)
                 .collect();
             assert_eq!(
-                story,
+                event_texts,
                 [
                     "artifact one.",
                     "status working: nearly",
                     "status completed: there you are"
                 ]
             );
-            // Whoever folds the stream has the task.
-            let kept = get(&client, &task).await;
+            // The fold of the stream equals the stored task.
+            let stored = get(&client, &task).await;
             for event in &rest {
                 task.apply_update(event).unwrap();
             }
             assert_eq!(
                 (&task.status, &task.artifacts),
-                (&kept.status, &kept.artifacts)
+                (&stored.status, &stored.artifacts)
             );
         },
     )
@@ -95,15 +95,15 @@ async fn a_stream_closes_when_the_task_ends() {
                 ("fail", "status failed: the tide is out"),
                 ("panic", "status failed: Agent execution failed (panic)"),
             ] {
-                let story = stream(&client, message(text)).await.event_texts().await;
-                assert_eq!(story, ["task active", end]);
+                let event_texts = stream(&client, message(text)).await.event_texts().await;
+                assert_eq!(event_texts, ["task active", end]);
             }
         },
     )
     .await;
 }
 
-/// 05 §2: a send-stream closes once the agent waits for somebody.
+/// 05 §2: the stream of a message closes when the task waits for input or credentials.
 #[tokio::test]
 async fn a_stream_closes_when_the_turn_ends_in_a_question() {
     everywhere(
@@ -116,11 +116,11 @@ async fn a_stream_closes_when_the_turn_ends_in_a_question() {
                 let mut events = stream(&client, message(text)).await;
                 let task = first(&mut events).await;
                 assert_eq!(events.event_texts().await, [end]);
-                // The next message has a stream of its own: first the task, with what was said.
-                let mut events = stream(&client, to(&task, "Saint-Malo")).await;
+                // The next message opens a new stream, which begins with the task.
+                let mut events = stream(&client, message_to(&task, "Saint-Malo")).await;
                 let again = first(&mut events).await;
                 assert_eq!(
-                    (again.id, agent_texts(&get(&client, &task).await).len()),
+                    (again.id, history_texts(&get(&client, &task).await).len()),
                     (task.id, 3)
                 );
                 assert_eq!(
@@ -134,18 +134,18 @@ async fn a_stream_closes_when_the_turn_ends_in_a_question() {
 }
 
 #[tokio::test]
-async fn a_continued_stream_begins_with_the_task_that_has_taken_the_message() {
-    let led = SteppedJobAgent::new();
+async fn a_continued_stream_begins_with_the_updated_task() {
+    let agent = SteppedJobAgent::new();
     everywhere(
-        || led.clone(),
+        || agent.clone(),
         async |client: Client| {
-            let (asked, ()) = tokio::join!(say(&client, "one"), async {
-                led.next().await.end(Outcome::ask("which?"))
+            let (asked, ()) = tokio::join!(send_text(&client, "one"), async {
+                agent.next().await.end(Outcome::ask("which?"))
             });
-            let mut events = stream(&client, to(&asked, "two")).await;
+            let mut events = stream(&client, message_to(&asked, "two")).await;
             let task = first(&mut events).await;
-            assert_eq!(agent_texts(&task), ["one", "which?", "two"]);
-            let job = led.next().await;
+            assert_eq!(history_texts(&task), ["one", "which?", "two"]);
+            let job = agent.next().await;
             job.turn.write("done", "x").await;
             job.complete();
             assert_eq!(
@@ -157,16 +157,16 @@ async fn a_continued_stream_begins_with_the_task_that_has_taken_the_message() {
     .await;
 }
 
-/// 05 §2: credentials come out of band; the stream stays while the agent runs.
+/// 05 §2: credentials arrive out of band, so the stream remaining open while the turn runs.
 #[tokio::test]
 async fn a_stream_stays_open_while_the_agent_waits_for_credentials() {
-    let led = SteppedJobAgent::new();
+    let agent = SteppedJobAgent::new();
     everywhere(
-        || led.clone(),
+        || agent.clone(),
         async |client: Client| {
             let mut events = stream(&client, message("go")).await;
             first(&mut events).await;
-            let job = led.next().await;
+            let job = agent.next().await;
             job.turn.require_auth("log in first").await;
             assert_eq!(
                 events.event_text().await,
@@ -184,16 +184,16 @@ async fn a_stream_stays_open_while_the_agent_waits_for_credentials() {
     .await;
 }
 
-/// 05 §4.
+/// 05 §4: each chunk is sent when it is written.
 #[tokio::test]
-async fn chunks_come_as_they_are_written_and_fold_into_one_result() {
-    let led = SteppedJobAgent::new();
+async fn chunks_are_streamed_and_folded_into_one_artifact() {
+    let agent = SteppedJobAgent::new();
     everywhere(
-        || led.clone(),
+        || agent.clone(),
         async |client: Client| {
             let mut events = stream(&client, message("go")).await;
             let mut task = first(&mut events).await;
-            let job = led.next().await;
+            let job = agent.next().await;
             let mut writer = job.turn.writer("poem");
             writer.write("the sea, ").await;
             assert_eq!(events.event_text().await, "artifact the sea, ");
@@ -215,19 +215,19 @@ async fn chunks_come_as_they_are_written_and_fold_into_one_result() {
 }
 
 #[tokio::test]
-async fn a_known_result_is_replaced() {
-    let led = SteppedJobAgent::new();
+async fn an_artifact_with_a_known_id_is_replaced() {
+    let agent = SteppedJobAgent::new();
     everywhere(
-        || led.clone(),
+        || agent.clone(),
         async |client: Client| {
             let version = |text: &str| attache::model::Artifact::text("draft", text).with_id("a-1");
-            let lead = async {
-                let job = led.next().await;
+            let run_turn = async {
+                let job = agent.next().await;
                 job.turn.add_artifact(version("one")).await;
                 job.turn.add_artifact(version("two")).await;
                 job.complete();
             };
-            let (task, ()) = tokio::join!(say(&client, "go"), lead);
+            let (task, ()) = tokio::join!(send_text(&client, "go"), run_turn);
             assert_eq!((task.artifacts.len(), task.text().as_str()), (1, "two"));
         },
     )
@@ -235,18 +235,21 @@ async fn a_known_result_is_replaced() {
 }
 
 #[tokio::test]
-async fn history_in_a_stream_is_as_long_as_was_asked_for() {
+async fn history_in_a_stream_has_the_requested_length() {
     everywhere(
         || TextCommandAgent,
         async |client: Client| {
-            let asked = say(&client, "ask").await;
+            let asked = send_text(&client, "ask").await;
             for (length, all) in [(0, 3), (1, 5), (2, 7)] {
                 let configuration = SendMessageConfiguration {
                     history_length: Some(length),
                     ..Default::default()
                 };
-                let mut events =
-                    stream(&client, configured(to(&asked, "ask"), configuration)).await;
+                let mut events = stream(
+                    &client,
+                    configured(message_to(&asked, "ask"), configuration),
+                )
+                .await;
                 let task = first(&mut events).await;
                 assert_eq!(
                     task.history.len(),
@@ -271,24 +274,24 @@ async fn history_in_a_stream_is_as_long_as_was_asked_for() {
 }
 
 #[tokio::test]
-async fn who_leaves_a_stream_stops_neither_the_task_nor_the_others() {
-    let led = SteppedJobAgent::new();
+async fn a_disconnect_affects_neither_the_task_nor_other_streams() {
+    let agent = SteppedJobAgent::new();
     everywhere(
-        || led.clone(),
+        || agent.clone(),
         async |client: Client| {
-            let mut leaves = stream(&client, message("go")).await;
-            let task = first(&mut leaves).await;
-            let mut stays = subscribe(&client, &task.id).await.unwrap();
-            first(&mut stays).await;
-            let job = led.next().await;
+            let mut dropped = stream(&client, message("go")).await;
+            let task = first(&mut dropped).await;
+            let mut remaining = subscribe(&client, &task.id).await.unwrap();
+            first(&mut remaining).await;
+            let job = agent.next().await;
             job.turn.say("one").await;
-            assert_eq!(leaves.event_text().await, "status working: one");
-            drop(leaves);
+            assert_eq!(dropped.event_text().await, "status working: one");
+            drop(dropped);
             job.turn.say("two").await;
             job.complete();
-            let story = stays.event_texts().await;
+            let event_texts = remaining.event_texts().await;
             assert_eq!(
-                story,
+                event_texts,
                 [
                     "status working: one",
                     "status working: two",
@@ -300,27 +303,30 @@ async fn who_leaves_a_stream_stops_neither_the_task_nor_the_others() {
     .await;
 }
 
-/// The flag says how a call answers, and a stream is no answer.
+/// The flag applies to unary calls only.
 #[tokio::test]
-async fn a_stream_takes_no_notice_of_a_caller_in_a_hurry() {
+async fn a_stream_ignores_return_immediately() {
     everywhere(
         || TextCommandAgent,
         async |client: Client| {
-            let story = stream(&client, return_immediately(message("hi")))
+            let event_texts = stream(&client, return_immediately(message("hi")))
                 .await
                 .event_texts()
                 .await;
-            assert_eq!(story, ["task active", "artifact hi.", "status completed"]);
+            assert_eq!(
+                event_texts,
+                ["task active", "artifact hi.", "status completed"]
+            );
         },
     )
     .await;
 }
 
-/// 05 §1: each in its own version, all in one order.
+/// 05 §1: all streams of a task have the same events in the same order.
 #[tokio::test]
 async fn streams_of_every_version_and_binding_follow_one_task() {
-    let led = SteppedJobAgent::new();
-    let local = with_deadline(Server::new(card(), led.clone()).serve_in_process())
+    let agent = SteppedJobAgent::new();
+    let local = with_deadline(Server::new(card(), agent.clone()).serve_in_process())
         .await
         .unwrap();
     let clients = MATRIX
@@ -334,21 +340,24 @@ async fn streams_of_every_version_and_binding_follow_one_task() {
         assert_eq!(with_deadline(events.event_text()).await, "task active");
         streams.push(events);
     }
-    let job = led.next().await;
+    let job = agent.next().await;
     for step in 0..20 {
         job.turn.say(format!("step {step}")).await;
         job.turn.write("result", step.to_string()).await;
     }
     job.complete();
-    let mut stories = Vec::new();
+    let mut event_lists = Vec::new();
     for events in streams {
-        stories.push(with_deadline(events.event_texts()).await);
+        event_lists.push(with_deadline(events.event_texts()).await);
     }
     assert_eq!(
-        (stories[0].len(), stories[0].last().unwrap().as_str()),
+        (
+            event_lists[0].len(),
+            event_lists[0].last().unwrap().as_str()
+        ),
         (41, "status completed")
     );
-    for story in &stories {
-        assert_eq!(story, &stories[0]);
+    for event_texts in &event_lists {
+        assert_eq!(event_texts, &event_lists[0]);
     }
 }

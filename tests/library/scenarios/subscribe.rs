@@ -1,4 +1,4 @@
-//! Subscriptions: 05 §3, row by row.
+//! `SubscribeToTask`: the rows of 05 §3.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use attache::model::{ErrorKind, Seq, StreamResponse, SubscribeToTaskRequest, Tas
 use attache::{Client, Outcome, Result, Server, ServerSettings};
 
 use super::{
-    SteppedJobAgent, TextCommandAgent, begin, cancel, error_kind, message, return_immediately, say,
-    send, stream, subscribe, to,
+    SteppedJobAgent, TextCommandAgent, begin, cancel, error_kind, message, message_to,
+    return_immediately, send, send_text, stream, subscribe,
 };
 use crate::harness::everywhere::{
     Events, assert_nothing_to_subscribe, card, event_text, everywhere, everywhere_on,
@@ -23,7 +23,7 @@ async fn resume(client: &Client, id: &TaskId, after: u64) -> Result<Events> {
 }
 
 #[tokio::test]
-async fn a_task_that_is_not_there_cannot_be_followed() {
+async fn an_unknown_task_cannot_be_subscribed_to() {
     everywhere(
         || TextCommandAgent,
         async |client: Client| {
@@ -37,14 +37,14 @@ async fn a_task_that_is_not_there_cannot_be_followed() {
 }
 
 #[tokio::test]
-async fn a_task_that_has_ended_has_nothing_to_follow() {
+async fn an_ended_task_cannot_be_subscribed_to() {
     everywhere(
         || TextCommandAgent,
         async |client: Client| {
             for text in ["hi", "fail", "reject"] {
-                assert_nothing_to_subscribe(&client, &say(&client, text).await).await;
+                assert_nothing_to_subscribe(&client, &send_text(&client, text).await).await;
             }
-            let asked = say(&client, "ask").await;
+            let asked = send_text(&client, "ask").await;
             assert_nothing_to_subscribe(&client, &cancel(&client, &asked.id).await.unwrap()).await;
         },
     )
@@ -52,13 +52,13 @@ async fn a_task_that_has_ended_has_nothing_to_follow() {
 }
 
 #[tokio::test]
-async fn a_subscription_begins_with_the_task_as_it_is_and_tells_only_what_is_newer() {
-    let led = SteppedJobAgent::new();
+async fn a_subscription_begins_with_a_snapshot() {
+    let agent = SteppedJobAgent::new();
     everywhere(
-        || led.clone(),
+        || agent.clone(),
         async |client: Client| {
             let task = begin(&client, "go").await;
-            let job = led.next().await;
+            let job = agent.next().await;
             let mut early = subscribe(&client, &task.id).await.unwrap();
             assert_eq!(early.event_text().await, "task active");
             job.turn.write("part", "one").await;
@@ -91,22 +91,22 @@ async fn a_subscription_begins_with_the_task_as_it_is_and_tells_only_what_is_new
     .await;
 }
 
-/// 05 §2: a subscription stays until the task has ended.
+/// 05 §2: a subscription stays open until the task has ended.
 #[tokio::test]
 async fn a_subscription_outlasts_a_question() {
-    let led = SteppedJobAgent::new();
+    let agent = SteppedJobAgent::new();
     everywhere(
-        || led.clone(),
+        || agent.clone(),
         async |client: Client| {
             let task = begin(&client, "go").await;
             let mut events = subscribe(&client, &task.id).await.unwrap();
             assert_eq!(events.event_text().await, "task active");
-            led.next().await.end(Outcome::ask("which?"));
+            agent.next().await.end(Outcome::ask("which?"));
             assert_eq!(events.event_text().await, "status input_required: which?");
             let mut parked = subscribe(&client, &task.id).await.unwrap();
             assert_eq!(parked.event_text().await, "task input_required: which?");
-            send(&client, return_immediately(to(&task, "that one"))).await;
-            let job = led.next().await;
+            send(&client, return_immediately(message_to(&task, "that one"))).await;
+            let job = agent.next().await;
             job.turn.say("thank you").await;
             job.complete();
             let rest = ["status working: thank you", "status completed"];
@@ -118,12 +118,12 @@ async fn a_subscription_outlasts_a_question() {
 }
 
 #[tokio::test]
-async fn a_subscription_to_a_parked_task_ends_in_time() {
+async fn a_subscription_to_a_waiting_task_is_closed_after_the_timeout() {
     let mut settings = ServerSettings::default();
     settings.waiting_stream_timeout = Some(Duration::from_millis(1));
     let server = || Server::new(card(), TextCommandAgent).server_settings(settings.clone());
     everywhere_on(server, async |client: Client| {
-        let asked = say(&client, "ask").await;
+        let asked = send_text(&client, "ask").await;
         let events = subscribe(&client, &asked.id).await.unwrap();
         assert_eq!(
             events.event_texts().await,
@@ -133,12 +133,12 @@ async fn a_subscription_to_a_parked_task_ends_in_time() {
     .await;
 }
 
-/// What a reader was cut off from is told, no more and no less.
+/// A resumed subscription has exactly the events after the position.
 #[tokio::test]
-async fn a_reader_resumes_behind_any_position() {
-    let led = SteppedJobAgent::new();
+async fn a_subscriber_resumes_after_any_position() {
+    let agent = SteppedJobAgent::new();
     everywhere(
-        || led.clone(),
+        || agent.clone(),
         async |client: Client| {
             if !has_positions(&client) {
                 return;
@@ -149,7 +149,7 @@ async fn a_reader_resumes_behind_any_position() {
                 panic!("the task comes first")
             };
             let mut seen = vec![at.expect("a position")];
-            let job = led.next().await;
+            let job = agent.next().await;
             for step in 0..3 {
                 job.turn.say(step.to_string()).await;
                 seen.push(events.next_at().await.unwrap().0.expect("a position"));
@@ -170,13 +170,13 @@ async fn a_reader_resumes_behind_any_position() {
             for one in resumed {
                 opened.push(one.await.unwrap());
             }
-            // Nothing to tell the last one yet.
+            // The last subscription has no event until the task completes.
             let (last, ()) = tokio::join!(last, async { job.complete() });
             opened.push(last.unwrap());
             for (position, events) in opened.into_iter().enumerate() {
                 assert_eq!(events.event_texts().await, whole[position..]);
             }
-            // Also when the task has ended meanwhile: the tail is what was missed.
+            // After the task has ended, a resumed subscription has the missed events.
             assert_eq!(
                 resume(&client, &task.id, seen[2])
                     .await
@@ -191,7 +191,7 @@ async fn a_reader_resumes_behind_any_position() {
 }
 
 #[tokio::test]
-async fn who_has_seen_all_of_an_ended_task_has_nothing_to_follow() {
+async fn resuming_after_the_last_event_of_an_ended_task_is_refused() {
     everywhere(
         || TextCommandAgent,
         async |client: Client| {
@@ -199,19 +199,21 @@ async fn who_has_seen_all_of_an_ended_task_has_nothing_to_follow() {
                 return;
             }
             let mut events = stream(&client, message("hi")).await;
-            let (mut id, mut last) = (None, None);
+            let mut id = None;
+            let mut last = None;
             while let Some((at, event)) = events.next_at().await {
                 if let StreamResponse::Task(task) = event {
                     id = Some(task.id);
                 }
                 last = at;
             }
-            let (id, last) = (id.unwrap(), last.unwrap());
+            let id = id.unwrap();
+            let last = last.unwrap();
             assert_eq!(
                 error_kind(resume(&client, &id, last).await),
                 ErrorKind::UnsupportedOperation
             );
-            // A number that we never gave out is no position: there is only the snapshot, and the task has ended.
+            // An unknown position is ignored, and an ended task cannot be subscribed to.
             assert_eq!(
                 error_kind(resume(&client, &id, last + 100).await),
                 ErrorKind::UnsupportedOperation
@@ -222,11 +224,11 @@ async fn who_has_seen_all_of_an_ended_task_has_nothing_to_follow() {
 }
 
 #[tokio::test]
-async fn a_position_that_we_never_gave_out_is_ignored() {
+async fn an_unknown_position_is_ignored() {
     everywhere(
         || TextCommandAgent,
         async |client: Client| {
-            let asked = say(&client, "ask").await;
+            let asked = send_text(&client, "ask").await;
             for after in [0, 1_000_000, u64::MAX] {
                 let mut events = resume(&client, &asked.id, after).await.unwrap();
                 assert_eq!(

@@ -1,4 +1,4 @@
-//! Tenants: what belongs to one is not there for another. 1.0 alone has them; owners stand in the same scope.
+//! Tenants: a task of one tenant does not exist for another. Only 1.0 has tenants.
 
 use attache::model::{
     DeletePushConfigRequest, ErrorKind, GetPushConfigRequest, ListPushConfigsRequest,
@@ -7,7 +7,8 @@ use attache::model::{
 use attache::{Client, HostedAgent, Server};
 
 use super::{
-    TextCommandAgent, agent_texts, cancel, error_kind, find, get, message, say, send, subscribe, to,
+    TextCommandAgent, cancel, error_kind, find, get, history_texts, message, message_to, send,
+    send_text, subscribe,
 };
 use crate::harness::everywhere::{card, everywhere_on, has_tenants};
 use crate::harness::local_webhooks;
@@ -18,8 +19,8 @@ fn server() -> Server {
         .tenants(["blue", "red"])
 }
 
-/// A client of each of two tenants, and one of nobody in particular.
-fn three(client: &Client) -> [Client; 3] {
+/// Returns clients of two tenants, and one without a tenant.
+fn tenant_clients(client: &Client) -> [Client; 3] {
     [
         client.clone().with_tenant("blue"),
         client.clone().with_tenant("red"),
@@ -28,13 +29,13 @@ fn three(client: &Client) -> [Client; 3] {
 }
 
 #[tokio::test]
-async fn s04_s07_nothing_of_another_tenants_task_can_be_reached() {
+async fn s04_s07_a_task_of_another_tenant_is_not_found() {
     everywhere_on(server, async |client: Client| {
         if !has_tenants(&client) {
             return;
         }
-        let [blue, red, nobody] = three(&client);
-        let task = say(&blue, "ask").await;
+        let [blue, red, no_tenant] = tenant_clients(&client);
+        let task = send_text(&blue, "ask").await;
         let config = || PushConfig {
             id: Some("w".into()),
             task_id: Some(task.id.clone()),
@@ -42,36 +43,36 @@ async fn s04_s07_nothing_of_another_tenants_task_can_be_reached() {
         };
         let registered = blue.create_push_config(config()).await.unwrap();
         assert_eq!(registered.url, "http://127.0.0.1:9/");
-        for stranger in [red, nobody] {
+        for other in [red, no_tenant] {
             let id = &task.id;
             let mut kinds = vec![
-                error_kind(find(&stranger, id).await),
-                error_kind(cancel(&stranger, id).await),
-                error_kind(subscribe(&stranger, id).await),
-                error_kind(stranger.send_message(to(&task, "mine now")).await),
-                error_kind(stranger.create_push_config(config()).await),
+                error_kind(find(&other, id).await),
+                error_kind(cancel(&other, id).await),
+                error_kind(subscribe(&other, id).await),
+                error_kind(other.send_message(message_to(&task, "mine now")).await),
+                error_kind(other.create_push_config(config()).await),
             ];
             let get = GetPushConfigRequest {
                 task_id: id.clone(),
                 id: Some("w".into()),
                 ..Default::default()
             };
-            kinds.push(error_kind(stranger.get_push_config(get).await));
+            kinds.push(error_kind(other.get_push_config(get).await));
             let list = ListPushConfigsRequest {
                 task_id: id.clone(),
                 ..Default::default()
             };
-            kinds.push(error_kind(stranger.list_push_configs(list).await));
+            kinds.push(error_kind(other.list_push_configs(list).await));
             let delete = DeletePushConfigRequest {
                 task_id: id.clone(),
                 id: "w".into(),
                 ..Default::default()
             };
-            kinds.push(error_kind(stranger.delete_push_config(delete).await));
+            kinds.push(error_kind(other.delete_push_config(delete).await));
             assert_eq!(kinds, [ErrorKind::TaskNotFound; 8]);
-            let not_mine = find(&stranger, id).await.unwrap_err();
-            let not_there = find(&stranger, &"gone".into()).await.unwrap_err();
-            assert_eq!(not_mine.message(), not_there.message(), "one and the same");
+            let foreign = find(&other, id).await.unwrap_err();
+            let unknown = find(&other, &"gone".into()).await.unwrap_err();
+            assert_eq!(foreign.message(), unknown.message(), "identical errors");
         }
         assert_eq!(get(&blue, &task).await, task);
     })
@@ -79,17 +80,20 @@ async fn s04_s07_nothing_of_another_tenants_task_can_be_reached() {
 }
 
 #[tokio::test]
-async fn s05_s08_a_context_leads_to_no_other_tenants_tasks() {
+async fn s05_s08_a_context_is_not_shared_between_tenants() {
     everywhere_on(server, async |client: Client| {
         if !has_tenants(&client) {
             return;
         }
-        let [blue, red, nobody] = three(&client);
+        let [blue, red, no_tenant] = tenant_clients(&client);
         let in_context = |text| SendMessageRequest::new(Message::user(text).in_context("shared"));
-        let theirs = send(&blue, in_context("ask")).await;
-        let mine = send(&red, in_context("hello")).await;
+        let blue_task = send(&blue, in_context("ask")).await;
+        let red_task = send(&red, in_context("hello")).await;
         assert_eq!(
-            (agent_texts(&mine), mine.context_id == theirs.context_id),
+            (
+                history_texts(&red_task),
+                red_task.context_id == blue_task.context_id
+            ),
             (vec!["hello".to_owned()], true)
         );
         let of_context = ListTasksRequest {
@@ -97,9 +101,9 @@ async fn s05_s08_a_context_leads_to_no_other_tenants_tasks() {
             ..Default::default()
         };
         for (client, tasks) in [
-            (&blue, vec![&theirs]),
-            (&red, vec![&mine]),
-            (&nobody, vec![]),
+            (&blue, vec![&blue_task]),
+            (&red, vec![&red_task]),
+            (&no_tenant, vec![]),
         ] {
             for request in [of_context.clone(), ListTasksRequest::default()] {
                 let page = client.list_tasks(request).await.unwrap();
@@ -112,14 +116,14 @@ async fn s05_s08_a_context_leads_to_no_other_tenants_tasks() {
             page_size: Some(1),
             ..Default::default()
         };
-        say(&blue, "ask").await;
+        send_text(&blue, "ask").await;
         let token = blue.list_tasks(page.clone()).await.unwrap().next_page_token;
-        let stolen = ListTasksRequest {
+        let foreign_token = ListTasksRequest {
             page_token: Some(token),
             ..page
         };
         assert_eq!(
-            error_kind(red.list_tasks(stolen).await),
+            error_kind(red.list_tasks(foreign_token).await),
             ErrorKind::InvalidParams
         );
     })
@@ -127,7 +131,7 @@ async fn s05_s08_a_context_leads_to_no_other_tenants_tasks() {
 }
 
 #[tokio::test]
-async fn a_tenant_that_nobody_knows_is_not_found() {
+async fn an_unknown_tenant_is_not_found() {
     everywhere_on(server, async |client: Client| {
         if !has_tenants(&client) {
             return;
@@ -153,13 +157,13 @@ async fn a_tenant_may_be_the_name_of_another_agent() {
     };
     let server = || server().agent(HostedAgent::new("shout", card(), shout).tenants(["green"]));
     everywhere_on(server, async |client: Client| {
-        let said = say(&client, "hi").await;
-        assert_eq!(said.text(), "hi");
+        let echoed = send_text(&client, "hi").await;
+        assert_eq!(echoed.text(), "hi");
         if !has_tenants(&client) {
             return;
         }
         let other = client.clone().with_tenant("shout");
-        let shouted = say(&other, "hi").await;
+        let shouted = send_text(&other, "hi").await;
         assert_eq!(
             (shouted.status.state, shouted.text().as_str()),
             (TaskState::Completed, "HI")
@@ -169,7 +173,7 @@ async fn a_tenant_may_be_the_name_of_another_agent() {
             ErrorKind::TaskNotFound
         );
         assert_eq!(
-            error_kind(find(&other, &said.id).await),
+            error_kind(find(&other, &echoed.id).await),
             ErrorKind::TaskNotFound
         );
     })

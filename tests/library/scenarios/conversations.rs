@@ -1,20 +1,21 @@
-//! Ids and conversations of several turns: 04 §3.3, row by row, and 04 §3.4 on repeated messages.
+//! Ids and multi-turn conversations: the rows of 04 §3.3, and repeated message ids (04 §3.4).
 
 use attache::model::{ErrorKind, Message, MessageId, Role, SendMessageRequest, TaskState};
 use attache::{Client, Outcome, Turn};
 
 use super::{
-    SteppedJobAgent, TextCommandAgent, agent_texts, begin, cancel, error_kind, find, get, message,
-    return_immediately, say, send, to,
+    SteppedJobAgent, TextCommandAgent, begin, cancel, error_kind, find, get, history_texts,
+    message, message_to, return_immediately, send, send_text,
 };
 use crate::harness::everywhere::{everywhere, has_details, has_references, open};
 
 #[tokio::test]
-async fn without_ids_each_message_gets_its_own() {
+async fn a_message_without_ids_gets_new_ones() {
     everywhere(
         || TextCommandAgent,
         async |client: Client| {
-            let (one, two) = (say(&client, "a").await, say(&client, "b").await);
+            let one = send_text(&client, "a").await;
+            let two = send_text(&client, "b").await;
             assert!(one.id != two.id && one.context_id != two.context_id);
             assert!(!one.id.is_empty() && !one.context_id.is_empty());
         },
@@ -23,24 +24,25 @@ async fn without_ids_each_message_gets_its_own() {
 }
 
 #[tokio::test]
-async fn a_context_is_kept_and_joins_tasks() {
+async fn a_context_id_of_the_client_groups_tasks() {
     everywhere(
         || TextCommandAgent,
         async |client: Client| {
             let in_context = async |text: &str| {
                 send(
                     &client,
-                    SendMessageRequest::new(Message::user(text).in_context("nobody's yet")),
+                    SendMessageRequest::new(Message::user(text).in_context("client's context")),
                 )
                 .await
             };
-            let (one, two) = (in_context("a").await, in_context("b").await);
+            let one = in_context("a").await;
+            let two = in_context("b").await;
             assert_eq!(
                 (one.context_id.as_str(), two.context_id.as_str()),
-                ("nobody's yet", "nobody's yet")
+                ("client's context", "client's context")
             );
             assert_ne!(one.id, two.id);
-            assert_eq!(agent_texts(&two), ["b"]);
+            assert_eq!(history_texts(&two), ["b"]);
             assert_eq!(get(&client, &one).await, one);
         },
     )
@@ -48,7 +50,7 @@ async fn a_context_is_kept_and_joins_tasks() {
 }
 
 #[tokio::test]
-async fn s13_a_task_id_that_a_client_invents_is_not_found_and_never_adopted() {
+async fn s13_a_task_id_invented_by_a_client_is_not_found() {
     everywhere(
         || TextCommandAgent,
         async |client: Client| {
@@ -77,10 +79,10 @@ async fn a_question_is_answered_in_the_same_task() {
         || TextCommandAgent,
         async |client: Client| {
             for question in ["ask", "auth"] {
-                let asked = say(&client, question).await;
-                let words = asked.text();
-                // With the id of the task alone, and with both ids.
-                let again = send(&client, to(&asked, question)).await;
+                let asked = send_text(&client, question).await;
+                let question_text = asked.text();
+                // The first answer has the task id only, the second has both ids.
+                let again = send(&client, message_to(&asked, question)).await;
                 assert_eq!(again.status.state, asked.status.state);
                 let answer = Message::user("Saint-Malo")
                     .in_task(asked.id.clone())
@@ -92,8 +94,14 @@ async fn a_question_is_answered_in_the_same_task() {
                 );
                 assert_eq!((&done.id, &done.context_id), (&asked.id, &asked.context_id));
                 assert_eq!(
-                    agent_texts(&done),
-                    [question, &words, question, &words, "Saint-Malo"]
+                    history_texts(&done),
+                    [
+                        question,
+                        &question_text,
+                        question,
+                        &question_text,
+                        "Saint-Malo"
+                    ]
                 );
                 let stamps = done
                     .history
@@ -111,12 +119,12 @@ async fn a_question_is_answered_in_the_same_task() {
 }
 
 #[tokio::test]
-async fn s06_ids_that_do_not_belong_together_are_refused_and_nothing_is_written() {
+async fn s06_mismatched_task_and_context_ids_are_refused() {
     everywhere(
         || TextCommandAgent,
         async |client: Client| {
-            let asked = say(&client, "ask").await;
-            let other = say(&client, "hi").await;
+            let asked = send_text(&client, "ask").await;
+            let other = send_text(&client, "hi").await;
             for context in ["another", other.context_id.as_str()] {
                 let wrong = Message::user("x")
                     .in_task(asked.id.clone())
@@ -139,7 +147,7 @@ async fn s06_ids_that_do_not_belong_together_are_refused_and_nothing_is_written(
 }
 
 #[tokio::test]
-async fn s77_a_task_that_has_ended_takes_no_message() {
+async fn s77_an_ended_task_accepts_no_message() {
     everywhere(
         || TextCommandAgent,
         async |client: Client| {
@@ -149,12 +157,15 @@ async fn s77_a_task_that_has_ended_takes_no_message() {
                 ("reject", TaskState::Rejected),
                 ("ask", TaskState::Canceled),
             ] {
-                let mut task = say(&client, text).await;
+                let mut task = send_text(&client, text).await;
                 if state == TaskState::Canceled {
                     task = cancel(&client, &task.id).await.unwrap();
                 }
                 assert_eq!(task.status.state, state);
-                for request in [to(&task, "more"), return_immediately(to(&task, "more"))] {
+                for request in [
+                    message_to(&task, "more"),
+                    return_immediately(message_to(&task, "more")),
+                ] {
                     let error = client.send_message(request).await.unwrap_err();
                     assert_eq!(error.kind(), ErrorKind::UnsupportedOperation);
                     if has_details(&client) {
@@ -162,7 +173,7 @@ async fn s77_a_task_that_has_ended_takes_no_message() {
                         assert_eq!(error.metadata().collect::<Vec<_>>(), details);
                     }
                 }
-                let streamed = open(client.send_streaming_message(to(&task, "more"))).await;
+                let streamed = open(client.send_streaming_message(message_to(&task, "more"))).await;
                 assert_eq!(error_kind(streamed), ErrorKind::UnsupportedOperation);
                 assert_eq!(get(&client, &task).await, task);
             }
@@ -172,33 +183,33 @@ async fn s77_a_task_that_has_ended_takes_no_message() {
 }
 
 #[tokio::test]
-async fn messages_to_a_task_at_work_wait_their_turn_in_order() {
-    let led = SteppedJobAgent::new();
+async fn messages_to_a_running_task_are_queued_in_order() {
+    let agent = SteppedJobAgent::new();
     everywhere(
-        || led.clone(),
+        || agent.clone(),
         async |client: Client| {
             let task = begin(&client, "one").await;
-            let first = led.next().await;
+            let first = agent.next().await;
             for text in ["two", "three"] {
-                send(&client, return_immediately(to(&task, text))).await;
+                send(&client, return_immediately(message_to(&task, text))).await;
             }
-            assert!(led.is_idle().await, "one turn at a time");
+            assert!(agent.is_idle().await, "one turn at a time");
             assert_eq!(
-                agent_texts(&get(&client, &task).await),
+                history_texts(&get(&client, &task).await),
                 ["one", "two", "three"]
             );
             first.end(Outcome::ask("more?"));
-            let second = led.next().await;
+            let second = agent.next().await;
             assert_eq!(second.turn.text(), "two");
             second.end(Outcome::ask("more?"));
-            let third = led.next().await;
+            let third = agent.next().await;
             assert_eq!(
                 (third.turn.text().as_str(), third.turn.task_id()),
                 ("three", &task.id)
             );
-            let (done, ()) = tokio::join!(send(&client, to(&task, "four")), async {
+            let (done, ()) = tokio::join!(send(&client, message_to(&task, "four")), async {
                 third.end(Outcome::ask("more?"));
-                led.next().await.complete();
+                agent.next().await.complete();
             });
             assert_eq!(done.status.state, TaskState::Completed);
             let users = done
@@ -215,12 +226,12 @@ async fn messages_to_a_task_at_work_wait_their_turn_in_order() {
 }
 
 #[tokio::test]
-async fn tasks_of_one_context_run_at_the_same_time() {
-    let led = SteppedJobAgent::new();
+async fn tasks_of_one_context_run_concurrently() {
+    let agent = SteppedJobAgent::new();
     everywhere(
-        || led.clone(),
+        || agent.clone(),
         async |client: Client| {
-            let go = async |text: &str| {
+            let start = async |text: &str| {
                 let message = Message::user(text).in_context("c");
                 send(
                     &client,
@@ -228,8 +239,10 @@ async fn tasks_of_one_context_run_at_the_same_time() {
                 )
                 .await
             };
-            let (one, two) = (go("one").await, go("two").await);
-            let (first, second) = (led.next().await, led.next().await);
+            let one = start("one").await;
+            let two = start("two").await;
+            let first = agent.next().await;
+            let second = agent.next().await;
             assert_eq!(
                 (first.turn.task_id(), second.turn.task_id()),
                 (&one.id, &two.id)
@@ -243,19 +256,19 @@ async fn tasks_of_one_context_run_at_the_same_time() {
 
 #[tokio::test]
 async fn references_are_hints_and_unknown_ones_are_no_error() {
-    let counts = |turn: Turn| async move {
+    let counter_agent = |turn: Turn| async move {
         turn.write("seen", turn.referenced_tasks().await.len().to_string())
             .await;
         Ok(Outcome::Completed)
     };
     everywhere(
-        || counts,
+        || counter_agent,
         async |client: Client| {
-            let known = say(&client, "hi").await;
-            let mut refers = message("look");
-            refers.message.reference_task_ids = vec![known.id.clone(), "gone".into()];
+            let known = send_text(&client, "hi").await;
+            let mut request = message("look");
+            request.message.reference_task_ids = vec![known.id.clone(), "gone".into()];
             let seen = if has_references(&client) { "1" } else { "0" };
-            assert_eq!(send(&client, refers).await.text(), seen);
+            assert_eq!(send(&client, request).await.text(), seen);
         },
     )
     .await;
@@ -266,7 +279,7 @@ async fn ids_are_opaque_case_sensitive_and_bounded() {
     everywhere(
         || TextCommandAgent,
         async |client: Client| {
-            let with = async |message: Message| {
+            let send_message = async |message: Message| {
                 client.send_message(SendMessageRequest::new(message)).await
             };
             let longest = "ü".repeat(128);
@@ -287,14 +300,17 @@ async fn ids_are_opaque_case_sensitive_and_bounded() {
                     Message::user("a").in_task(id),
                     unnamed,
                 ] {
-                    assert_eq!(error_kind(with(message).await), ErrorKind::InvalidParams);
+                    assert_eq!(
+                        error_kind(send_message(message).await),
+                        ErrorKind::InvalidParams
+                    );
                 }
                 assert_eq!(
                     error_kind(find(&client, &id.into()).await),
                     ErrorKind::InvalidParams
                 );
             }
-            let task = say(&client, "ask").await;
+            let task = send_text(&client, "ask").await;
             let upper = task.id.as_str().to_uppercase();
             assert_eq!(
                 error_kind(find(&client, &upper.into()).await),
@@ -312,20 +328,20 @@ async fn ids_are_opaque_case_sensitive_and_bounded() {
     .await;
 }
 
-/// 04 §3.4: callers reuse message ids with other texts.
+/// 04 §3.4: a caller may reuse a message id with another text.
 #[tokio::test]
 async fn a_repeated_message_id_is_a_new_message() {
     everywhere(
         || TextCommandAgent,
         async |client: Client| {
-            let asked = say(&client, "ask").await;
+            let asked = send_text(&client, "ask").await;
             let id = asked.history[0].message_id.clone();
             let repeat = Message {
                 message_id: id,
                 ..Message::user("ask").in_task(asked.id.clone())
             };
             let again = send(&client, SendMessageRequest::new(repeat)).await;
-            assert_eq!(agent_texts(&again), ["ask", "which harbour?", "ask"]);
+            assert_eq!(history_texts(&again), ["ask", "which harbour?", "ask"]);
         },
     )
     .await;

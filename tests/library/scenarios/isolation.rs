@@ -11,8 +11,8 @@ use attache::{Agent, Client, Error, Failure, Outcome, Server, Turn};
 use serde_json::json;
 
 use super::{
-    TextCommandAgent, begin, cancel, error_kind, find, get, message, return_immediately, say, send,
-    subscribe,
+    TextCommandAgent, begin, cancel, error_kind, find, get, message, return_immediately, send,
+    send_text, subscribe,
 };
 use crate::harness::everywhere::{can_list, card, everywhere_on, open};
 use crate::harness::{WIRE_FORMATS, run};
@@ -40,7 +40,7 @@ pub(super) fn authenticated(client: &Client, key: &str) -> Client {
 
 /// Errors of every operation on a task.
 async fn every_error(client: &Client, id: &TaskId) -> Vec<Error> {
-    let to = SendMessageRequest::new(Message::user("more").in_task(id.clone()));
+    let more = SendMessageRequest::new(Message::user("more").in_task(id.clone()));
     let create = PushConfig {
         task_id: Some(id.clone()),
         ..PushConfig::new("https://example.com/hook")
@@ -63,8 +63,11 @@ async fn every_error(client: &Client, id: &TaskId) -> Vec<Error> {
         find(client, id).await.unwrap_err(),
         subscribe(client, id).await.err().unwrap(),
         cancel(client, id).await.unwrap_err(),
-        client.send_message(to.clone()).await.unwrap_err(),
-        open(client.send_streaming_message(to)).await.err().unwrap(),
+        client.send_message(more.clone()).await.unwrap_err(),
+        open(client.send_streaming_message(more))
+            .await
+            .err()
+            .unwrap(),
         client.create_push_config(create).await.unwrap_err(),
         client.list_push_configs(list).await.unwrap_err(),
         client.get_push_config(get).await.unwrap_err(),
@@ -155,7 +158,7 @@ async fn s05_a_context_is_not_shared_between_callers() {
     everywhere_on(server, async |client: Client| {
         let ann = authenticated(&client, ANN);
         let bob = authenticated(&client, BOB);
-        let anns_task = say(&ann, "secret").await;
+        let anns_task = send_text(&ann, "secret").await;
         let same = Message::user("mine").in_context(anns_task.context_id.clone());
         let bobs_task = send(&bob, SendMessageRequest::new(same)).await;
         assert_ne!(bobs_task.id, anns_task.id);
@@ -204,9 +207,9 @@ async fn s08_a_page_token_of_another_caller_gives_no_access() {
             return;
         }
         for text in ["one", "two", "three"] {
-            say(&ann, text).await;
+            send_text(&ann, text).await;
         }
-        let bobs_task = say(&bob, "his").await;
+        let bobs_task = send_text(&bob, "his").await;
         let query = ListTasksRequest {
             page_size: Some(1),
             ..Default::default()
@@ -240,8 +243,8 @@ async fn s09_anonymous_and_authenticated_callers_are_isolated() {
         || Server::new(card(), TextCommandAgent).access(Access::new(keys()).allow_anonymous());
     everywhere_on(server, async |client: Client| {
         let ann = authenticated(&client, ANN);
-        let owned = say(&ann, "owned").await;
-        let anonymous = say(&client, "anonymous").await;
+        let owned = send_text(&ann, "owned").await;
+        let anonymous = send_text(&client, "anonymous").await;
         assert_eq!(
             error_kind(find(&client, &owned.id).await),
             ErrorKind::TaskNotFound
@@ -276,7 +279,7 @@ async fn s11_artifacts_have_no_url() {
     everywhere_on(server, async |client: Client| {
         let ann = authenticated(&client, ANN);
         let bob = authenticated(&client, BOB);
-        let task = say(&ann, "draw").await;
+        let task = send_text(&ann, "draw").await;
         for seen in [&task, &get(&ann, &task).await] {
             let part = &seen.artifacts[0].parts[0];
             assert!(
