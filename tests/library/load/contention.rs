@@ -152,7 +152,8 @@ impl Told {
     /// Reads the response. An HTTP/2 call leaves its connection open.
     async fn check(self, mut stream: TcpStream) {
         if self == Self::Late2 {
-            let (mut bytes, late) = (Vec::new(), b"body_timeout");
+            let mut bytes = Vec::new();
+            let late = b"body_timeout";
             with_deadline(async {
                 while !bytes.windows(late.len()).any(|window| window == late) {
                     assert_ne!(stream.read_buf(&mut bytes).await.unwrap(), 0);
@@ -255,7 +256,8 @@ async fn s63_slow_broken_and_leaving_clients_hurt_nobody_else() {
 
 /// Whether two more readers of the flood are admitted, which shows that the stalled ones were disconnected.
 async fn has_room_for_two(server: &Running) -> bool {
-    let (first, second) = (flooded(server).await, flooded(server).await);
+    let first = flooded(server).await;
+    let second = flooded(server).await;
     first.is_some() && second.is_some()
 }
 

@@ -184,7 +184,9 @@ async fn r08_a_busy_stream_needs_no_comments() {
     let every = Duration::from_millis(50);
     let beat = settings(|settings| settings.heartbeat = Some(every));
     let mut scene = Scene::with(WireFormat::Rest1, beat).await;
-    let (begin, mut before, mut silent) = (Instant::now(), Instant::now(), 0);
+    let begin = Instant::now();
+    let mut before = Instant::now();
+    let mut silent = 0;
     while begin.elapsed() < every * 6 {
         let asked = Instant::now();
         scene.strings.write("x").await;

@@ -1,11 +1,11 @@
-//! Every attack and failure that we know of and that is about trust has a test of its number, or stands with a reason in
-//! `docs/security.md`: nobody has to remember which.
+//! Coverage of the security rows of `docs/test-cases.md`: each row has a test with its number, or a reason in
+//! `docs/security.md`.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The rows, by letter.
+/// Row numbers, by letter.
 const ROWS: &[(char, &[std::ops::RangeInclusive<u8>])] = &[
     (
         's',
@@ -35,8 +35,8 @@ fn rows() -> BTreeSet<String> {
     all.collect()
 }
 
-/// The rows that the name of a test begins with: `s01_s02_a_stranger…` has two.
-fn named(line: &str) -> impl Iterator<Item = String> {
+/// Returns the rows at the start of a test name: `s01_s02_a_foreign_task…` has two.
+fn row_prefixes(line: &str) -> impl Iterator<Item = String> {
     let name = line.split_once("fn ").map_or("", |(_, name)| name);
     let is_row = |word: &&str| {
         word.len() == 3
@@ -58,7 +58,7 @@ fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn every_row_about_trust_has_a_test_or_a_reason() {
+fn every_security_row_has_a_test_or_a_reason() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
     for folder in [
@@ -77,7 +77,7 @@ fn every_row_about_trust_has_a_test_or_a_reason() {
             fs::read_to_string(file)
                 .unwrap()
                 .lines()
-                .flat_map(named)
+                .flat_map(row_prefixes)
                 .collect::<Vec<_>>()
         })
         .collect();
@@ -103,8 +103,8 @@ fn every_row_about_trust_has_a_test_or_a_reason() {
 }
 
 #[test]
-fn names_are_read_to_their_last_number() {
-    let read = |line| named(line).collect::<Vec<_>>();
+fn all_row_prefixes_of_a_name_are_read() {
+    let read = |line| row_prefixes(line).collect::<Vec<_>>();
     assert_eq!(read("    async fn s01_r13_nobody() {"), ["s01", "r13"]);
     assert_eq!(read("fn soon_s01() {"), [] as [&str; 0]);
     assert_eq!(rows().len(), 68);

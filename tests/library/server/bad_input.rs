@@ -1,5 +1,5 @@
-//! Bad input is refused alike on every binding and in every version: the code, the field and the rule, and never what
-//! was sent. Rules about the state of a task are not here: these hold before anything is looked up.
+//! Validation of requests on every binding and in every version: the error has the code, the field and the rule. It never
+//! has the input. These rules apply before the server looks up a task.
 
 use attache::model::{Limits, Request, Version};
 use attache::wire::errors::{JsonRpcError, RestError, http_status, jsonrpc_code};
@@ -14,20 +14,21 @@ const SECRET: &str = "hunter2";
 
 type Read = Result<(Request, Dialect), Error>;
 
-/// A whole JSON-RPC body, as a server reads it; with the id of the answer.
+/// Reads a JSON-RPC body. Returns the id of the response and the request or error.
 fn read_body(body: &[u8]) -> (String, Read) {
     let call = match jsonrpc::read_request(body) {
         Ok(call) => call,
         Err(refused) => return (refused.id.as_json().to_owned(), Err(refused.error)),
     };
     let read = match find_method(&call.method) {
-        Ok(method) => wire::read_params(method, call.params).and_then(valid),
+        Ok(method) => wire::read_params(method, call.params).and_then(validate),
         Err(_) => Err(ErrorKind::MethodNotFound.into()),
     };
     (call.id.as_json().to_owned(), read)
 }
 
-fn valid((request, dialect): (Request, Dialect)) -> Read {
+fn validate(read: (Request, Dialect)) -> Read {
+    let (request, dialect) = read;
     request
         .validate(&Limits::default())
         .map(|()| (request, dialect))
@@ -40,15 +41,15 @@ fn read_call(method: &str, params: &str) -> Read {
     .1
 }
 
-/// A REST request such as `GET /tasks?pageSize=0`.
+/// Reads a REST request such as `GET /tasks?pageSize=0`.
 fn read_rest(line: &str, body: &str) -> Read {
     let (http_method, target) = line.split_once(' ').unwrap();
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let route = route(http_method, path).unwrap_or_else(|no| panic!("{line}: {no:?}"));
-    wire::read_rest(&route, query, body.as_bytes()).and_then(valid)
+    wire::read_rest(&route, query, body.as_bytes()).and_then(validate)
 }
 
-/// Returns a description if the response does not refuse this field by this rule.
+/// Returns a description of the mismatch if the error does not name this field and this rule.
 fn fault(read: Read, version: Version, field: &str, rule: &str) -> Result<(), String> {
     let error = match read {
         Ok((request, _)) => return Err(format!("taken as {request:?}")),
@@ -68,11 +69,11 @@ fn fault(read: Read, version: Version, field: &str, rule: &str) -> Result<(), St
     {
         return Err(format!("{:?} {:?} {said:?}", error.kind(), error.message()));
     }
-    on_the_wire(&error, version, field, rule)
+    check_encoding(&error, version, field, rule)
 }
 
-/// The same refusal as bytes: its code, its status, and its details where the version has them.
-fn on_the_wire(error: &Error, version: Version, field: &str, rule: &str) -> Result<(), String> {
+/// Checks the encoded error: its code, its HTTP status, and its details if the version has them.
+fn check_encoding(error: &Error, version: Version, field: &str, rule: &str) -> Result<(), String> {
     let write = |body: &dyn Fn(&mut Vec<u8>)| {
         let mut out = Vec::new();
         body(&mut out);
@@ -104,7 +105,7 @@ fn on_the_wire(error: &Error, version: Version, field: &str, rule: &str) -> Resu
     }
 }
 
-/// A row: a method and its params, or a request line and its body; then the field at fault and the rule.
+/// Test row: a method and its params, or a request line and its body, then the invalid field and the rule.
 type Row<'a> = (&'a str, &'a str, &'a str, &'a str);
 
 fn refuse(version: Version, rows: &[Row<'_>]) {
@@ -131,8 +132,8 @@ fn refuse(version: Version, rows: &[Row<'_>]) {
     );
 }
 
-/// Asserts that the rest of a bad row is valid, so that only its fault causes the error.
-fn take(rows: &[(&str, &str)]) {
+/// Asserts that valid requests are accepted, so that only the fault of a bad row causes its error.
+fn accept(rows: &[(&str, &str)]) {
     for &(call, text) in rows {
         let read = if call.contains(' ') {
             read_rest(call, text)
@@ -165,7 +166,7 @@ const TIME: &str = "must be an RFC 3339 time such as 2026-03-14T09:26:53.589Z";
 const MISMATCH: &str = "does not match the path";
 
 #[test]
-fn s69_what_is_not_one_call_is_refused_before_its_method_is_looked_at() {
+fn s69_an_invalid_envelope_is_refused_before_its_method() {
     let invalid = |rule: &str| format!("Request payload validation error: {rule}");
     let id = invalid("id must be a string, a whole number or null");
     let jsonrpc = invalid("jsonrpc must be \"2.0\"");
@@ -425,8 +426,8 @@ fn s69_a_call_without_an_id_is_answered_like_any_other() {
 }
 
 #[test]
-fn a_message_of_1_0_has_what_every_message_must_have() {
-    take(&[(
+fn a_message_of_1_0_is_validated() {
+    accept(&[(
         "SendMessage",
         r#"{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":""}]}}"#,
     )]);
@@ -652,8 +653,8 @@ fn a_message_of_1_0_has_what_every_message_must_have() {
 }
 
 #[test]
-fn a_message_of_0_3_has_what_every_message_must_have() {
-    take(&[
+fn a_message_of_0_3_is_validated() {
+    accept(&[
         (
             "message/send",
             r#"{"message":{"messageId":"m","role":"user","parts":[{"kind":"text","text":""}]}}"#,
@@ -779,7 +780,7 @@ fn a_message_of_0_3_has_what_every_message_must_have() {
                 "message.parts",
                 SOME_PART,
             ),
-            // In kind style.
+            // Requests in the JSON form of 0.3, over REST.
             (
                 "POST /v1/message:send",
                 r#"{"message":{"kind":"task","messageId":"m","role":"user"}}"#,
@@ -798,7 +799,7 @@ fn a_message_of_0_3_has_what_every_message_must_have() {
 
 #[test]
 fn a_message_of_0_1_needs_a_role_and_parts() {
-    take(&[(
+    accept(&[(
         "tasks/send",
         r#"{"id":"t","message":{"role":"user","parts":[{"type":"text","text":""}]}}"#,
     )]);
@@ -891,11 +892,9 @@ fn a_part_has_exactly_one_content() {
                 r#"{{"message":{{"messageId":"m","role":"{role}","{parts}":[{{"text":""}},{part}]}}}}"#
             )
         };
-        let (new, old, proto) = (
-            params("parts", "ROLE_USER"),
-            params("parts", "user"),
-            params("content", "ROLE_USER"),
-        );
+        let new = params("parts", "ROLE_USER");
+        let old = params("parts", "user");
+        let proto = params("content", "ROLE_USER");
         refuse(
             Version::V1,
             &[
@@ -944,7 +943,7 @@ fn a_part_of_0_3_has_one_file_and_a_kind_that_is_a_name() {
 }
 
 #[test]
-fn s62_a_member_given_twice_is_refused_under_every_name_it_has() {
+fn s62_duplicate_members_are_refused_under_every_alias() {
     refuse(
         Version::V1,
         &[
@@ -1122,15 +1121,15 @@ fn s62_a_member_given_twice_is_refused_under_every_name_it_has() {
             ),
         ],
     );
-    // What we do not know is none of our business.
-    take(&[
+    // Unknown members are ignored, even if duplicated.
+    accept(&[
         ("GetTask", r#"{"id":"a","x":1,"x":2}"#),
         ("GET /tasks/t?x=1&x=2", ""),
     ]);
 }
 
 #[test]
-fn s62_nesting_is_bounded_before_anything_is_read() {
+fn s62_nesting_is_bounded_before_parsing() {
     let deep = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
     let parts = |levels| {
         format!(
@@ -1159,10 +1158,8 @@ fn s62_nesting_is_bounded_before_anything_is_read() {
         "POST /v1/tasks/t:cancel",
     ] {
         let error = read_rest(line, &parts(125)).unwrap_err();
-        let (v1, v03) = (
-            http_status(error.kind(), Version::V1),
-            http_status(error.kind(), Version::V03),
-        );
+        let v1 = http_status(error.kind(), Version::V1);
+        let v03 = http_status(error.kind(), Version::V03);
         assert_eq!(
             (jsonrpc_code(error.kind()), v1, v03),
             (-32700, 400, 400),
@@ -1203,12 +1200,13 @@ fn s62_parts_are_bounded_in_number() {
         let parts = vec![r#"{"text":""}"#; count].join(",");
         format!(r#"{{"message":{{"messageId":"m","role":"{role}","parts":[{parts}]}}}}"#)
     };
-    take(&[
+    accept(&[
         ("SendMessage", &params(1000, "ROLE_USER")),
         ("message/send", &params(1000, "user")),
     ]);
     let rule = "must contain at most 1000 elements (max_parts)";
-    let (new, old) = (params(1001, "ROLE_USER"), params(1001, "user"));
+    let new = params(1001, "ROLE_USER");
+    let old = params(1001, "user");
     refuse(
         Version::V1,
         &[
@@ -1247,10 +1245,8 @@ fn s66_numbers_are_whole_and_within_their_bounds() {
         ("[1]", INT32),
         ("{}", INT32),
     ] {
-        let (field, get) = (
-            "configuration.historyLength",
-            format!(r#"{{"id":"t","historyLength":{bad}}}"#),
-        );
+        let field = "configuration.historyLength";
+        let get = format!(r#"{{"id":"t","historyLength":{bad}}}"#);
         refuse(
             Version::V1,
             &[
@@ -1295,7 +1291,7 @@ fn s66_numbers_are_whole_and_within_their_bounds() {
         );
         refuse(Version::V03, &[(&v03, "", "historyLength", rule)]);
     }
-    take(&[
+    accept(&[
         ("GetTask", r#"{"id":"t","historyLength":"5"}"#),
         ("GetTask", r#"{"id":"t","historyLength":2147483647.0}"#),
     ]);
@@ -1304,7 +1300,7 @@ fn s66_numbers_are_whole_and_within_their_bounds() {
 #[test]
 fn s66_pages_have_a_size_from_1_to_100() {
     let range = "must be between 1 and 100";
-    take(&[
+    accept(&[
         ("ListTasks", r#"{"pageSize":1}"#),
         ("ListTasks", r#"{"pageSize":100}"#),
         ("ListTasks", "{}"),
@@ -1350,8 +1346,8 @@ fn s66_pages_have_a_size_from_1_to_100() {
 }
 
 #[test]
-fn filters_of_a_list_say_exactly_what_they_mean() {
-    take(&[
+fn list_filters_are_validated() {
+    accept(&[
         (
             "ListTasks",
             r#"{"status":"TASK_STATE_UNSPECIFIED","contextId":"","pageToken":""}"#,
@@ -1446,8 +1442,9 @@ fn filters_of_a_list_say_exactly_what_they_mean() {
 
 #[test]
 fn ids_are_short_and_have_no_control_characters() {
-    let (longest, long) = ("é".repeat(128), "x".repeat(257));
-    take(&[
+    let longest = "é".repeat(128);
+    let long = "x".repeat(257);
+    accept(&[
         ("GetTask", &format!(r#"{{"id":"{longest}"}}"#)),
         ("GET /tasks/a%3Ab%20c%2Fd", ""),
         ("tasks/get", r#"{"id":"lang:graph:7"}"#),
@@ -1459,10 +1456,8 @@ fn ids_are_short_and_have_no_control_characters() {
         ("\\u0085", CONTROL),
     ] {
         let only_id = format!(r#"{{"id":"{id}"}}"#);
-        let (task, context) = (
-            format!(r#"{{"taskId":"{id}"}}"#),
-            format!(r#"{{"contextId":"{id}"}}"#),
-        );
+        let task = format!(r#"{{"taskId":"{id}"}}"#);
+        let context = format!(r#"{{"contextId":"{id}"}}"#);
         let both = format!(r#"{{"taskId":"t","id":"{id}"}}"#);
         let config = format!(r#"{{"taskId":"t","id":"{id}","url":"https://c.example"}}"#);
         let send = |member: &str| {
@@ -1540,7 +1535,7 @@ fn ids_are_short_and_have_no_control_characters() {
 }
 
 #[test]
-fn ids_that_an_operation_needs_are_there() {
+fn required_ids_are_validated() {
     refuse(
         Version::V1,
         &[
@@ -1590,8 +1585,8 @@ fn ids_that_an_operation_needs_are_there() {
             ("GetExtendedAgentCard", r#"{"tenant":[]}"#, "tenant", STRING),
         ],
     );
-    // 0.3 keeps one registration per task unless told otherwise, so its name may be left out when reading.
-    take(&[
+    // 0.3 stores one push configuration per task by default, so its id is optional in a read.
+    accept(&[
         ("tasks/pushNotificationConfig/get", r#"{"id":"t"}"#),
         ("tasks/pushNotification/get", r#"{"id":"t"}"#),
     ]);
@@ -1630,8 +1625,8 @@ fn ids_that_an_operation_needs_are_there() {
 }
 
 #[test]
-fn a_registration_needs_an_address_and_a_scheme() {
-    take(&[
+fn a_push_config_needs_a_url_and_a_scheme() {
+    accept(&[
         (
             "CreateTaskPushNotificationConfig",
             r#"{"taskId":"t","url":"https://c.example","id":""}"#,
@@ -1742,7 +1737,7 @@ fn a_registration_needs_an_address_and_a_scheme() {
 }
 
 #[test]
-fn s32_what_goes_into_a_header_has_no_line_breaks() {
+fn s32_header_values_have_no_line_breaks() {
     for bad in ["a\\r\\nX-Evil: hunter2", "a\\nb", "\\u0000", "a\\u007f"] {
         let token = format!(r#""url":"u","token":"{bad}""#);
         let credentials = format!(
@@ -1808,10 +1803,10 @@ fn s32_what_goes_into_a_header_has_no_line_breaks() {
 }
 
 #[test]
-fn s83_the_path_and_the_body_name_the_same_thing() {
+fn s83_path_and_body_must_agree() {
     let message = r#""message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":""}]}"#;
     let tenant = |tenant: &str| format!(r#"{{"tenant":"{tenant}",{message}}}"#);
-    take(&[
+    accept(&[
         ("POST /brest/message:send", &tenant("brest")),
         ("POST /brest/message:send", &tenant("")),
         ("POST /message:send", &tenant("brest")),

@@ -85,7 +85,8 @@ async fn webhooks_are_registered_read_listed_and_removed() {
     for form in WIRE_FORMATS {
         let task = task(&server).await;
         let config = |id: &str, url: &str| json!({"id": id, "url": url, "token": "t-1"});
-        let (one, two) = ("http://127.0.0.1:9/one", "http://localhost:9/two");
+        let one = "http://127.0.0.1:9/one";
+        let two = "http://localhost:9/two";
         let made = result(
             &server,
             form,
@@ -198,10 +199,8 @@ async fn a_webhook_without_an_id_gets_one_by_the_rule_of_its_version() {
 async fn a_webhook_is_refused_alike_everywhere() {
     let mut card = AgentCard::new("Echo", "Says it back");
     card.capabilities.push_notifications = Some(false);
-    let (server, silent) = (
-        with_push().await,
-        start_as(card, Echo, |server| server).await,
-    );
+    let server = with_push().await;
+    let silent = start_as(card, Echo, |server| server).await;
     let config = json!({"id": "c", "url": "http://127.0.0.1:9/"});
     for form in WIRE_FORMATS {
         let task = task(&server).await;

@@ -327,16 +327,14 @@ async fn r17_an_answer_that_is_sent_again_is_applied_once() {
 #[tokio::test]
 async fn a_key_and_a_message_id_of_the_same_text_are_two_names() {
     let server = keyed().await;
-    let (by_key, by_id) = (
-        Sender {
-            server: &server,
-            by_key: true,
-        },
-        Sender {
-            server: &server,
-            by_key: false,
-        },
-    );
+    let by_key = Sender {
+        server: &server,
+        by_key: true,
+    };
+    let by_id = Sender {
+        server: &server,
+        by_key: false,
+    };
     let first = by_key.task("same", "ask", json!({})).await;
     let second = by_id.task("same", "done", json!({})).await;
     assert_ne!(first["id"], second["id"]);

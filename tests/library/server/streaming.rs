@@ -593,10 +593,8 @@ async fn a_stream_of_another_tenant_is_as_good_as_none() {
         };
         for tenant in ["", "red", "green"] {
             // Identical to the error for a task that does not exist, except for its id.
-            let (foreign, none) = (
-                server.ask(&subscribe(tenant, &id)).await,
-                server.ask(&subscribe(tenant, "gone")).await,
-            );
+            let foreign = server.ask(&subscribe(tenant, &id)).await;
+            let none = server.ask(&subscribe(tenant, "gone")).await;
             assert_eq!(form.refusal(&foreign).0, -32001);
             assert_eq!(
                 (foreign.status, foreign.body.replace(&id, "gone")),

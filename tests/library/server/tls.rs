@@ -241,9 +241,11 @@ async fn r48_certificates_and_keys_are_renewed_and_no_stream_is_cut() {
     let old = issue();
     let new = issue();
     let tls = Tls::from_pem(old.certificate.as_bytes(), old.key.as_bytes()).unwrap();
-    let (keys, (puppet, mut strings)) = (ApiKeys::new(), SteppedAgent::new());
+    let keys = ApiKeys::new();
+    let (puppet, mut strings) = SteppedAgent::new();
     let first = keys.issue("ann", |ann| ann);
-    let (access, own) = (Access::new(keys.clone()), tls.clone());
+    let access = Access::new(keys.clone());
+    let own = tls.clone();
     let server = start_with(puppet, |server| server.tls(own).access(access)).await;
     let mut stream = connect(&server, &old, b"http/1.1").await;
     let body = request(

@@ -202,10 +202,8 @@ async fn s84_versions_that_disagree_are_never_chosen_from() {
         ] {
             row.check(&server, header, query, conflict).await;
         }
-        let (own, agreed) = (
-            row.form.version(),
-            row.cells[if row.form.is_v1() { 2 } else { 1 }],
-        );
+        let own = row.form.version();
+        let agreed = row.cells[if row.form.is_v1() { 2 } else { 1 }];
         let twice = format!("\r\nA2A-Version: {own}\r\nA2A-Version: {own}");
         row.check(&server, &twice, &format!("?A2A-Version={own}.0"), agreed)
             .await;
