@@ -1,4 +1,4 @@
-//! What operators ask of a running server: over its socket, and with a key of theirs over HTTP.
+//! The admin API of a running server: over its socket, and over HTTP with an operator key.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -13,8 +13,8 @@ use tempfile::TempDir;
 
 use crate::harness::{DEADLINE, attache, call, run_expecting_error, send, serve_in};
 
-/// Runs the program on a folder; gives what it prints.
-fn said(folder: &Path, args: &[&str]) -> String {
+/// Runs the program with a data directory, and returns its output.
+fn run_program(folder: &Path, args: &[&str]) -> String {
     let output = attache(args)
         .arg("--data-dir")
         .arg(folder)
@@ -24,7 +24,7 @@ fn said(folder: &Path, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// A webhook that answers with these, one after the other; gives its url, and the ids of what it gets.
+/// A webhook with scripted responses; returns its URL and the ids of received notifications.
 fn webhook(answers: &'static [&'static str]) -> (String, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!(
@@ -36,7 +36,8 @@ fn webhook(answers: &'static [&'static str]) -> (String, Receiver<String>) {
         for answer in answers {
             let (stream, _) = listener.accept().unwrap();
             let mut reader = BufReader::new(stream);
-            let (mut length, mut id) = (0, String::new());
+            let mut length = 0;
+            let mut id = String::new();
             loop {
                 let mut line = String::new();
                 reader.read_line(&mut line).unwrap();
@@ -58,14 +59,14 @@ fn webhook(answers: &'static [&'static str]) -> (String, Receiver<String>) {
 }
 
 #[test]
-fn r29_a_webhook_that_was_given_up_is_listed_and_called_again() {
+fn r29_a_failed_webhook_is_listed_and_retried() {
     let server = serve_in(
         &["serve", "--echo", "--local-webhooks"],
         TempDir::new().unwrap(),
     );
     let url = server.line("Listening on ");
     let folder = server.folder.path();
-    assert_eq!(said(folder, &["push", "deliveries"]), "");
+    assert_eq!(run_program(folder, &["push", "deliveries"]), "");
     let (hook, ids) = webhook(&["410 Gone", "200 OK", "200 OK", "200 OK", "200 OK", "200 OK"]);
     let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]});
     let config = json!({"taskPushNotificationConfig": {"url": hook, "token": "canary-token"}});
@@ -78,22 +79,22 @@ fn r29_a_webhook_that_was_given_up_is_listed_and_called_again() {
     let first = ids.recv_timeout(DEADLINE).unwrap();
     let begun = Instant::now();
     let listed = loop {
-        let listed = said(folder, &["push", "deliveries"]);
+        let listed = run_program(folder, &["push", "deliveries"]);
         if !listed.is_empty() {
             break listed;
         }
         assert!(begun.elapsed() < DEADLINE, "it is given up");
     };
     assert!(listed.contains(task) && listed.contains("410"), "{listed}");
-    // S38: where it posts may be a secret, beyond the host.
+    // S38: the path of a webhook URL may be a secret.
     assert!(!listed.contains("canary"), "{listed}");
     let number = listed.split_whitespace().next().unwrap().to_owned();
-    let letters = said(folder, &["push", "deliveries", &number]);
+    let letters = run_program(folder, &["push", "deliveries", &number]);
     assert!(
         letters.lines().next().unwrap().contains(&first),
         "{letters}"
     );
-    said(folder, &["push", "retry", "--all"]);
+    run_program(folder, &["push", "retry", "--all"]);
     assert_eq!(
         ids.recv_timeout(DEADLINE).unwrap(),
         first,
@@ -105,31 +106,31 @@ fn r29_a_webhook_that_was_given_up_is_listed_and_called_again() {
             "{letters}"
         );
     }
-    assert_eq!(said(folder, &["push", "deliveries"]), "");
-    let nobody = ["push", "retry", "7", "--data-dir", folder.to_str().unwrap()];
+    assert_eq!(run_program(folder, &["push", "deliveries"]), "");
+    let unknown = ["push", "retry", "7", "--data-dir", folder.to_str().unwrap()];
     assert!(
-        run_expecting_error(&nobody)
+        run_expecting_error(&unknown)
             .1
             .contains("no failed webhook has this number")
     );
 }
 
 #[test]
-fn operators_are_told_when_no_server_runs() {
+fn push_commands_need_a_running_server() {
     let folder = TempDir::new().unwrap();
-    let (code, said) = run_expecting_error(&[
+    let (code, text) = run_expecting_error(&[
         "push",
         "deliveries",
         "--data-dir",
         folder.path().to_str().unwrap(),
     ]);
     assert!(
-        code == Some(1) && said.contains("no server is running"),
-        "{said}"
+        code == Some(1) && text.contains("no server is running"),
+        "{text}"
     );
 }
 
-/// Asks at the address for operators; gives the whole answer.
+/// Sends a request to the admin address, and returns the whole response.
 fn answer(address: &str, path: &str, header: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -143,7 +144,7 @@ fn answer(address: &str, path: &str, header: &str) -> String {
     answer
 }
 
-/// The same; gives the status.
+/// Sends a request to the admin address, and returns the status.
 fn status(address: &str, path: &str, header: &str) -> u16 {
     answer(address, path, header)
         .split(' ')
@@ -154,7 +155,7 @@ fn status(address: &str, path: &str, header: &str) -> u16 {
 }
 
 #[test]
-fn s14_keys_of_callers_and_of_operators_open_different_doors() {
+fn s14_caller_keys_and_operator_keys_are_separate() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().to_str().unwrap().to_owned();
     let serve = [
@@ -169,9 +170,9 @@ fn s14_keys_of_callers_and_of_operators_open_different_doors() {
     assert!(refusal.contains("--admin <NAME>"), "{refusal}");
     let caller = format!(
         "Authorization: Bearer {}",
-        said(folder.path(), &["keys", "add", "ann"])
+        run_program(folder.path(), &["keys", "add", "ann"])
     );
-    let operator = said(folder.path(), &["keys", "add", "root", "--admin"]);
+    let operator = run_program(folder.path(), &["keys", "add", "root", "--admin"]);
     let operator = format!("Authorization: Bearer {operator}");
     let open = [
         "serve",
@@ -211,17 +212,17 @@ fn s14_keys_of_callers_and_of_operators_open_different_doors() {
         send(&url, "POST", &headers(&caller), &body)["result"]["totalSize"],
         0
     );
-    assert!(said(server.folder.path(), &["keys", "list"]).contains("root  admin"));
-    said(server.folder.path(), &["keys", "revoke", "root"]);
+    assert!(run_program(server.folder.path(), &["keys", "list"]).contains("root  admin"));
+    run_program(server.folder.path(), &["keys", "revoke", "root"]);
     assert_eq!(status(&address, "/push/deliveries", &operator), 401);
 }
 
-/// An address is kept in histories and logs, and told to where it leads: no door takes a key from one.
+/// URLs are stored in histories, logs and referrers, so no listener accepts a key in a URL.
 #[test]
-fn s80_no_key_in_an_address_opens_a_door() {
+fn s80_keys_in_urls_are_not_accepted() {
     let folder = TempDir::new().unwrap();
-    let caller = said(folder.path(), &["keys", "add", "ann"]);
-    let operator = said(folder.path(), &["keys", "add", "root", "--admin"]);
+    let caller = run_program(folder.path(), &["keys", "add", "ann"]);
+    let operator = run_program(folder.path(), &["keys", "add", "root", "--admin"]);
     let server = serve_in(
         &[
             "serve",
@@ -281,7 +282,7 @@ fn s80_no_key_in_an_address_opens_a_door() {
 }
 
 #[test]
-fn s82_the_socket_of_the_operator_is_for_its_owner_alone() {
+fn s82_the_admin_socket_is_private() {
     let server = serve_in(&["serve", "--echo"], TempDir::new().unwrap());
     server.line("Listening on ");
     for (path, mode) in [("admin", 0o700), ("admin/socket", 0o600)] {
@@ -293,7 +294,7 @@ fn s82_the_socket_of_the_operator_is_for_its_owner_alone() {
     }
 }
 
-/// Signs with this key, at this url if there is one.
+/// A configuration with a signing key, and a public URL if given.
 fn signing(folder: &Path, mode: u32, more: &str) -> String {
     let key = folder.join("card.pem");
     let made = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/jws/tests/p256.pem");
@@ -308,7 +309,7 @@ fn signing(folder: &Path, mode: u32, more: &str) -> String {
 }
 
 #[test]
-fn s33_cards_are_signed_where_the_operator_says_where_they_are() {
+fn s33_cards_are_signed_if_the_public_url_is_configured() {
     let folder = TempDir::new().unwrap();
     let data = folder.path().join("data").to_str().unwrap().to_owned();
     let refused = |mode, more| {

@@ -1,10 +1,10 @@
-//! `attache bench`: what it counts is what happened.
+//! `attache bench`: counts and reports.
 
 use serde_json::Value;
 
 use crate::harness::{attache, serve};
 
-/// Runs a bench for a moment; its exit code, its report, and what it said meanwhile.
+/// Runs a short benchmark; returns the exit code, the report and stderr.
 fn bench(url: &str, args: &[&str]) -> (Option<i32>, Vec<Value>, String) {
     let output = attache(&["bench"])
         .args(args)
@@ -60,17 +60,17 @@ fn every_scenario_is_measured_over_every_binding_and_version() {
             );
             let streams = one["scenario"] == "stream";
             assert_eq!(one["firstEventMs"].is_object(), streams, "{one}");
-            // The task or its opening, the chunk, the end.
+            // The task or its first status, the chunk, the final status.
             assert!(!streams || one["events"].as_u64() >= Some(27), "{one}");
         }
     }
 }
 
 #[test]
-fn streams_are_held_and_their_tasks_canceled() {
+fn idle_streams_are_held_and_their_tasks_canceled() {
     let server = serve(&["demo", "--store", "memory"]);
     let url = server.line("Listening on ");
-    let (code, results, told) = bench(&url, &["fan-out", "idle", "--for", "1100ms"]);
+    let (code, results, stderr) = bench(&url, &["fan-out", "idle", "--for", "1100ms"]);
     assert_eq!((code, results.len()), (Some(0), 2));
     for one in &results {
         assert_eq!(
@@ -79,7 +79,10 @@ fn streams_are_held_and_their_tasks_canceled() {
             "{one}"
         );
     }
-    assert!(told.contains("idle: 3 done, 0 failed, 1s of 1s"), "{told}");
+    assert!(
+        stderr.contains("idle: 3 done, 0 failed, 1s of 1s"),
+        "{stderr}"
+    );
     let list = attache(&["task", "list", "-a", &url, "-o", "json"])
         .output()
         .unwrap();
@@ -95,17 +98,17 @@ fn streams_are_held_and_their_tasks_canceled() {
 }
 
 #[test]
-fn what_fails_is_counted_by_kind_and_nothing_measured_is_no_success() {
+fn failures_are_counted_by_kind_and_no_result_is_a_failure() {
     let server = serve(&["demo", "--store", "memory"]);
     let url = server.line("Listening on ");
-    let (code, results, told) = bench(&url, &["--count", "6", "--message", "reject"]);
+    let (code, results, stderr) = bench(&url, &["--count", "6", "--message", "reject"]);
     assert_eq!(code, Some(1));
     assert_eq!(
         (&results[0]["done"], &results[0]["failed"]),
         (&0.into(), &6.into())
     );
     assert_eq!(results[0]["faults"]["ended as TASK_STATE_REJECTED"], 6);
-    assert!(told.contains("nothing was measured"), "{told}");
+    assert!(stderr.contains("nothing was measured"), "{stderr}");
     let (_, results, _) = bench(&url, &["get", "--message", "reply"]);
     assert_eq!(results[0]["faults"]["the agent answers without a task"], 1);
 }

@@ -1,4 +1,4 @@
-//! S38: every place that something may leak to, searched for every secret that passes through a server and its clients.
+//! S38: searches every output of a server and its clients for every secret that passes through them.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::collector::Collector;
 use crate::harness::{DEADLINE, attache, send};
-use crate::llm::{model, says};
+use crate::llm::{model, text_events};
 
 const CONFIG: &str = r#"
 [auth]
@@ -54,15 +54,15 @@ type = "mcp"
 server = { command = ["false"], env = { TOKEN = "canary-of-the-tools" } }
 "#;
 
-/// What stands behind the remote agent; it also tells its counts to the collector.
+/// Configuration of the upstream server, which also exports metrics to the collector.
 const BEHIND: &str = "[telemetry]\nnames = \"kaos\"\n[agents.echo]\ntype = \"echo\"\n";
 
-/// What somebody says, for the agent and for nobody else.
-const SAID: &str = "said-in-confidence";
-/// Where that may be: in the tasks themselves.
+/// Message content, which only the agent may receive.
+const CONTENT: &str = "said-in-confidence";
+/// Outputs that may contain message content: the tasks.
 const HAVE_TASKS: [&str; 3] = ["export", "files", "undelivered"];
 
-/// A server, ended with the test.
+/// A server that is killed with the test.
 struct RunningServer {
     process: Child,
     stdout: BufReader<ChildStdout>,
@@ -86,7 +86,7 @@ impl RunningServer {
     }
 }
 
-/// A program with all that it is told and tells in one folder.
+/// A directory with all inputs and outputs of the programs.
 struct CanaryFixture {
     folder: TempDir,
     collector: Collector,
@@ -98,12 +98,12 @@ impl CanaryFixture {
         self.folder.path()
     }
 
-    /// Remembers what somebody could look at.
-    fn seen(&mut self, name: &str, text: impl Into<String>) {
+    /// Records an output to search.
+    fn record(&mut self, name: &str, text: impl Into<String>) {
         self.sinks.push((name.to_owned(), text.into()));
     }
 
-    /// The program, with secrets in its environment, telling the collector.
+    /// The program with secrets in its environment, exporting to the collector.
     fn program(&self, args: &[&str], name: &str) -> Command {
         let mut command = attache(args);
         self.collector.export_from(&mut command, name);
@@ -118,8 +118,8 @@ impl CanaryFixture {
         command
     }
 
-    /// Runs the program; gives all that it says.
-    fn said(&self, args: &[&str]) -> String {
+    /// Runs the program, and returns all its output.
+    fn run_program(&self, args: &[&str]) -> String {
         let mut program = self.program(args, "client");
         let output = program
             .env("BEHIND", "http://behind")
@@ -161,7 +161,7 @@ impl CanaryFixture {
         }
     }
 
-    /// Ends a server; all that it has to tell is told.
+    /// Ends a server, and records its log.
     fn end(&mut self, name: &str, mut server: RunningServer) {
         let pid = server.process.id().to_string();
         assert!(
@@ -172,21 +172,21 @@ impl CanaryFixture {
                 .success()
         );
         server.process.wait().unwrap();
-        let mut said = server.greeting.clone();
-        server.stdout.read_to_string(&mut said).unwrap();
-        self.seen("greeting", said);
+        let mut text = server.greeting.clone();
+        server.stdout.read_to_string(&mut text).unwrap();
+        self.record("banner", text);
         let log = fs::read_to_string(self.home().join(format!("{name}.log"))).unwrap();
-        self.seen(&format!("log of {name}"), log);
+        self.record(&format!("log of {name}"), log);
     }
 
-    /// Nothing that is secret is in any of it, and what was said only where tasks are.
+    /// Checks that no output contains a secret, and that only task outputs contain message content.
     fn search(&self, secrets: &[&str]) {
         for (name, text) in &self.sinks {
             assert!(!text.is_empty(), "{name} was looked at");
-            let said = [SAID]
+            let content = [CONTENT]
                 .into_iter()
                 .filter(|_| !HAVE_TASKS.contains(&&**name));
-            for secret in secrets.iter().copied().chain(said) {
+            for secret in secrets.iter().copied().chain(content) {
                 let around = text.find(secret).map(|at| {
                     let from = text.floor_char_boundary(at.saturating_sub(200));
                     text[from..].chars().take(400).collect::<String>()
@@ -206,7 +206,7 @@ impl CanaryFixture {
     }
 }
 
-/// What the running server tells its operator.
+/// A response of the admin socket.
 fn admin(data: &Path, request: &str) -> String {
     let mut socket = UnixStream::connect(data.join("admin/socket")).unwrap();
     socket.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -234,7 +234,7 @@ fn post(url: &str, credential: &str, method: &str, params: &Value) -> Value {
     )
 }
 
-/// Everything below a folder, as text.
+/// All files below a directory, as text.
 fn files(folder: &Path) -> String {
     let mut all = String::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -249,45 +249,43 @@ fn files(folder: &Path) -> String {
 }
 
 fn message() -> Value {
-    json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": SAID}],
-        "metadata": {"note": SAID}})
+    json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": CONTENT}],
+        "metadata": {"note": CONTENT}})
 }
 
-/// What strangers hear, and what fails, over JSON-RPC and HTTP+JSON.
-fn refusals(scene: &mut CanaryFixture, url: &str, (ann, bob): (&str, &str), task: &str) {
-    let (ann, bob) = (
-        format!("Authorization: Bearer {ann}"),
-        format!("Authorization: Bearer {bob}"),
-    );
+/// Refused and failing calls over JSON-RPC and HTTP+JSON.
+fn refusals(scene: &mut CanaryFixture, url: &str, ann: &str, bob: &str, task: &str) {
+    let ann = format!("Authorization: Bearer {ann}");
+    let bob = format!("Authorization: Bearer {bob}");
     let sent = |agent: &str| json!({"message": message(), "tenant": agent});
     let get = || json!({"id": task});
     for (name, credential, method, params) in [
         (
-            "stranger",
+            "other caller",
             &*bob,
             "GetTaskPushNotificationConfig",
             json!({"taskId": task, "id": "x"}),
         ),
         (
-            "list of a stranger",
+            "list of another caller",
             &bob,
             "ListTaskPushNotificationConfigs",
             json!({"taskId": task}),
         ),
-        ("task of a stranger", &bob, "GetTask", get()),
+        ("task of another caller", &bob, "GetTask", get()),
         (
-            "nobody",
-            "Authorization: Bearer att_canary-of-nobody",
+            "unknown key",
+            "Authorization: Bearer att_canary-of-unknown",
             "GetTask",
             get(),
         ),
         (
-            "nobody's key",
+            "unknown API key",
             "X-API-Key: canary-of-a-header",
             "GetTask",
             get(),
         ),
-        // `an:canary-of-a-password`: in base64 the canary begins where a group does.
+        // `an:canary-of-a-password`: the canary starts at a base64 group.
         (
             "basic",
             "Authorization: Basic YW46Y2FuYXJ5LW9mLWEtcGFzc3dvcmQ=",
@@ -307,7 +305,7 @@ fn refusals(scene: &mut CanaryFixture, url: &str, (ann, bob): (&str, &str), task
             &ann,
             "SendMessage",
             json!({"message": {"messageId": "n", "role": "ROLE_USER",
-            "taskId": task, "parts": [{"text": SAID}]}}),
+            "taskId": task, "parts": [{"text": CONTENT}]}}),
         ),
         (
             "refused",
@@ -316,10 +314,10 @@ fn refusals(scene: &mut CanaryFixture, url: &str, (ann, bob): (&str, &str), task
             json!({"taskId": task, "url": "http://10.0.0.1/canary-of-a-refusal", "token": "canary-of-another"}),
         ),
     ] {
-        scene.seen(name, post(url, credential, method, &params).to_string());
+        scene.record(name, post(url, credential, method, &params).to_string());
     }
     let query = format!("{url}tasks/{task}?key=canary-of-a-query");
-    scene.seen(
+    scene.record(
         "query",
         send(&query, "GET", &["A2A-Version: 1.0"], "").to_string(),
     );
@@ -328,10 +326,10 @@ fn refusals(scene: &mut CanaryFixture, url: &str, (ann, bob): (&str, &str), task
         &format!("{url}message:send"),
         "POST",
         &headers,
-        &format!("{{\"{SAID}"),
+        &format!("{{\"{CONTENT}"),
     );
-    scene.seen("broken body", broken.to_string());
-    // Agents that fail, and those that pass on what they were told: their tasks are their caller's own.
+    scene.record("broken body", broken.to_string());
+    // Agents that fail, and agents that forward the message: their tasks belong to the caller.
     for agent in ["backend", "command", "remote", "model", "tools"] {
         let answer = post(url, &ann, "SendMessage", &sent(agent));
         let mut shown = answer["result"]["task"].clone();
@@ -344,18 +342,15 @@ fn refusals(scene: &mut CanaryFixture, url: &str, (ann, bob): (&str, &str), task
         assert_eq!(shown["status"]["state"], ended, "{agent}: {answer}");
         shown["history"].take();
         if agent != "remote" {
-            scene.seen(agent, shown.to_string());
+            scene.record(agent, shown.to_string());
         }
     }
 }
 
-/// The program as a client: everything that it shows of a call, over every binding.
+/// Output of the client verbs over every binding.
 fn clients(scene: &mut CanaryFixture, url: &str, ann: &str) {
     for binding in ["jsonrpc", "http+json", "grpc"] {
-        for (name, key) in [
-            ("client", ann),
-            ("client that nobody knows", "canary-of-a-client"),
-        ] {
+        for (name, key) in [("client", ann), ("unknown client", "canary-of-a-client")] {
             let args = [
                 "send",
                 "-a",
@@ -370,15 +365,15 @@ fn clients(scene: &mut CanaryFixture, url: &str, ann: &str) {
                 "--verbose",
                 "hello",
             ];
-            let said = scene.said(&args);
-            assert!(said.contains("authorization: ***"), "{binding}: {said}");
-            scene.seen(&format!("{name} over {binding}"), said);
+            let text = scene.run_program(&args);
+            assert!(text.contains("authorization: ***"), "{binding}: {text}");
+            scene.record(&format!("{name} over {binding}"), text);
         }
     }
 }
 
 #[test]
-fn s38_no_secret_is_in_any_place_that_others_look_at() {
+fn s38_no_output_contains_a_secret() {
     let folder = TempDir::new().unwrap();
     let pem = include_str!("../../../src/jws/tests/p256.pem");
     for (name, text) in [
@@ -396,21 +391,22 @@ fn s38_no_secret_is_in_any_place_that_others_look_at() {
     let data = folder.path().join("front.data");
     fs::create_dir(&data).unwrap();
     let place = data.to_str().unwrap();
-    // The key is on stdout, and what is said of it is not.
+    // Only the key is on stdout.
     let key = |name| {
         let output = attache(&["keys", "add", name, "--data-dir", place])
             .output()
             .unwrap();
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     };
-    let (ann, bob) = (key("ann"), key("bob"));
+    let ann = key("ann");
+    let bob = key("bob");
     let mut scene = CanaryFixture {
         folder,
         collector: Collector::new(),
         sinks: Vec::new(),
     };
     let behind = scene.start("behind.toml", "behind", &[]);
-    let (thinking, asked) = model(vec![says("so it is")]);
+    let (thinking, asked) = model(vec![text_events("so it is")]);
     let front = scene.start(
         "agents.toml",
         "front",
@@ -418,7 +414,7 @@ fn s38_no_secret_is_in_any_place_that_others_look_at() {
     );
     let url = front.url();
 
-    // A webhook that nobody answers, with everything that can be secret of one.
+    // A webhook that fails, with a secret in every part.
     let dead = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -435,32 +431,32 @@ fn s38_no_secret_is_in_any_place_that_others_look_at() {
         &with_hook,
     );
     let task = sent["result"]["task"]["id"].as_str().unwrap();
-    refusals(&mut scene, &url, (&ann, &bob), task);
+    refusals(&mut scene, &url, &ann, &bob, task);
     assert!(
         asked
             .recv_timeout(DEADLINE)
             .unwrap()
             .to_string()
-            .contains(SAID),
+            .contains(CONTENT),
         "the model was told"
     );
     clients(&mut scene, &url, &ann);
     let begun = Instant::now();
     let given_up = loop {
-        let listed = scene.said(&["push", "deliveries", "--data-dir", place]);
+        let listed = scene.run_program(&["push", "deliveries", "--data-dir", place]);
         if listed.contains(task) {
             break listed;
         }
         assert!(begun.elapsed() < DEADLINE, "it is given up: {listed}");
     };
     let number = given_up.split_whitespace().next().unwrap().to_owned();
-    scene.seen("deliveries", given_up);
+    scene.record("deliveries", given_up);
     for request in [
         "GET /metrics",
         "GET /push/deliveries",
         "GET /push/undelivered?number=1",
     ] {
-        scene.seen(request, admin(&data, request));
+        scene.record(request, admin(&data, request));
     }
     for (name, args) in [
         (
@@ -472,38 +468,41 @@ fn s38_no_secret_is_in_any_place_that_others_look_at() {
         ("keys", &["keys", "list", "--data-dir", place]),
         ("export", &["db", "export", "--data-dir", place]),
     ] {
-        scene.seen(name, scene.said(args));
+        scene.record(name, scene.run_program(args));
     }
     for path in [
         ".well-known/agent-card.json",
         ".well-known/jwks.json",
         ".well-known/ai-catalog.json",
     ] {
-        scene.seen(
+        scene.record(
             path,
             send(&format!("{url}{path}"), "GET", &[], "").to_string(),
         );
     }
     scene.end("front", front);
     scene.end("behind", behind);
-    scene.seen(
+    scene.record(
         "files",
         files(&data) + &files(&scene.home().join("behind.data")),
     );
-    scene.seen("collector", scene.collector.everything());
+    scene.record("collector", scene.collector.everything());
 
     let private = pem.lines().nth(1).unwrap();
     scene.search(&["canary", "Y2FuYXJ5", &ann, &bob, private]);
-    // What was searched had something in it.
-    let (log, told) = (scene.sink("log of front"), scene.sink("collector"));
+    // The searched outputs are not empty.
+    let log = scene.sink("log of front");
+    let exported = scene.sink("collector");
     assert!(log.contains("webhook failed") && log.contains("authentication failed"));
     assert!(
         log.contains(" TRACE ") || log.contains("\"TRACE\""),
         "as much as can be logged"
     );
-    // S27: the switch for development says what it is.
+    // S27: the development switch is logged.
     assert!(log.contains("for development only"));
-    assert!(scene.sink("GET /metrics").contains("attache_") && scene.sink("export").contains(SAID));
+    assert!(
+        scene.sink("GET /metrics").contains("attache_") && scene.sink("export").contains(CONTENT)
+    );
     for span in [
         "a2a.turn",
         "a2a.push",
@@ -513,6 +512,6 @@ fn s38_no_secret_is_in_any_place_that_others_look_at() {
         "kaos.tasks",
         "attache send",
     ] {
-        assert!(told.contains(&format!("\"{span}\"")), "{span} is told");
+        assert!(exported.contains(&format!("\"{span}\"")), "{span} is told");
     }
 }

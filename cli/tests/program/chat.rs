@@ -1,4 +1,4 @@
-//! Chat completions before every agent: the official client, callers by hand, and paths of 0.3 beside it.
+//! Chat completions for every agent: the official client, raw requests, and the 0.3 paths next to it.
 
 use std::process::{Command, Stdio};
 
@@ -33,12 +33,12 @@ fn openai_is_understood() {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(
         output.status.success(),
         "{}\n{}",
-        said(&output.stdout),
-        said(&output.stderr)
+        text(&output.stdout),
+        text(&output.stderr)
     );
 }
 
@@ -73,13 +73,13 @@ fn an_answer_is_a_task_like_any_other() {
 }
 
 #[test]
-fn what_is_wrong_is_told_as_clients_of_chats_know_it() {
+fn chat_completion_errors_have_the_openai_format() {
     let server = serve(&["serve", "--echo", "--store", "memory"]);
     let url = server.line("Listening on ");
     let user = json!([{"role": "user", "content": "hello"}]);
     for (body, param, code) in [
         (
-            json!({"model": "nobody", "messages": user}),
+            json!({"model": "unknown", "messages": user}),
             json!("model"),
             "model_not_found",
         ),
@@ -94,7 +94,7 @@ fn what_is_wrong_is_told_as_clients_of_chats_know_it() {
             "invalid_request",
         ),
         (
-            json!({"messages": user, "metadata": {"taskId": "of-nobody"}}),
+            json!({"messages": user, "metadata": {"taskId": "unknown-task"}}),
             Value::Null,
             "task_not_found",
         ),

@@ -1,5 +1,5 @@
-//! Other people's clients against `attache demo`: each binding of each of them goes through the scenario of
-//! `tests/peers/clients`. Push configs go to an agent that declares push, which the demo does not.
+//! Official SDK clients against `attache demo`: each runs the scenario of `tests/peers/clients` over each of its bindings.
+//! Push configs go to another agent, because the demo does not declare push notifications.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use attache_agents::Script;
 
 use crate::harness::{DEADLINE, serve};
 
-/// Slow enough to be cut in the middle, whatever else the machine does.
+/// A message whose stream is slow enough to be cut on a busy machine.
 const WITH_PUSH: &str = r#"
 [[rule]]
 word = "ask"
@@ -60,28 +60,26 @@ peer_clients! {
     stubs_0_3_grpc: "v03" "grpc03.py" ["GRPC", "0.3"];
 }
 
-/// Runs an adapter; it ends by itself, and with 0 only if every check held.
+/// Runs an adapter. It exits with 0 only if all its checks pass.
 fn run_client(python: &str, script: &str, args: &[&str]) {
     if is_quick() {
         return;
     }
     let demo = serve(&["demo", "--store", "memory"]);
-    run_client_at(&demo.line("Listening on "), "all", python, (script, args));
+    run_client_at(&demo.line("Listening on "), "all", python, script, args);
 }
 
-/// Their clients against a script that a configuration file has made an agent: it streams, asks back, and is stopped.
+/// The SDK clients against a script agent of a configuration file: stream, question and cancel.
 #[cfg(unix)]
 #[test]
-fn official_clients_talk_to_a_command() {
+fn official_clients_use_a_command_agent() {
     if is_quick() {
         return;
     }
     let config = tempfile::TempDir::new().unwrap();
     let file = config.path().join("agents.toml");
-    let (python, script) = (
-        folder().join("v10/bin/python"),
-        repository().join("tests/peers/command.py"),
-    );
+    let python = folder().join("v10/bin/python");
+    let script = repository().join("tests/peers/command.py");
     let text = format!(
         "[agents.script]\ntype = \"command\"\ncommand = [{python:?}, {script:?}]\ninput = \"json\"\noutput = \"json_lines\"\n"
     );
@@ -96,12 +94,12 @@ fn official_clients_talk_to_a_command() {
             ("v10", "node.py", &["v10", "HTTP+JSON", "1.0"]),
         ] {
             let url = &url;
-            scope.spawn(move || run_client_at(url, "command", python, (script, args)));
+            scope.spawn(move || run_client_at(url, "command", python, script, args));
         }
     });
 }
 
-fn run_client_at(url: &str, checks: &str, python: &str, (script, args): (&str, &[&str])) {
+fn run_client_at(url: &str, checks: &str, python: &str, script: &str, args: &[&str]) {
     let output = Command::new(folder().join(python).join("bin/python"))
         .arg(repository().join("tests/peers/clients").join(script))
         .args(args)
@@ -111,12 +109,12 @@ fn run_client_at(url: &str, checks: &str, python: &str, (script, args): (&str, &
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(
         output.status.success(),
         "{}\n{}",
-        said(&output.stdout),
-        said(&output.stderr)
+        text(&output.stdout),
+        text(&output.stderr)
     );
 }
 
@@ -124,7 +122,7 @@ pub(crate) fn is_quick() -> bool {
     std::env::var_os("ATTACHE_QUICK").is_some_and(|value| value == "1")
 }
 
-/// Where an agent listens that declares push; it serves until the tests have ended.
+/// URL of an agent that declares push notifications. It serves until the test process ends.
 static PUSHING: LazyLock<String> = LazyLock::new(|| {
     let (send, url) = std::sync::mpsc::sync_channel(1);
     thread::spawn(move || {
@@ -145,7 +143,7 @@ static PUSHING: LazyLock<String> = LazyLock::new(|| {
     url.recv_timeout(DEADLINE).unwrap()
 });
 
-/// Where the peers live; whoever says where has put them there, and else it is done here, once.
+/// Directory of the peers: the one of the environment, else a new one that is installed once.
 pub(crate) fn folder() -> &'static Path {
     static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
         if let Some(folder) = std::env::var_os("ATTACHE_PEERS") {

@@ -1,4 +1,4 @@
-//! A collector of OpenTelemetry: what comes is real OTLP, decoded with the types of the protocol.
+//! An OpenTelemetry collector that decodes OTLP.
 
 use std::collections::HashMap;
 use std::fmt::{Debug, Write as _};
@@ -19,14 +19,14 @@ use prost::Message;
 
 use crate::harness::DEADLINE;
 
-/// A request as it came: its path, its headers and its body.
+/// A received request: path, headers and body.
 pub(crate) struct ReceivedRequest {
     path: String,
     pub(crate) headers: HashMap<String, String>,
     body: Vec<u8>,
 }
 
-/// Answers every request with 200; gives its address, and what came.
+/// Answers every request with 200. Returns the address and the received requests.
 pub(crate) fn listener() -> (String, Receiver<ReceivedRequest>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -37,10 +37,10 @@ pub(crate) fn listener() -> (String, Receiver<ReceivedRequest>) {
             thread::spawn(move || {
                 let mut reader = BufReader::new(stream);
                 while let Some(one) = read(&mut reader) {
-                    // Told before it is answered: whoever has its answer may end, and all that it said is here.
-                    let told = tell.send(one).is_ok();
+                    // Recorded before the response, so a program that ends after it has exported everything.
+                    let is_recorded = tell.send(one).is_ok();
                     let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
-                    if !told || reader.get_mut().write_all(answer).is_err() {
+                    if !is_recorded || reader.get_mut().write_all(answer).is_err() {
                         return;
                     }
                 }
@@ -79,7 +79,7 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<ReceivedRequest> {
     })
 }
 
-/// A span, and the program that it is of.
+/// A span with the service that exported it.
 #[derive(Clone, Debug)]
 pub(crate) struct SpanRecord {
     pub(crate) program: String,
@@ -95,7 +95,7 @@ impl SpanRecord {
         hex(&self.span.parent_span_id)
     }
 
-    pub(crate) fn says(&self, key: &str) -> Option<String> {
+    pub(crate) fn attribute(&self, key: &str) -> Option<String> {
         let value = self.span.attributes.iter().find(|one| one.key == key)?;
         Some(text(value))
     }
@@ -113,7 +113,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What a collector is told.
+/// Spans and metrics of a collector.
 pub(crate) struct Collector {
     url: String,
     came: Receiver<ReceivedRequest>,
@@ -134,7 +134,7 @@ impl Collector {
         }
     }
 
-    /// A command that tells this collector, under this name.
+    /// Makes a command export to this collector under a service name.
     pub(crate) fn export_from<'a>(&self, command: &'a mut Command, name: &str) -> &'a mut Command {
         command
             .env("OTEL_EXPORTER_OTLP_ENDPOINT", &self.url)
@@ -143,8 +143,11 @@ impl Collector {
             .env("OTEL_METRIC_EXPORT_INTERVAL", "20")
     }
 
-    /// Waits until all that was told is enough.
-    pub(crate) fn until<T>(&self, enough: impl Fn(&[SpanRecord], &[String]) -> Option<T>) -> T {
+    /// Waits until the received spans and metrics satisfy a condition.
+    pub(crate) fn wait_until<T>(
+        &self,
+        enough: impl Fn(&[SpanRecord], &[String]) -> Option<T>,
+    ) -> T {
         let begun = Instant::now();
         loop {
             if let Some(found) = enough(&self.spans.lock().unwrap(), &self.metrics.lock().unwrap())
@@ -159,23 +162,23 @@ impl Collector {
         }
     }
 
-    /// All that has been told so far, spans with their resources and metrics, decoded.
+    /// All spans and metrics so far, as text.
     pub(crate) fn everything(&self) -> String {
         self.came.try_iter().for_each(|one| self.take(&one));
         self.decoded.lock().unwrap().clone()
     }
 
-    fn note(&self, told: &impl Debug) {
-        write!(self.decoded.lock().unwrap(), "{told:?}").unwrap();
+    fn note(&self, decoded: &impl Debug) {
+        write!(self.decoded.lock().unwrap(), "{decoded:?}").unwrap();
     }
 
     fn take(&self, one: &ReceivedRequest) {
         assert_eq!(one.headers["content-type"], "application/x-protobuf");
         match &*one.path {
             "/v1/traces" => {
-                let told = ExportTraceServiceRequest::decode(&*one.body).unwrap();
-                self.note(&told);
-                for resource in told.resource_spans {
+                let decoded = ExportTraceServiceRequest::decode(&*one.body).unwrap();
+                self.note(&decoded);
+                for resource in decoded.resource_spans {
                     let attributes = resource.resource.unwrap().attributes;
                     let program = attributes
                         .iter()
@@ -194,9 +197,9 @@ impl Collector {
                 }
             }
             "/v1/metrics" => {
-                let told = ExportMetricsServiceRequest::decode(&*one.body).unwrap();
-                self.note(&told);
-                let scopes = told
+                let decoded = ExportMetricsServiceRequest::decode(&*one.body).unwrap();
+                self.note(&decoded);
+                let scopes = decoded
                     .resource_metrics
                     .into_iter()
                     .flat_map(|resource| resource.scope_metrics);

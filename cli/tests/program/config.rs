@@ -1,4 +1,4 @@
-//! Configuration files: served, looked at, and begun.
+//! Configuration files: `serve`, `check` and `init`.
 
 use std::path::Path;
 
@@ -14,8 +14,8 @@ fn folder(text: &str) -> (TempDir, String) {
     (folder, file.display().to_string())
 }
 
-/// Runs the program to its end; gives what it said.
-fn said(args: &[&str]) -> String {
+/// Runs the program, and returns its output.
+fn run_program(args: &[&str]) -> String {
     let output = attache(args).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap()
@@ -102,14 +102,14 @@ fn every_agent_of_a_file_is_served() {
         let line = server.line(&format!("Agent {name}: {url}agents/{name}/ (-a "));
         assert_eq!(line, format!("'{url}#{title}')"));
     }
-    // An agent is found by its own url, by that of its card, and by its name.
+    // An agent is resolved by its URL, its card URL and its catalog name.
     for agent in [
         format!("{url}agents/words"),
         format!("{url}agents/words/"),
         format!("{url}#words"),
     ] {
         assert!(
-            said(&["send", "-a", &agent, "one two"]).contains("  2\n"),
+            run_program(&["send", "-a", &agent, "one two"]).contains("  2\n"),
             "{agent}"
         );
     }
@@ -119,18 +119,18 @@ fn every_agent_of_a_file_is_served() {
 }
 
 #[test]
-fn a_file_is_looked_at_without_being_served() {
+fn check_validates_a_file_without_serving_it() {
     let (_folder, file) = folder("[agents.echo]\ntype = \"echo\"");
     assert_eq!(
-        said(&["check", &file]),
+        run_program(&["check", &file]),
         format!("{file} is fine: one agent\n")
     );
     let (_folder, file) = folder("[agents.echo]\n\ntype = \"ecko\"");
     for args in [["check", &file], ["serve", &file]] {
-        let (code, said) = run_expecting_error(&args);
+        let (code, text) = run_expecting_error(&args);
         assert_eq!(code, Some(1));
         assert_eq!(
-            said,
+            text,
             format!(
                 "error: {file}:3: agents.echo.type: unknown type of agent `ecko`; did you mean `echo`?\n"
             )
@@ -152,8 +152,8 @@ fn a_file_is_looked_at_without_being_served() {
         ),
     ] {
         let (_folder, file) = folder(text);
-        let (code, said) = run_expecting_error(&["check", &file]);
-        assert!(code == Some(1) && said.contains(why), "{said}");
+        let (code, text) = run_expecting_error(&["check", &file]);
+        assert!(code == Some(1) && text.contains(why), "{text}");
     }
     let agent = "[agents.a]\ntype = \"echo\"\n";
     let (data, _) = folder("");
@@ -197,10 +197,10 @@ fn a_file_is_looked_at_without_being_served() {
             none.display().to_string()
         ));
         for verb in ["check", "serve"] {
-            let (code, said) = run_expecting_error(&[verb, &file]);
+            let (code, text) = run_expecting_error(&[verb, &file]);
             assert!(
-                code == Some(1) && said.contains(why),
-                "{verb}: {said}\n{text}"
+                code == Some(1) && text.contains(why),
+                "{verb}: {text}\n{text}"
             );
         }
         assert!(!none.exists(), "nothing is made");
@@ -208,7 +208,7 @@ fn a_file_is_looked_at_without_being_served() {
 }
 
 #[test]
-fn nobody_is_told_that_nobody_reads_it() {
+fn a_broken_pipe_is_not_reported() {
     let (folder, file) = folder("[agents.echo]\ntype = \"echo\"");
     let data = folder.path().display().to_string();
     assert!(
@@ -237,10 +237,10 @@ fn nobody_is_told_that_nobody_reads_it() {
 }
 
 #[test]
-fn values_are_printed_with_their_sources() {
+fn print_config_shows_sources() {
     let (_folder, file) =
         folder("[server]\nlisten = \"127.0.0.1:1\"\n[agents.echo]\ntype = \"echo\"");
-    let printed = said(&["serve", "--print-config", "--listen", "127.0.0.1:2", &file]);
+    let printed = run_program(&["serve", "--print-config", "--listen", "127.0.0.1:2", &file]);
     let listen = printed
         .lines()
         .find(|line| line.starts_with("listen = "))
@@ -259,17 +259,17 @@ fn values_are_printed_with_their_sources() {
 
 #[cfg(unix)]
 #[test]
-fn a_file_to_begin_with_is_written_once_and_works() {
+fn init_writes_a_starter_file_once() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("agents.toml").display().to_string();
-    assert!(said(&["init", &file]).contains(&format!("attache serve {file}")));
+    assert!(run_program(&["init", &file]).contains(&format!("attache serve {file}")));
     let (code, complaint) = run_expecting_error(&["init", &file]);
     assert!(
         code == Some(1) && complaint.contains("--force"),
         "{complaint}"
     );
-    said(&["init", "--force", &file]);
-    assert!(said(&["check", &file]).ends_with("2 agents\n"));
+    run_program(&["init", "--force", &file]);
+    assert!(run_program(&["check", &file]).ends_with("2 agents\n"));
     let server = serve_in(&["serve", &file], folder);
     let url = server.line("Listening on ");
     assert_eq!(
@@ -281,10 +281,10 @@ fn a_file_to_begin_with_is_written_once_and_works() {
     );
 }
 
-/// Every configuration in the pages of `docs/` and in `examples/` is one that can be served.
+/// Every configuration in `docs/` and `examples/` can be served.
 #[cfg(unix)]
 #[test]
-fn every_configuration_that_is_shown_can_be_served() {
+fn every_documented_configuration_can_be_served() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut shown = 0;
     for page in files(&root.join("docs"), "md") {
@@ -317,7 +317,7 @@ fn files(folder: &Path, extension: &str) -> Vec<std::path::PathBuf> {
         .collect()
 }
 
-/// Starts it, in a folder with the files that pages speak of, and asks every agent for its card.
+/// Serves a configuration in a directory with the files it refers to, and gets the card of every agent.
 #[cfg(unix)]
 fn started(text: &str, shown_in: &str) {
     let (folder, file) = folder(text);
@@ -358,7 +358,7 @@ fn started(text: &str, shown_in: &str) {
 
 #[cfg(unix)]
 #[test]
-fn s82_a_secret_in_a_file_that_others_can_read_is_warned_of() {
+fn s82_a_secret_in_a_readable_file_is_warned_of() {
     use std::os::unix::fs::PermissionsExt;
     for (value, mode, is_warned) in [
         ("Bearer canary", 0o644, true),
@@ -375,16 +375,16 @@ fn s82_a_secret_in_a_file_that_others_can_read_is_warned_of() {
             .output()
             .unwrap();
         assert!(output.status.success(), "{output:?}");
-        let told = String::from_utf8(output.stderr).unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
         let wanted = format!(
             "warning: other users can read {file}, and agents.a.headers.Authorization is a secret: chmod 600"
         );
         assert_eq!(
-            told.contains(&wanted),
+            stderr.contains(&wanted),
             is_warned,
-            "{value} {mode:o}: {told}"
+            "{value} {mode:o}: {stderr}"
         );
-        assert!(!told.contains("canary"), "{told}");
+        assert!(!stderr.contains("canary"), "{stderr}");
         drop(folder);
     }
 }

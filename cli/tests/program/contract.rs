@@ -1,5 +1,5 @@
-//! The verbs that talk to agents, as the CLI contract wants them. The names of tests begin with what they prove:
-//! `send_001_…` is for A2ACLI_SEND_001; `docs/cli-conformance.yaml` is made from which of them passed.
+//! Requirements of the CLI contract for client verbs. The names of tests begin with the requirement: `send_001_…` is for
+//! A2ACLI_SEND_001. `docs/cli-conformance.yaml` is generated from the test results.
 
 mod auth;
 mod card;

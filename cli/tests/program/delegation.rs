@@ -1,4 +1,4 @@
-//! Agents in three processes that work for each other: one answer, one end for all, and a bill for the whole.
+//! Delegation between agents in three processes: one result, cancellation of all, and total usage.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -12,12 +12,12 @@ use crate::harness::{
     DEADLINE, ServerProcess, attache, call, send, send_text, serve_command, serve_in,
 };
 use crate::keys::{bearer, keys};
-use crate::llm::{body, calls, files_of, says, until};
+use crate::llm::{body, documented_configs, text_events, tool_call_events, wait_until};
 
-/// The trace of what begins at the root.
+/// Trace id of the root call.
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
-/// A model that answers as it is told to, question by question: with these events, or by hanging up.
+/// A scripted model: each request is answered with given events, or by closing the connection.
 struct ScriptedModel {
     url: String,
     asked: Receiver<Value>,
@@ -44,31 +44,31 @@ impl ScriptedModel {
                     .map(|event| format!("data: {event}\n\n"))
                     .collect();
                 let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
-                // Whoever asked may have gone.
+                // The client may have closed the connection.
                 let _ = stream.write_all(format!("{head}{events}data: [DONE]\n\n").as_bytes());
             }
         });
         Self { url, asked, answer }
     }
 
-    /// What it is asked next.
-    fn asked(&self) -> Value {
+    /// The next request.
+    fn next_request(&self) -> Value {
         self.asked
             .recv_timeout(DEADLINE)
             .expect("the model is asked")
     }
 
-    fn answers(&self, events: Vec<Value>) {
+    fn answer(&self, events: Vec<Value>) {
         self.answer.send(Some(events)).unwrap();
     }
 
-    /// Passes the work on as soon as it is asked.
-    fn delegates(&self, text: &str) {
-        self.answers(calls(&[("a", "next", json!({"message": text}))]));
+    /// Answers the next request with a delegation.
+    fn answer_with_delegation(&self, text: &str) {
+        self.answer(tool_call_events(&[("a", "next", json!({"message": text}))]));
     }
 }
 
-/// A process with one agent that thinks, and maybe one that it calls; it can be killed, and started again where it was.
+/// A server with an LLM agent that may delegate to another. It can be killed and restarted on the same address.
 struct DelegationNode {
     server: Option<ServerProcess>,
     model: ScriptedModel,
@@ -78,7 +78,8 @@ struct DelegationNode {
 
 impl DelegationNode {
     fn new(next: Option<&str>) -> Self {
-        let (folder, model) = (TempDir::new().unwrap(), ScriptedModel::new());
+        let folder = TempDir::new().unwrap();
+        let model = ScriptedModel::new();
         let file = folder.path().join("agents.toml");
         let tool = next.map_or_else(String::new, |url| {
             format!("[agents.node.tools.next]\ndescription = \"Knows more\"\nagent = \"{url}\"\n")
@@ -101,8 +102,8 @@ impl DelegationNode {
         }
     }
 
-    /// Kills it without a word, and starts it again.
-    fn killed(&mut self) {
+    /// Kills the process, and starts it again.
+    fn kill_and_restart(&mut self) {
         let mut server = self.server.take().unwrap();
         server.process.kill().unwrap();
         server.process.wait().unwrap();
@@ -114,7 +115,7 @@ impl DelegationNode {
         self.server = Some(server);
     }
 
-    fn begin(&self) -> Value {
+    fn send_root_message(&self) -> Value {
         let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "go"}]});
         let params = json!({"message": message, "configuration": {"returnImmediately": true}});
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params});
@@ -127,13 +128,13 @@ impl DelegationNode {
         call(&self.url, "GetTask", &json!({"id": id}))["result"].clone()
     }
 
-    fn newest(&self) -> Value {
+    fn newest_task(&self) -> Value {
         let listed =
             call(&self.url, "ListTasks", &json!({"pageSize": 1}))["result"]["tasks"].clone();
         self.task(&listed[0]["id"])
     }
 
-    /// The states of all its tasks, the newest first.
+    /// The states of all tasks, newest first.
     fn states(&self) -> Vec<String> {
         let listed = call(&self.url, "ListTasks", &json!({}))["result"]["tasks"].clone();
         let state = |task: &Value| {
@@ -146,7 +147,7 @@ impl DelegationNode {
     }
 }
 
-fn three() -> [DelegationNode; 3] {
+fn three_nodes() -> [DelegationNode; 3] {
     let leaf = DelegationNode::new(None);
     let middle = DelegationNode::new(Some(&leaf.url));
     let root = DelegationNode::new(Some(&middle.url));
@@ -154,19 +155,19 @@ fn three() -> [DelegationNode; 3] {
 }
 
 #[test]
-fn r40_a_cancel_at_the_root_stops_all_and_a_killed_middle_goes_on() {
-    let [root, mut middle, leaf] = three();
-    // Canceled while the last of them thinks.
-    root.model.delegates("ask them");
-    middle.model.delegates("the answer?");
-    let task = root.begin();
-    leaf.model.asked();
+fn r40_a_root_cancel_stops_all_and_a_killed_middle_resumes() {
+    let [root, mut middle, leaf] = three_nodes();
+    // Cancel while the model of the last agent is running.
+    root.model.answer_with_delegation("ask them");
+    middle.model.answer_with_delegation("the answer?");
+    let task = root.send_root_message();
+    leaf.model.next_request();
     let canceled = call(&root.url, "CancelTask", &json!({"id": task}));
     assert_eq!(
         canceled["result"]["status"]["state"], "TASK_STATE_CANCELED",
         "{canceled}"
     );
-    until(|| {
+    wait_until(|| {
         [&root, &middle, &leaf]
             .iter()
             .all(|node| node.states() == ["CANCELED"])
@@ -174,30 +175,30 @@ fn r40_a_cancel_at_the_root_stops_all_and_a_killed_middle_goes_on() {
     leaf.model.answer.send(None).unwrap();
     [&root, &middle]
         .iter()
-        .for_each(|node| drop(node.model.asked()));
-    // The one in the middle is killed while the last of them thinks: it follows where it was.
-    root.model.delegates("ask them");
-    middle.model.delegates("the answer?");
-    let task = root.begin();
+        .for_each(|node| drop(node.model.next_request()));
+    // The middle process is killed while the last model is running: it resumes the remote task.
+    root.model.answer_with_delegation("ask them");
+    middle.model.answer_with_delegation("the answer?");
+    let task = root.send_root_message();
     [&root, &middle, &leaf]
         .iter()
-        .for_each(|node| drop(node.model.asked()));
-    // Before it has written down whose task that is, nobody could follow it.
-    until(|| {
+        .for_each(|node| drop(node.model.next_request()));
+    // Wait until the link to the remote task is stored; before that it cannot be resumed.
+    wait_until(|| {
         middle
-            .newest()
+            .newest_task()
             .to_string()
             .contains(r#""type":"delegated""#)
     });
-    middle.killed();
-    leaf.model.answers(says("42"));
-    let second = middle.model.asked();
+    middle.kill_and_restart();
+    leaf.model.answer(text_events("42"));
+    let second = middle.model.next_request();
     assert!(second.to_string().contains("42"), "{second}");
-    middle.model.answers(says("they say 42"));
-    root.model.asked();
-    root.model.answers(says("it is 42"));
-    until(|| root.task(&task)["status"]["state"] == "TASK_STATE_COMPLETED");
-    let traced = |node: &DelegationNode| node.newest().to_string().contains(TRACE);
+    middle.model.answer(text_events("they say 42"));
+    root.model.next_request();
+    root.model.answer(text_events("it is 42"));
+    wait_until(|| root.task(&task)["status"]["state"] == "TASK_STATE_COMPLETED");
+    let traced = |node: &DelegationNode| node.newest_task().to_string().contains(TRACE);
     assert!(
         [&root, &middle, &leaf].into_iter().all(traced),
         "one trace, over the restart too"
@@ -210,9 +211,9 @@ fn r40_a_cancel_at_the_root_stops_all_and_a_killed_middle_goes_on() {
     assert_eq!(
         leaf.states(),
         ["COMPLETED", "CANCELED"],
-        "nobody was asked twice"
+        "no model was called twice"
     );
-    // Two of the root, two of the middle, one of the last: what the kill cut off is not forgotten.
+    // Two calls of the root, two of the middle, one of the last: usage before the kill counts.
     let usage = &task["metadata"]["attache.usage"];
     assert_eq!(
         (
@@ -226,7 +227,7 @@ fn r40_a_cancel_at_the_root_stops_all_and_a_killed_middle_goes_on() {
 }
 
 #[test]
-fn r43_what_is_needed_three_levels_down_survives_restarts_and_is_answered_once() {
+fn r43_a_question_three_levels_down_survives_restarts_and_is_answered_once() {
     let leaf = DelegationNode::new(None);
     let mut middle = DelegationNode::new(Some(&format!("{}agents/practice/", leaf.url)));
     let mut root = DelegationNode::new(Some(&middle.url));
@@ -244,8 +245,8 @@ fn r43_what_is_needed_three_levels_down_survives_restarts_and_is_answered_once()
         ),
     ];
     let tasks = needs.map(|(word, state, wants, ..)| {
-        root.model.delegates("ask them");
-        middle.model.delegates(word);
+        root.model.answer_with_delegation("ask them");
+        middle.model.answer_with_delegation(word);
         let task = send_text(&root.url, "go");
         assert_eq!(
             task["status"]["state"],
@@ -258,21 +259,21 @@ fn r43_what_is_needed_three_levels_down_survives_restarts_and_is_answered_once()
         );
         [&root, &middle]
             .iter()
-            .for_each(|node| drop(node.model.asked()));
+            .for_each(|node| drop(node.model.next_request()));
         task
     });
-    middle.killed();
-    root.killed();
-    for (task, (word, .., said, heard)) in tasks.iter().zip(needs) {
+    middle.kill_and_restart();
+    root.kill_and_restart();
+    for (task, (word, .., output, heard)) in tasks.iter().zip(needs) {
         let again = root.task(&task["id"]);
         assert_eq!(
             request(&again),
             request(task),
             "the same question, under the same id: {word}"
         );
-        middle.model.answers(says("it is known"));
-        root.model.answers(says("done"));
-        let answer = json!({"messageId": word, "taskId": task["id"], "role": "ROLE_USER", "parts": [{"text": said}]});
+        middle.model.answer(text_events("it is known"));
+        root.model.answer(text_events("done"));
+        let answer = json!({"messageId": word, "taskId": task["id"], "role": "ROLE_USER", "parts": [{"text": output}]});
         let answered = call(
             &root.url,
             "SendMessage",
@@ -283,9 +284,9 @@ fn r43_what_is_needed_three_levels_down_survives_restarts_and_is_answered_once()
             answered["status"]["state"], "TASK_STATE_COMPLETED",
             "{answered}"
         );
-        let read = middle.model.asked().to_string();
+        let read = middle.model.next_request().to_string();
         assert!(read.contains(heard), "the answer went down: {read}");
-        root.model.asked();
+        root.model.next_request();
         let twice = call(&root.url, "SendMessage", &json!({"message": answer}));
         assert!(twice["error"].is_object(), "the task has ended: {twice}");
     }
@@ -296,14 +297,14 @@ fn r43_what_is_needed_three_levels_down_survives_restarts_and_is_answered_once()
     );
     assert_eq!(
         of_practice["result"]["totalSize"], 2,
-        "nobody was asked twice"
+        "no model was called twice"
     );
 }
 
-/// The two files of the documentation, with addresses of ours.
+/// The two configurations of the documentation, with test addresses.
 #[test]
-fn s61_the_broker_of_the_documentation_reads_no_books_for_those_who_may_not() {
-    let [.., broker, books] = files_of("delegation.md")
+fn s61_the_documented_broker_enforces_the_permissions_of_the_caller() {
+    let [.., broker, books] = documented_configs("delegation.md")
         .try_into()
         .map(|files: [String; 4]| files)
         .unwrap();
@@ -314,7 +315,8 @@ fn s61_the_broker_of_the_documentation_reads_no_books_for_those_who_may_not() {
             .unwrap()
             .to_string()
     };
-    let (at, folder) = (free(), TempDir::new().unwrap());
+    let at = free();
+    let folder = TempDir::new().unwrap();
     let [pass, bob] =
         ["broker", "bob"].map(|name| keys(folder.path(), &["add", name, "--scope", "books"]));
     keys(folder.path(), &["add", "ann"]);
@@ -325,10 +327,8 @@ fn s61_the_broker_of_the_documentation_reads_no_books_for_those_who_may_not() {
 
     let folder = TempDir::new().unwrap();
     let [ann, bob_here] = ["ann", "bob"].map(|name| keys(folder.path(), &["add", name]));
-    let (file, pem) = (
-        folder.path().join("agents.toml"),
-        folder.path().join("delegation.pem"),
-    );
+    let file = folder.path().join("agents.toml");
+    let pem = folder.path().join("delegation.pem");
     let key = include_str!("../../../src/jws/tests/p256.pem");
     std::fs::write(&pem, key).unwrap();
     std::fs::set_permissions(&pem, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();

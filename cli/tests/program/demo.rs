@@ -11,7 +11,7 @@ use crate::harness::{
     DEADLINE, attache, call, run_expecting_error, send, send_text, serve, serve_in,
 };
 
-/// Runs a printed command in a shell; gives what it printed.
+/// Runs a printed command in a shell, and returns its output.
 fn paste(command: &str) -> String {
     let output = Command::new("sh").args(["-c", command]).output().unwrap();
     assert!(output.status.success(), "{command}: {output:?}");
@@ -63,21 +63,21 @@ fn the_printed_commands_work_in_a_shell() {
 }
 
 #[test]
-fn a_busy_port_is_named_with_what_to_type() {
+fn a_busy_port_has_a_hint_with_a_command() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let (code, said) = run_expecting_error(&["demo", "--listen", &address, "--store", "memory"]);
+    let (code, text) = run_expecting_error(&["demo", "--listen", &address, "--store", "memory"]);
     assert_eq!(code, Some(1));
-    assert!(said.contains(&format!("{address} is in use")), "{said}");
+    assert!(text.contains(&format!("{address} is in use")), "{text}");
     assert!(
-        said.contains("attache demo --store memory --listen 127.0.0.1:0"),
-        "{said}"
+        text.contains("attache demo --store memory --listen 127.0.0.1:0"),
+        "{text}"
     );
 }
 
 #[cfg(unix)]
 #[test]
-fn the_demo_ends_well_when_it_is_asked_to() {
+fn the_demo_shuts_down_gracefully() {
     let mut demo = serve(&["demo"]);
     demo.line("Listening on ");
     let id = demo.process.id().to_string();
@@ -98,7 +98,7 @@ fn the_demo_ends_well_when_it_is_asked_to() {
 }
 
 #[test]
-fn what_is_not_understood_ends_with_2_and_help_with_0() {
+fn usage_errors_exit_with_2_and_help_with_0() {
     assert_eq!(run_expecting_error(&["nonsense"]).0, Some(2));
     assert_eq!(run_expecting_error(&["demo", "--nonsense"]).0, Some(2));
     let help = attache(&["demo", "--help"]).output().unwrap();
@@ -111,11 +111,11 @@ fn what_is_not_understood_ends_with_2_and_help_with_0() {
 }
 
 #[test]
-fn r10_tasks_are_there_again_after_the_demo_was_killed() {
+fn r10_tasks_survive_a_kill_of_the_demo() {
     let mut first = serve(&["demo"]);
     let url = first.line("Listening on ");
     let task = send_text(&url, "remember");
-    let asked = send_text(&url, "ask");
+    let question = send_text(&url, "ask");
     first.process.kill().unwrap();
     first.process.wait().unwrap();
     let folder = std::mem::replace(&mut first.folder, TempDir::new().unwrap());
@@ -129,7 +129,7 @@ fn r10_tasks_are_there_again_after_the_demo_was_killed() {
         call(&url, "ListTasks", &json!({}))["result"]["totalSize"],
         2
     );
-    let message = json!({"messageId": "n", "role": "ROLE_USER", "parts": [{"text": "Ada"}], "taskId": asked["id"]});
+    let message = json!({"messageId": "n", "role": "ROLE_USER", "parts": [{"text": "Ada"}], "taskId": question["id"]});
     let answered = call(&url, "SendMessage", &json!({"message": message}));
     assert_eq!(
         answered["result"]["task"]["artifacts"][0]["parts"][0]["text"], "Hello, Ada!",
@@ -138,15 +138,15 @@ fn r10_tasks_are_there_again_after_the_demo_was_killed() {
 }
 
 #[test]
-fn a_data_directory_that_is_in_use_is_named_with_what_to_type() {
+fn a_data_directory_in_use_has_a_hint_with_a_flag() {
     let demo = serve(&["demo"]);
     demo.line("Listening on ");
     let folder = demo.folder.path().display().to_string();
-    let (code, said) =
+    let (code, text) =
         run_expecting_error(&["demo", "--listen", "127.0.0.1:0", "--data-dir", &folder]);
     assert_eq!(code, Some(1));
     assert!(
-        said.contains(&folder) && said.contains("--data-dir <DIR>"),
-        "{said}"
+        text.contains(&folder) && text.contains("--data-dir <DIR>"),
+        "{text}"
     );
 }

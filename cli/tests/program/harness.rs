@@ -1,4 +1,4 @@
-//! The program as a process: what it prints, and a caller who writes HTTP by hand.
+//! Test harness: runs the program as a process, and sends raw HTTP requests.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
-/// A server that is ended with the test.
+/// A server process that is killed with the test.
 pub(crate) struct ServerProcess {
     pub(crate) process: Child,
     pub(crate) lines: Receiver<String>,
@@ -26,7 +26,7 @@ impl Drop for ServerProcess {
     }
 }
 
-/// Starts a server with a folder of its own.
+/// Starts a server with its own data directory.
 pub(crate) fn serve(args: &[&str]) -> ServerProcess {
     serve_in(args, TempDir::new().unwrap())
 }
@@ -35,7 +35,7 @@ pub(crate) fn serve_in(args: &[&str], folder: TempDir) -> ServerProcess {
     serve_command(&mut attache(args), folder)
 }
 
-/// Starts a server by a command that is set up otherwise.
+/// Starts a server with a prepared command.
 pub(crate) fn serve_command(command: &mut Command, folder: TempDir) -> ServerProcess {
     if !command.get_args().any(|arg| arg == "--listen") {
         command.args(["--listen", "127.0.0.1:0"]);
@@ -43,7 +43,7 @@ pub(crate) fn serve_command(command: &mut Command, folder: TempDir) -> ServerPro
     if !command.get_args().any(|arg| arg == "--data-dir") {
         command.arg("--data-dir").arg(folder.path());
     }
-    // What is wrong is of interest where a test fails; what goes on is not, unless it asks for that.
+    // Only errors are logged, unless the test sets `RUST_LOG`.
     if !command
         .get_envs()
         .any(|(name, value)| name == "RUST_LOG" && value.is_some())
@@ -67,7 +67,7 @@ pub(crate) fn serve_command(command: &mut Command, folder: TempDir) -> ServerPro
 }
 
 impl ServerProcess {
-    /// The rest of the next line, after its beginning.
+    /// The next line of stdout, without its prefix.
     pub(crate) fn line(&self, beginning: &str) -> String {
         let line = self
             .lines
@@ -79,7 +79,7 @@ impl ServerProcess {
             .to_owned()
     }
 
-    /// The commands that are printed, after all else.
+    /// The example commands of the banner.
     pub(crate) fn commands(&self) -> [String; 3] {
         let greeting = ["Listening on ", "Card: ", "Tasks: "].map(|beginning| self.line(beginning));
         assert!(greeting[1].starts_with(&greeting[0]), "{greeting:?}");
@@ -92,20 +92,20 @@ impl ServerProcess {
     }
 }
 
-/// Calls a method; gives the whole answer.
+/// Calls a JSON-RPC method, and returns the response.
 pub(crate) fn call(url: &str, method: &str, params: &Value) -> Value {
     let headers = ["Content-Type: application/json", "A2A-Version: 1.0"];
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
     send(url, "POST", &headers, &body.to_string())
 }
 
-/// Says a text to the agent; gives the task.
+/// Sends a text, and returns the task.
 pub(crate) fn send_text(url: &str, text: &str) -> Value {
     let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": text}]});
     call(url, "SendMessage", &json!({"message": message}))["result"]["task"].clone()
 }
 
-/// Runs the program to its end; gives its exit code and what it said on stderr.
+/// Runs the program, which must not write to stdout; returns its exit code and stderr.
 pub(crate) fn run_expecting_error(args: &[&str]) -> (Option<i32>, String) {
     let output = attache(args).output().unwrap();
     assert!(output.stdout.is_empty(), "{output:?}");
@@ -117,7 +117,7 @@ pub(crate) fn run_expecting_error(args: &[&str]) -> (Option<i32>, String) {
 
 pub(crate) fn attache(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_attache"));
-    // The practice agent panics when it is asked to: no need to see where.
+    // The demo agent panics on request: backtraces are switched off.
     for name in [
         "RUST_LOG",
         "TASK_STORE_TYPE",
@@ -140,7 +140,7 @@ pub(crate) fn attache(args: &[&str]) -> Command {
     command
 }
 
-/// A request without curl: gives the body of the answer.
+/// Sends an HTTP request, and returns the JSON body of the response.
 pub(crate) fn send(url: &str, method: &str, headers: &[&str], body: &str) -> Value {
     let (host, path) = url
         .strip_prefix("http://")

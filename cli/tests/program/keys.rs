@@ -1,4 +1,4 @@
-//! `attache keys`, and a server that asks for them.
+//! `attache keys`, and a server that requires keys.
 
 use std::fs::File;
 use std::path::Path;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::harness::{attache, run_expecting_error, send, serve_in};
 use crate::observability::admin;
 
-/// Runs `attache keys`; gives what it prints.
+/// Runs `attache keys`, and returns its output.
 pub(crate) fn keys(folder: &Path, args: &[&str]) -> String {
     let output = attache(&["keys"])
         .args(args)
@@ -22,7 +22,7 @@ pub(crate) fn keys(folder: &Path, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// Lists tasks with a header more.
+/// Lists tasks with an additional header.
 fn list(url: &str, header: &str) -> Value {
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {}});
     let headers = ["Content-Type: application/json", "A2A-Version: 1.0", header];
@@ -34,13 +34,13 @@ pub(crate) fn bearer(key: &str) -> String {
 }
 
 #[test]
-fn s41_a_key_lets_its_caller_in_until_it_is_revoked() {
+fn s41_a_key_is_valid_until_it_is_revoked() {
     let folder = TempDir::new().unwrap();
     let ann = keys(
         folder.path(),
         &["add", "ann", "--scope", "deploy", "--days", "30"],
     );
-    // With keys others may reach it: they are asked.
+    // With keys the server may listen on all addresses: callers are authenticated.
     let server = serve_in(
         &[
             "serve",
@@ -62,7 +62,7 @@ fn s41_a_key_lets_its_caller_in_until_it_is_revoked() {
         listed.contains("ann") && listed.contains("deploy") && !listed.contains(&ann),
         "{listed}"
     );
-    // The running server hears of it at once.
+    // The running server is notified immediately.
     let bob = keys(folder, &["add", "bob"]);
     assert_eq!(
         list(&url, &format!("X-API-Key: {bob}"))["result"]["totalSize"],
@@ -75,28 +75,28 @@ fn s41_a_key_lets_its_caller_in_until_it_is_revoked() {
         .arg(folder)
         .output()
         .unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
     assert!(
-        said.contains(&format!(
+        text.contains(&format!(
             "`attache keys list --data-dir {}`",
             folder.display()
         )),
-        "{said}"
+        "{text}"
     );
 }
 
 #[test]
-fn the_greeting_says_who_may_come() {
+fn the_banner_describes_accepted_callers() {
     let folder = TempDir::new().unwrap();
     let none = folder.path().join("none");
-    let (code, said) = run_expecting_error(&["keys", "list", "--data-dir", none.to_str().unwrap()]);
+    let (code, text) = run_expecting_error(&["keys", "list", "--data-dir", none.to_str().unwrap()]);
     assert!(
-        code == Some(1) && said.contains("there is no directory") && !none.exists(),
-        "{said}"
+        code == Some(1) && text.contains("there is no directory") && !none.exists(),
+        "{text}"
     );
-    let (code, said) =
+    let (code, text) =
         run_expecting_error(&["push", "retry", "--data-dir", none.to_str().unwrap()]);
-    assert!(code == Some(2) && said.contains("NUMBERS"), "{said}");
+    assert!(code == Some(2) && text.contains("NUMBERS"), "{text}");
     let file = folder.path().join("agents.toml");
     std::fs::write(&file, "[auth]\nkeys = true\n[agents.echo]\ntype = \"echo\"").unwrap();
     let file = file.display().to_string();
@@ -136,7 +136,7 @@ fn the_greeting_says_who_may_come() {
 }
 
 #[test]
-fn a_server_that_asks_for_no_keys_says_so_when_one_is_made() {
+fn adding_a_key_to_a_server_without_authentication_asks_for_a_restart() {
     let server = serve_in(&["serve", "--echo"], TempDir::new().unwrap());
     server.line("Listening on ");
     let folder = server.folder.path();
@@ -144,16 +144,16 @@ fn a_server_that_asks_for_no_keys_says_so_when_one_is_made() {
         .arg(folder)
         .output()
         .unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
     assert!(
-        !output.status.success() && said.contains("restart"),
-        "{said}"
+        !output.status.success() && text.contains("restart"),
+        "{text}"
     );
 }
 
-/// A server of a file that asks from the beginning, and has rules.
+/// A server of a configuration with authentication and rules.
 #[test]
-fn s36_rules_of_the_file_hold_whatever_the_card_says() {
+fn s36_configured_rules_are_enforced() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("agents.toml");
     let text = r#"
@@ -181,7 +181,7 @@ fn s36_rules_of_the_file_hold_whatever_the_card_says() {
     let ann = keys(server.folder.path(), &["add", "ann"]);
     let bob = keys(server.folder.path(), &["add", "bob", "--scope", "list"]);
     assert_eq!(list(&url, &bearer(&ann))["error"]["code"], -31403);
-    // S67: and no more than six at once.
+    // S67: at most six concurrent calls.
     let answers: Vec<_> = (0..20).map(|_| list(&url, &bearer(&bob))).collect();
     assert_eq!(answers[0]["result"]["totalSize"], 0, "{}", answers[0]);
     assert!(
@@ -199,7 +199,7 @@ fn s36_rules_of_the_file_hold_whatever_the_card_says() {
 }
 
 #[test]
-fn s67_strangers_are_told_apart_by_their_address_and_have_their_share() {
+fn s67_anonymous_callers_are_limited_per_address() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("agents.toml");
     std::fs::write(
@@ -222,9 +222,9 @@ fn s67_strangers_are_told_apart_by_their_address_and_have_their_share() {
     );
 }
 
-/// What is printed for people to look at has no secret in it, wherever it was written.
+/// Printed configurations contain no secrets, wherever they come from.
 #[test]
-fn s38_no_secret_is_in_the_configuration_that_is_printed() {
+fn s38_the_printed_configuration_contains_no_secret() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("agents.toml");
     let text = r#"
@@ -258,10 +258,10 @@ fn s38_no_secret_is_in_the_configuration_that_is_printed() {
 }
 
 #[test]
-fn a_refusal_names_both_ways_out() {
+fn a_refused_address_names_both_solutions() {
     let folder = TempDir::new().unwrap();
     let folder = folder.path().to_str().unwrap();
-    let (code, said) = run_expecting_error(&[
+    let (code, text) = run_expecting_error(&[
         "serve",
         "--echo",
         "--store",
@@ -273,13 +273,13 @@ fn a_refusal_names_both_ways_out() {
     ]);
     assert_eq!(code, Some(1));
     assert!(
-        said.contains(&format!("attache keys add --data-dir {folder} <NAME>")),
-        "{said}"
+        text.contains(&format!("attache keys add --data-dir {folder} <NAME>")),
+        "{text}"
     );
-    assert!(said.contains("--allow-anonymous"), "{said}");
+    assert!(text.contains("--allow-anonymous"), "{text}");
 }
 
-/// Whatever is logged, no credential is in it.
+/// The log contains no credential at any level.
 #[test]
 fn s38_no_key_is_in_the_log() {
     let folder = TempDir::new().unwrap();
@@ -336,7 +336,7 @@ fn s38_no_key_is_in_the_log() {
 }
 
 #[test]
-fn clients_of_chats_are_asked_for_their_key_like_all_others() {
+fn chat_completions_require_a_key() {
     let folder = TempDir::new().unwrap();
     let ann = keys(folder.path(), &["add", "ann"]);
     let bob = keys(folder.path(), &["add", "bob"]);

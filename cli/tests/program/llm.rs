@@ -1,4 +1,4 @@
-//! Agents that think, as their files have them: with a model that follows a script, and with a real one.
+//! LLM agents of configuration files, with a scripted model and with a real one.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::clients::{folder as peers, repository};
 use crate::harness::{DEADLINE, call, send_text, serve_in};
 
-/// A model that answers with these events, one list after the other. Gives its url, and what it is asked.
+/// A scripted model that answers each request with the next list of events. Returns its URL and the requests.
 pub(crate) fn model(script: Vec<Vec<Value>>) -> (String, Receiver<Value>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -39,30 +39,31 @@ pub(crate) fn model(script: Vec<Vec<Value>>) -> (String, Receiver<Value>) {
 
 pub(crate) fn body(stream: &mut TcpStream) -> Value {
     let mut reader = BufReader::new(stream);
-    let (mut line, mut length) = (String::new(), 0);
+    let mut line = String::new();
+    let mut length = 0;
     while line != "\r\n" {
         line.clear();
         reader.read_line(&mut line).unwrap();
-        let said = line.to_lowercase();
-        length = said
+        let output = line.to_lowercase();
+        length = output
             .strip_prefix("content-length: ")
-            .map_or(length, |said| said.trim().parse().unwrap());
+            .map_or(length, |output| output.trim().parse().unwrap());
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).unwrap();
     serde_json::from_slice(&body).unwrap()
 }
 
-pub(crate) fn says(text: &str) -> Vec<Value> {
+pub(crate) fn text_events(text: &str) -> Vec<Value> {
     vec![json!({"choices": [{"delta": {"content": text}, "finish_reason": "stop"}]})]
 }
 
-pub(crate) fn calls(calls: &[(&str, &str, Value)]) -> Vec<Value> {
+pub(crate) fn tool_call_events(calls: &[(&str, &str, Value)]) -> Vec<Value> {
     let calls: Vec<_> = calls.iter().enumerate().map(|(at, (id, name, arguments))| json!({"index": at, "id": id, "function": {"name": name, "arguments": arguments.to_string()}})).collect();
     vec![json!({"choices": [{"delta": {"tool_calls": calls}, "finish_reason": "tool_calls"}]})]
 }
 
-/// A file with these agents.
+/// Writes a configuration file.
 pub(crate) fn file(text: &str) -> (TempDir, String) {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("agents.toml");
@@ -70,13 +71,13 @@ pub(crate) fn file(text: &str) -> (TempDir, String) {
     (folder, file.display().to_string())
 }
 
-/// The file that a page shows, with a model of ours.
+/// The configuration of a documentation page, with the scripted model.
 fn shown(page: &str, model: &str) -> (TempDir, String) {
-    file(&files_of(page)[0].replace("http://127.0.0.1:11434/v1", model))
+    file(&documented_configs(page)[0].replace("http://127.0.0.1:11434/v1", model))
 }
 
-/// All files that a page shows.
-pub(crate) fn files_of(page: &str) -> Vec<String> {
+/// All configurations of a documentation page.
+pub(crate) fn documented_configs(page: &str) -> Vec<String> {
     let text = std::fs::read_to_string(repository().join("docs").join(page)).unwrap();
     let blocks = text.split("```toml\n").skip(1);
     blocks
@@ -91,10 +92,10 @@ pub(crate) fn text(task: &Value) -> &str {
 }
 
 #[test]
-fn the_assistant_of_the_documentation_calls_its_tools() {
+fn the_documented_assistant_calls_its_tools() {
     let (url, asked) = model(vec![
-        calls(&[("a", "clock", json!({}))]),
-        says("It is late."),
+        tool_call_events(&[("a", "clock", json!({}))]),
+        text_events("It is late."),
     ]);
     let (folder, file) = shown("assistant.md", &url);
     let server = serve_in(&["serve", &file], folder);
@@ -119,10 +120,10 @@ fn the_assistant_of_the_documentation_calls_its_tools() {
 }
 
 #[test]
-fn the_clerk_of_the_documentation_asks_before_it_pays() {
+fn the_documented_clerk_asks_before_it_pays() {
     let (url, _asked) = model(vec![
-        calls(&[("a", "pay", json!({"amount": 5, "to": "Ann"}))]),
-        says("Paid."),
+        tool_call_events(&[("a", "pay", json!({"amount": 5, "to": "Ann"}))]),
+        text_events("Paid."),
     ]);
     let (folder, file) = shown("approval.md", &url);
     let mut server = serve_in(&["serve", &file], folder);
@@ -132,7 +133,7 @@ fn the_clerk_of_the_documentation_asks_before_it_pays() {
         task["status"]["state"], "TASK_STATE_INPUT_REQUIRED",
         "{task}"
     );
-    // The question survives restarts, and takes one answer.
+    // The question survives a restart, and accepts one answer.
     server.process.kill().unwrap();
     server.process.wait().unwrap();
     let folder = std::mem::replace(&mut server.folder, TempDir::new().unwrap());
@@ -146,19 +147,19 @@ fn the_clerk_of_the_documentation_asks_before_it_pays() {
 }
 
 #[test]
-fn the_editor_of_the_documentation_is_told_when_nobody_is_there() {
+fn the_documented_editor_handles_an_unreachable_agent() {
     let (url, asked) = model(vec![
-        calls(&[("a", "facts", json!({"message": "how many?"}))]),
-        says("Many."),
+        tool_call_events(&[("a", "facts", json!({"message": "how many?"}))]),
+        text_events("Many."),
     ]);
-    let nobody = TcpListener::bind("127.0.0.1:0")
+    let unreachable = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
         .unwrap();
     let (folder, file) = shown("delegation.md", &url);
     let written = std::fs::read_to_string(&file)
         .unwrap()
-        .replace("127.0.0.1:9000", &nobody.to_string());
+        .replace("127.0.0.1:9000", &unreachable.to_string());
     std::fs::write(&file, written).unwrap();
     let server = serve_in(&["serve", &file], folder);
     assert_eq!(
@@ -176,9 +177,9 @@ fn the_editor_of_the_documentation_is_told_when_nobody_is_there() {
 }
 
 #[test]
-fn a_killed_turn_goes_on_and_repeats_no_call() {
-    let both = calls(&[("a", "quick", json!({})), ("b", "slow", json!({}))]);
-    let (url, asked) = model(vec![both, says("Done.")]);
+fn a_killed_turn_resumes_without_repeating_calls() {
+    let both = tool_call_events(&[("a", "quick", json!({})), ("b", "slow", json!({}))]);
+    let (url, asked) = model(vec![both, text_events("Done.")]);
     let (folder, file) = file(&format!(
         r#"
         [agents.worker]
@@ -196,7 +197,7 @@ fn a_killed_turn_goes_on_and_repeats_no_call() {
     let home = TempDir::new().unwrap();
     let path = |name: &str| home.path().join(name);
     let start = |folder| {
-        // The only test of this program that sets its home: commands of the file write there.
+        // Commands of the configuration write to the home directory.
         serve_with_home(&file, folder, home.path())
     };
     let mut server = start(folder);
@@ -206,13 +207,13 @@ fn a_killed_turn_goes_on_and_repeats_no_call() {
     let id = call(&url, "SendMessage", &params)["result"]["task"]["id"].clone();
     let look = |url: &str| call(url, "GetTask", &json!({"id": id}))["result"].clone();
     let has = |task: &Value, step: &str| task.to_string().contains(step);
-    until(|| has(&look(&url), r#""type":"tool-result""#) && path("slow").exists());
+    wait_until(|| has(&look(&url), r#""type":"tool-result""#) && path("slow").exists());
     server.process.kill().unwrap();
     server.process.wait().unwrap();
     let folder = std::mem::replace(&mut server.folder, TempDir::new().unwrap());
     let server = start(folder);
     let url = server.line("Listening on ");
-    until(|| look(&url)["status"]["state"] == "TASK_STATE_COMPLETED");
+    wait_until(|| look(&url)["status"]["state"] == "TASK_STATE_COMPLETED");
     let second = asked.iter().nth(1).unwrap().to_string();
     assert!(
         second.contains("fine") && second.contains("a restart interrupted the call"),
@@ -228,15 +229,15 @@ fn a_killed_turn_goes_on_and_repeats_no_call() {
     assert_eq!(text(&look(&url)), "Done.");
 }
 
-/// What became of a call of an MCP server is known as of any tool: the server is another one after a restart.
+/// Results of MCP calls are stored like those of other tools: the server process is a new one after a restart.
 #[test]
-fn a_killed_turn_repeats_a_call_of_an_mcp_server_only_where_that_is_safe() {
-    let three = calls(&[
+fn a_killed_turn_repeats_only_idempotent_mcp_calls() {
+    let three = tool_call_events(&[
         ("a", "once_echo", json!({"text": "fine"})),
         ("b", "once_slow", json!({})),
         ("c", "often_stall", json!({})),
     ]);
-    let (url, asked) = model(vec![three, says("Done.")]);
+    let (url, asked) = model(vec![three, text_events("Done.")]);
     let logs = TempDir::new().unwrap();
     let log = |name: &str| std::fs::read_to_string(logs.path().join(name)).unwrap_or_default();
     let script = repository()
@@ -262,7 +263,7 @@ fn a_killed_turn_repeats_a_call_of_an_mcp_server_only_where_that_is_safe() {
     let params = json!({"message": message, "configuration": {"returnImmediately": true}});
     let id = call(&url, "SendMessage", &params)["result"]["task"]["id"].clone();
     let look = |url: &str| call(url, "GetTask", &json!({"id": id}))["result"].clone();
-    until(|| {
+    wait_until(|| {
         look(&url).to_string().contains(r#""type":"tool-result""#)
             && log("once").contains("called slow")
             && log("often").contains("called stall")
@@ -272,7 +273,7 @@ fn a_killed_turn_repeats_a_call_of_an_mcp_server_only_where_that_is_safe() {
     let folder = std::mem::replace(&mut server.folder, TempDir::new().unwrap());
     let server = serve_in(&["serve", &file], folder);
     let url = server.line("Listening on ");
-    until(|| look(&url)["status"]["state"] == "TASK_STATE_COMPLETED");
+    wait_until(|| look(&url)["status"]["state"] == "TASK_STATE_COMPLETED");
     let read = asked.iter().nth(1).unwrap().to_string();
     for expected in [
         "fine",
@@ -305,8 +306,8 @@ fn serve_with_home(file: &str, folder: TempDir, home: &Path) -> crate::harness::
     )
 }
 
-/// Looks until it is so.
-pub(crate) fn until(so: impl Fn() -> bool) {
+/// Polls until a condition holds.
+pub(crate) fn wait_until(so: impl Fn() -> bool) {
     let begun = std::time::Instant::now();
     while !so() {
         assert!(begun.elapsed() < DEADLINE, "not within the deadline");
@@ -330,14 +331,14 @@ fn a_real_model_streams_its_answer() {
     BufReader::new(model.stdout.take().unwrap())
         .read_line(&mut url)
         .unwrap();
-    // Another agent in front, with a model that follows a script, and passes the question on.
+    // Another agent with a scripted model delegates the question.
     let (scripted, asked) = self::model(vec![
-        calls(&[(
+        tool_call_events(&[(
             "a",
             "smol",
             json!({"message": "What is the capital of France?"}),
         )]),
-        says("I have asked."),
+        text_events("I have asked."),
     ]);
     let (folder, file) = file(&format!(
         "[agents.smol]\ntype = \"llm\"\n[agents.smol.model]\nurl = \"{}\"\nname = \"smollm2\"\ntemperature = 0.0\nmax_tokens = 24\n",
@@ -351,14 +352,14 @@ fn a_real_model_streams_its_answer() {
         json!({"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": {"message": message}})
             .to_string();
     let mut stream = TcpStream::connect(host).unwrap();
-    // A small machine thinks slowly.
+    // A small machine needs more time.
     stream
         .set_read_timeout(Some(Duration::from_secs(120)))
         .unwrap();
     write!(stream, "POST / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Type: application/json\r\nA2A-Version: 1.0\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
-    // Through chat completions, and through a delegation.
+    // Over chat completions, and over a delegation.
     let chat = json!({"model": "smol", "messages": [{"role": "user", "content": "What is the capital of France?"}]});
     let headers = ["Content-Type: application/json"];
     let chat = crate::harness::send(

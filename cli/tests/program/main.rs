@@ -1,4 +1,4 @@
-//! The program as people meet it: what it prints, what it answers, how it ends.
+//! End-to-end tests of the program: output, responses and exit codes.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 

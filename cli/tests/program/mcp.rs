@@ -1,4 +1,4 @@
-//! MCP with other people's servers and client: tools of an assistant, an agent, and the face of agents.
+//! MCP with official servers and clients: tools of an LLM agent, an MCP agent, and agents as an MCP server.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -10,13 +10,13 @@ use tempfile::TempDir;
 
 use crate::clients::{folder as peers, repository};
 use crate::harness::{ServerProcess, attache, call, send, serve_command, serve_in};
-use crate::llm::{calls, model, says, text};
+use crate::llm::{model, text, text_events, tool_call_events};
 
 fn is_quick() -> bool {
     std::env::var_os("ATTACHE_QUICK").is_some_and(|value| value == "1")
 }
 
-/// Ended with the test.
+/// A process that is killed with the test.
 struct KillOnDrop(Child);
 
 impl Drop for KillOnDrop {
@@ -31,7 +31,7 @@ fn everything() -> String {
     peers().join(path).display().to_string()
 }
 
-/// The server that does everything, over HTTP. Gives its url.
+/// Starts the "everything" server over HTTP, and returns its URL.
 fn everything_over_http() -> (KillOnDrop, String) {
     let port = TcpListener::bind("127.0.0.1:0")
         .unwrap()
@@ -54,12 +54,12 @@ fn everything_over_http() -> (KillOnDrop, String) {
     lines
         .find(|line| line.contains("listening on port"))
         .expect("it listens");
-    // Whoever writes to a pipe that nobody reads ends.
+    // The pipe is drained: a process that writes to a closed pipe ends.
     std::thread::spawn(move || lines.for_each(drop));
     (server, format!("http://127.0.0.1:{port}/mcp"))
 }
 
-/// Writes a file of agents.
+/// Writes a configuration file.
 fn file(text: &str) -> (TempDir, String) {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("agents.toml");
@@ -67,7 +67,7 @@ fn file(text: &str) -> (TempDir, String) {
     (folder, file.display().to_string())
 }
 
-/// The n-th file that the page shows.
+/// The n-th configuration of the documentation page.
 fn shown(at: usize) -> String {
     let page = std::fs::read_to_string(repository().join("docs/mcp.md")).unwrap();
     page.split("```toml\n")
@@ -79,7 +79,7 @@ fn shown(at: usize) -> String {
         .to_owned()
 }
 
-/// With the programs of the peers where programs are looked for.
+/// `PATH` with the programs of the peers.
 fn path() -> std::ffi::OsString {
     let ours = [peers().join("mcp/bin")].into_iter();
     let all = std::env::var_os("PATH").unwrap_or_default();
@@ -90,7 +90,7 @@ fn serve(file: &str, folder: TempDir) -> ServerProcess {
     serve_command(attache(&["serve", file]).env("PATH", path()), folder)
 }
 
-/// Calls a skill; gives the task.
+/// Calls a skill, and returns the task.
 fn skill(url: &str, agent: &str, skill: &str, arguments: Value) -> Value {
     let parts = json!([{"data": {"skill": skill, "arguments": arguments}}]);
     let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": parts});
@@ -103,7 +103,7 @@ fn skill(url: &str, agent: &str, skill: &str, arguments: Value) -> Value {
 }
 
 #[test]
-fn the_tools_of_real_servers_are_skills_over_stdio_and_http() {
+fn tools_of_official_mcp_servers_are_skills_over_stdio_and_http() {
     if is_quick() {
         return;
     }
@@ -209,27 +209,27 @@ fn the_tools_of_real_servers_are_skills_over_stdio_and_http() {
             "trigger-long-running-operation",
             json!({"duration": 1, "steps": 3}),
         );
-        let told = task["history"]
+        let messages = task["history"]
             .to_string()
             .matches(r#""type":"tool-progress""#)
             .count();
         assert!(
-            told >= 2 && task["status"]["state"] == "TASK_STATE_COMPLETED",
+            messages >= 2 && task["status"]["state"] == "TASK_STATE_COMPLETED",
             "{agent}: {task}"
         );
     }
 }
 
 #[test]
-fn the_assistant_of_the_page_uses_an_mcp_server() {
+fn the_documented_assistant_uses_an_mcp_server() {
     if is_quick() {
         return;
     }
     let wanted =
         json!({"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"});
     let (url, asked) = model(vec![
-        calls(&[("a", "time_convert_time", wanted)]),
-        says("It is nine."),
+        tool_call_events(&[("a", "time_convert_time", wanted)]),
+        text_events("It is nine."),
     ]);
     let (folder, file) = file(&shown(0).replace("http://127.0.0.1:11434/v1", &url));
     let server = serve(&file, folder);
@@ -254,7 +254,7 @@ fn the_assistant_of_the_page_uses_an_mcp_server() {
 }
 
 #[test]
-fn the_clock_of_the_page_tells_the_time() {
+fn the_documented_clock_returns_the_time() {
     if is_quick() {
         return;
     }
@@ -267,12 +267,12 @@ fn the_clock_of_the_page_tells_the_time() {
 
 const OFFERED: &str = "[agents.echo]\ntype = \"echo\"\n[agents.practice]\ntype = \"demo\"\n";
 
-/// Lets the official client peer; what it finds wrong is on stderr.
-fn run_client(told: &Value) {
+/// Checks the output of the official client. Its errors are on stderr.
+fn run_client(messages: &Value) {
     let client = repository().join("tests/peers/mcp/client.py");
     let output = Command::new(peers().join("mcp/bin/python"))
         .arg(client)
-        .arg(told.to_string())
+        .arg(messages.to_string())
         .output()
         .unwrap();
     assert_eq!(
@@ -284,7 +284,7 @@ fn run_client(told: &Value) {
 }
 
 #[test]
-fn the_official_client_of_mcp_finds_agents_as_tools_over_stdio() {
+fn the_official_mcp_client_lists_agents_as_tools_over_stdio() {
     if is_quick() {
         return;
     }
@@ -301,7 +301,7 @@ fn the_official_client_of_mcp_finds_agents_as_tools_over_stdio() {
 }
 
 #[test]
-fn the_official_client_of_mcp_finds_agents_elsewhere_as_tools_over_http() {
+fn the_official_mcp_client_lists_remote_agents_as_tools_over_http() {
     if is_quick() {
         return;
     }
@@ -310,7 +310,8 @@ fn the_official_client_of_mcp_finds_agents_elsewhere_as_tools_over_http() {
     let url = server.line("Listening on ");
     let url = url.trim_end_matches('/');
     let card = |agent: &str| format!("{url}/agents/{agent}/.well-known/agent-card.json");
-    let (echo, practice) = (card("echo"), card("practice"));
+    let echo = card("echo");
+    let practice = card("practice");
     let args = [
         "mcp",
         "-a",
@@ -349,13 +350,13 @@ fn the_official_client_of_mcp_finds_agents_elsewhere_as_tools_over_http() {
     assert_eq!(
         String::from_utf8_lossy(&refused.unwrap().stdout),
         "401",
-        "nobody without the key"
+        "no access without the key"
     );
     run_client(&json!({"url": url, "key": "hunter2"}));
 }
 
 #[test]
-fn a_face_that_others_can_reach_needs_a_key() {
+fn an_mcp_server_on_a_public_address_needs_a_key() {
     let (_folder, file) = file(OFFERED);
     let (code, why) = crate::harness::run_expecting_error(&["mcp", &file, "--listen", "0.0.0.0:0"]);
     assert!(

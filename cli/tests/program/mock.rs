@@ -1,4 +1,4 @@
-//! `attache mock`: a script, and what goes wrong on the way to it.
+//! `attache mock`: scripted answers and injected faults.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -42,7 +42,7 @@ fn mock(script: &str) -> (ServerProcess, String) {
     (server, url)
 }
 
-/// The whole answer to a streaming message, head and all.
+/// Sends a streaming message, and returns the whole response with its head.
 fn streamed(url: &str, text: &str) -> String {
     let (host, _) = url
         .strip_prefix("http://")
@@ -67,7 +67,7 @@ fn streamed(url: &str, text: &str) -> String {
 }
 
 #[test]
-fn answers_are_spoilt_as_the_script_says() {
+fn faults_of_the_script_are_injected() {
     let (_server, url) = mock(SCRIPT);
     assert_eq!(
         send_text(&url, "hello")["artifacts"][0]["parts"],
@@ -103,18 +103,18 @@ fn answers_are_spoilt_as_the_script_says() {
 }
 
 #[test]
-fn a_script_that_is_none_is_refused() {
+fn an_invalid_script_is_refused() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("mock.toml");
     std::fs::write(&file, "[[rule]]\n[[fault]]\ncut = 5").unwrap();
-    let (code, said) = run_expecting_error(&["mock", file.to_str().unwrap()]);
+    let (code, output) = run_expecting_error(&["mock", file.to_str().unwrap()]);
     assert!(
-        code == Some(1) && said.contains("is not a valid script"),
-        "{said}"
+        code == Some(1) && output.contains("is not a valid script"),
+        "{output}"
     );
-    let (code, said) = run_expecting_error(&["mock", "nonexistent.toml"]);
+    let (code, output) = run_expecting_error(&["mock", "nonexistent.toml"]);
     assert!(
-        code == Some(1) && said.contains("cannot read nonexistent.toml"),
-        "{said}"
+        code == Some(1) && output.contains("cannot read nonexistent.toml"),
+        "{output}"
     );
 }

@@ -1,5 +1,4 @@
-//! nginx before the demo, set up as `packaging/nginx.conf` says: streams come through as they are written, resume works, gRPC
-//! passes.
+//! nginx in front of the demo, configured by `packaging/nginx.conf`: streams are not buffered, resume works, gRPC passes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -15,22 +14,22 @@ struct Nginx {
     process: Child,
     /// HTTP/1.
     plain: String,
-    /// HTTP/2 alone.
+    /// HTTP/2 only.
     grpc: String,
     _folder: TempDir,
 }
 
 impl Drop for Nginx {
     fn drop(&mut self) {
-        // The master ends its workers.
+        // The master process ends its workers.
         let pid = self.process.id().to_string();
         let _ = Command::new("kill").args(["-TERM", &pid]).status();
         let _ = self.process.wait();
     }
 }
 
-/// Starts nginx before a server; `None` where only quick tests are run.
-fn before(server: &str) -> Option<Nginx> {
+/// Starts nginx in front of a server; `None` in quick mode.
+fn start_nginx(server: &str) -> Option<Nginx> {
     if std::env::var_os("ATTACHE_QUICK").is_some() {
         return None;
     }
@@ -76,7 +75,7 @@ fn before(server: &str) -> Option<Nginx> {
     Some(nginx)
 }
 
-/// An address that nobody listens on.
+/// A free address.
 fn free() -> String {
     TcpListener::bind("127.0.0.1:0")
         .unwrap()
@@ -85,7 +84,7 @@ fn free() -> String {
         .to_string()
 }
 
-/// Asks for a stream, with a header more; gives its lines.
+/// Opens a stream with an additional header, and returns its lines.
 fn stream(
     url: &str,
     method: &str,
@@ -110,7 +109,7 @@ fn message(text: &str) -> Value {
     json!({"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": text}]}})
 }
 
-/// The positions that a stream tells.
+/// The event ids of a stream.
 fn positions(lines: impl Iterator<Item = String>) -> Vec<u64> {
     lines
         .filter_map(|line| line.strip_prefix("id:")?.trim().parse().ok())
@@ -118,10 +117,12 @@ fn positions(lines: impl Iterator<Item = String>) -> Vec<u64> {
 }
 
 #[test]
-fn a_stream_is_not_held_back_by_nginx_and_can_be_resumed_through_it() {
+fn nginx_does_not_buffer_streams_and_passes_resumption() {
     let server = serve(&["demo"]);
     let url = server.line("Listening on ");
-    let Some(nginx) = before(&url) else { return };
+    let Some(nginx) = start_nginx(&url) else {
+        return;
+    };
     let mut lines = stream(
         &nginx.plain,
         "SendStreamingMessage",
@@ -135,7 +136,7 @@ fn a_stream_is_not_held_back_by_nginx_and_can_be_resumed_through_it() {
     let first: Value = serde_json::from_str(&data).unwrap();
     let id = first["result"]["task"]["id"].clone();
     assert!(id.is_string(), "{first}");
-    // It has come through while the task goes on: nothing waits for the end of the stream.
+    // The event arrives while the task is running: nginx does not buffer the stream.
     let now = call(&url, "GetTask", &json!({"id": id}));
     assert_ne!(
         now["result"]["status"]["state"], "TASK_STATE_COMPLETED",
@@ -153,7 +154,7 @@ fn a_stream_is_not_held_back_by_nginx_and_can_be_resumed_through_it() {
         &json!({"id": id}),
         &last_seen,
     ));
-    // All of it, from a server that nobody stands before.
+    // The whole stream, directly from the server.
     let task = call(&url, "GetTask", &json!({"id": id}));
     assert_eq!(
         task["result"]["status"]["state"], "TASK_STATE_COMPLETED",
@@ -171,7 +172,9 @@ fn a_stream_is_not_held_back_by_nginx_and_can_be_resumed_through_it() {
 fn grpc_passes_nginx() {
     let server = serve(&["demo"]);
     let url = server.line("Listening on ");
-    let Some(nginx) = before(&url) else { return };
+    let Some(nginx) = start_nginx(&url) else {
+        return;
+    };
     for version in ["1.0", "0.3"] {
         let args = [
             "send",
@@ -186,9 +189,9 @@ fn grpc_passes_nginx() {
         ];
         for stream in ["--stream=false", "--stream=true"] {
             let output = attache(&args).args([stream, "stream 3"]).output().unwrap();
-            let said = String::from_utf8_lossy(&output.stdout);
+            let text = String::from_utf8_lossy(&output.stdout);
             assert!(output.status.success(), "{version} {stream}: {output:?}");
-            assert!(said.contains("chunk 3 of 3"), "{version} {stream}: {said}");
+            assert!(text.contains("chunk 3 of 3"), "{version} {stream}: {text}");
         }
     }
 }

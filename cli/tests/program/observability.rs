@@ -1,4 +1,4 @@
-//! What the operator sees: counts, logs, readiness.
+//! Metrics, logs, readiness and database commands.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -16,7 +16,7 @@ use crate::harness::{
     DEADLINE, ServerProcess, attache, call, send, send_text, serve, serve_command, serve_in,
 };
 
-/// What the admin socket below this folder answers: the head and the body.
+/// Sends a request to the admin socket of a data directory, and returns head and body.
 pub(crate) fn admin(folder: &Path, request: &str) -> (String, String) {
     let mut socket = UnixStream::connect(folder.join("admin/socket")).unwrap();
     socket.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -31,7 +31,7 @@ pub(crate) fn admin(folder: &Path, request: &str) -> (String, String) {
     (head.to_owned(), body.to_owned())
 }
 
-/// Reads the text form of Prometheus: every sample by its name and labels. What is no such text panics.
+/// Parses the Prometheus text format: samples by name and labels. Panics on invalid text.
 fn samples(text: &str) -> HashMap<String, f64> {
     let mut samples = HashMap::new();
     let mut kinds = HashMap::new();
@@ -39,11 +39,9 @@ fn samples(text: &str) -> HashMap<String, f64> {
     for line in lines.by_ref().take_while(|line| *line != "# EOF") {
         if let Some(comment) = line.strip_prefix("# ") {
             let mut words = comment.splitn(3, ' ');
-            let (what, name, rest) = (
-                words.next().unwrap(),
-                words.next().unwrap(),
-                words.next().unwrap_or(""),
-            );
+            let what = words.next().unwrap();
+            let name = words.next().unwrap();
+            let rest = words.next().unwrap_or("");
             match what {
                 "TYPE" => assert!(kinds.insert(name, rest).is_none(), "{name} has two types"),
                 other => assert!(["HELP", "UNIT"].contains(&other), "{line}"),
@@ -75,13 +73,13 @@ fn samples(text: &str) -> HashMap<String, f64> {
 }
 
 #[test]
-fn what_happens_is_counted_at_the_admin_socket() {
+fn the_admin_socket_serves_metrics() {
     let server = serve(&["serve", "--echo"]);
     let url = server.line("Listening on ");
     for _ in 0..3 {
         send_text(&url, "hello");
     }
-    call(&url, "GetTask", &json!({"id": "nobody's"}));
+    call(&url, "GetTask", &json!({"id": "unknown-id"}));
     let (head, body) = admin(server.folder.path(), "GET /metrics");
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
     assert!(head.contains("openmetrics-text"), "{head}");
@@ -120,11 +118,11 @@ fn what_happens_is_counted_at_the_admin_socket() {
     assert!(sum(&["attache_store_commit_seconds_count"]) >= 3.0);
     assert!(sum(&["attache_store_batch_events_sum"]) >= 6.0);
     assert!(
-        !body.contains("nobody's"),
+        !body.contains("unknown-id"),
         "no label says what a caller said"
     );
     agrees_with_the_documentation(&body);
-    // Never where callers are.
+    // Metrics are not served on the public address.
     let (host, _) = url
         .strip_prefix("http://")
         .unwrap()
@@ -141,7 +139,7 @@ fn what_happens_is_counted_at_the_admin_socket() {
     assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
 }
 
-/// Everything that Prometheus reads there is documented as what it is, with the labels that it has.
+/// Checks that every metric is documented with its type and labels.
 fn agrees_with_the_documentation(body: &str) {
     if is_quick() {
         return;
@@ -164,22 +162,23 @@ fn agrees_with_the_documentation(body: &str) {
     let page = std::fs::read_to_string(repository().join("docs/operate.md")).unwrap();
     for family in read.lines() {
         let mut words = family.split(' ');
-        let (name, kind, labels) = (
-            words.next().unwrap(),
-            words.next().unwrap(),
-            words.next().unwrap(),
-        );
+        let name = words.next().unwrap();
+        let kind = words.next().unwrap();
+        let labels = words.next().unwrap();
         let end = if kind == "counter" { "_total" } else { "" };
         let row = page
             .lines()
             .find(|line| line.starts_with(&format!("| `{name}{end}` | {kind} |")));
         let row = row.unwrap_or_else(|| panic!("{family} is not in docs/operate.md"));
-        let told = row.split('|').nth(3).unwrap().replace(['`', ' '], "");
-        let mut told: Vec<_> = told.split(',').filter(|label| !label.is_empty()).collect();
-        told.sort_unstable();
-        // A family of which nothing was counted yet shows no labels.
+        let documented = row.split('|').nth(3).unwrap().replace(['`', ' '], "");
+        let mut documented: Vec<_> = documented
+            .split(',')
+            .filter(|label| !label.is_empty())
+            .collect();
+        documented.sort_unstable();
+        // A family without samples has no labels.
         assert!(
-            labels.is_empty() || labels == told.join(","),
+            labels.is_empty() || labels == documented.join(","),
             "{family}: {row}"
         );
     }
@@ -187,9 +186,9 @@ fn agrees_with_the_documentation(body: &str) {
 }
 
 #[test]
-fn what_is_refused_and_what_models_cost_is_counted() {
+fn refusals_and_model_usage_are_counted() {
     let usage = json!({"choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": 7}});
-    let mut answer = crate::llm::says("fine");
+    let mut answer = crate::llm::text_events("fine");
     answer.push(usage);
     let (model, _asked) = crate::llm::model(vec![answer.clone(), answer]);
     let (_file_folder, file) = crate::llm::file(&format!(
@@ -227,7 +226,7 @@ fn what_is_refused_and_what_models_cost_is_counted() {
     assert!(!body.contains("canary"), "{body}");
 }
 
-/// The whole answer of a request.
+/// Sends a request, and returns the whole response.
 fn raw(url: &str, method: &str, body: &str) -> String {
     let (host, path) = url
         .strip_prefix("http://")
@@ -248,9 +247,10 @@ fn raw(url: &str, method: &str, body: &str) -> String {
     answer
 }
 
-/// A server on a disk of 24 MiB, of which half should stay free. Where none can be made, on one that is never large enough.
-fn cramped() -> (ServerProcess, TempDir, bool) {
-    let (folder, data) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+/// A server on a 24 MiB disk with `min_free` of half of it; without privileges, with a `min_free` larger than any disk.
+fn server_on_small_disk() -> (ServerProcess, TempDir, bool) {
+    let folder = TempDir::new().unwrap();
+    let data = TempDir::new().unwrap();
     let is_small = Command::new("unshare")
         .args(["-rm", "true"])
         .status()
@@ -291,8 +291,8 @@ fn cramped() -> (ServerProcess, TempDir, bool) {
 }
 
 #[test]
-fn s72_the_disk_fills_and_readiness_says_so_before_writes_fail() {
-    let (server, _folder, is_small) = cramped();
+fn s72_readiness_fails_before_writes_do_on_a_full_disk() {
+    let (server, _folder, is_small) = server_on_small_disk();
     let url = server.line("Listening on ");
     let ready = || raw(&format!("{url}readyz"), "GET", "");
     if !is_small {
@@ -305,11 +305,12 @@ fn s72_the_disk_fills_and_readiness_says_so_before_writes_fail() {
     }
     assert!(ready().starts_with("HTTP/1.1 200"), "{}", ready());
     let first = send_text(&url, "small")["id"].clone();
-    let (large, mut warned) = ("x".repeat(1 << 20), 0);
+    let large = "x".repeat(1 << 20);
+    let mut warned = 0;
     let full = (0..64).any(|_| {
-        let said = ready();
+        let text = ready();
         let written = send_text(&url, &large)["status"]["state"] == "TASK_STATE_COMPLETED";
-        warned += usize::from(written && said.contains("503") && said.contains("almost full"));
+        warned += usize::from(written && text.contains("503") && text.contains("almost full"));
         !written
     });
     assert!(full, "the disk was to be filled");
@@ -318,19 +319,19 @@ fn s72_the_disk_fills_and_readiness_says_so_before_writes_fail() {
     let found = call(&url, "GetTask", &json!({"id": first}));
     assert_eq!(
         found["result"]["status"]["state"], "TASK_STATE_COMPLETED",
-        "what is there can be read: {found}"
+        "stored tasks can be read: {found}"
     );
 }
 
 /// A server whose log goes to a file.
 struct LoggingServer {
     process: Child,
-    /// Held open: a server that can greet nobody ends.
+    /// Kept open: a server whose stdout is closed ends.
     _stdout: BufReader<ChildStdout>,
     url: String,
 }
 
-fn logged(folder: &Path, level: Option<&str>) -> LoggingServer {
+fn start_logging_server(folder: &Path, level: Option<&str>) -> LoggingServer {
     let mut command = attache(&["serve", "--echo", "--listen", "127.0.0.1:0", "--data-dir"]);
     if let Some(level) = level {
         command.env("RUST_LOG", level);
@@ -357,7 +358,7 @@ fn logged(folder: &Path, level: Option<&str>) -> LoggingServer {
 }
 
 impl LoggingServer {
-    /// Stops the server as an operator does; gives the log.
+    /// Stops the server with SIGTERM, and returns the log.
     fn end(mut self, folder: &Path) -> String {
         let pid = self.process.id().to_string();
         std::process::Command::new("kill")
@@ -370,9 +371,9 @@ impl LoggingServer {
 }
 
 #[test]
-fn a_log_that_nobody_watches_has_a_line_of_json_for_each_start_turn_and_stop() {
+fn without_a_terminal_the_log_has_a_json_line_per_start_turn_and_stop() {
     let folder = TempDir::new().unwrap();
-    let server = logged(folder.path(), None);
+    let server = start_logging_server(folder.path(), None);
     let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "canary-of-the-content"}]});
     let body =
         json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}});
@@ -389,17 +390,17 @@ fn a_log_that_nobody_watches_has_a_line_of_json_for_each_start_turn_and_stop() {
         .lines()
         .map(|line| serde_json::from_str(line).expect(line))
         .collect();
-    // How many connections there may be depends on the machine.
+    // The maximum number of connections depends on the machine.
     let lines: Vec<Value> = lines
         .into_iter()
         .filter(|line| line["max_connections"].is_null())
         .collect();
-    let said: Vec<&str> = lines
+    let text: Vec<&str> = lines
         .iter()
         .map(|line| line["message"].as_str().unwrap())
         .collect();
     assert_eq!(
-        said,
+        text,
         ["server started", "turn ended", "server stopped"],
         "{log}"
     );
@@ -412,7 +413,7 @@ fn a_log_that_nobody_watches_has_a_line_of_json_for_each_start_turn_and_stop() {
 #[test]
 fn s38_no_content_is_in_the_log_however_much_is_logged() {
     let folder = TempDir::new().unwrap();
-    let server = logged(folder.path(), Some("trace"));
+    let server = start_logging_server(folder.path(), Some("trace"));
     send_text(&server.url, "canary-of-the-content");
     call(
         &server.url,
@@ -424,7 +425,7 @@ fn s38_no_content_is_in_the_log_however_much_is_logged() {
     assert!(!log.contains("canary"), "{log}");
 }
 
-/// Runs `attache db`; gives its exit code and what it prints.
+/// Runs `attache db`; returns its exit code and output.
 fn db(folder: &Path, args: &[&str]) -> (Option<i32>, String, String) {
     let output = attache(&["db"])
         .args(args)
@@ -441,13 +442,13 @@ fn db(folder: &Path, args: &[&str]) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn the_file_is_checked_copied_and_exported_while_a_server_uses_it() {
+fn the_database_is_checked_copied_and_exported_while_in_use() {
     let server = serve(&["serve", "--echo"]);
     let url = server.line("Listening on ");
     let folder = server.folder.path();
     let task = send_text(&url, "kept");
-    let (code, out, said) = db(folder, &["check"]);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, out, text) = db(folder, &["check"]);
+    assert_eq!(code, Some(0), "{text}");
     assert!(
         out.contains("tasks 1, unfinished 0") && out.ends_with("sound\n"),
         "{out}"
@@ -465,14 +466,14 @@ fn the_file_is_checked_copied_and_exported_while_a_server_uses_it() {
     }));
     let other = TempDir::new().unwrap();
     let copy = other.path().join("tasks.db");
-    let (code, _, said) = db(folder, &["backup", copy.to_str().unwrap()]);
-    assert_eq!(code, Some(0), "{said}");
-    let (code, _, said) = db(folder, &["vacuum"]);
+    let (code, _, text) = db(folder, &["backup", copy.to_str().unwrap()]);
+    assert_eq!(code, Some(0), "{text}");
+    let (code, _, text) = db(folder, &["vacuum"]);
     assert!(
-        code == Some(1) && said.contains("stop the server first"),
-        "{said}"
+        code == Some(1) && text.contains("stop the server first"),
+        "{text}"
     );
-    // The copy is a store: another server goes on with it, and it can be made smaller and newer.
+    // The copy is a complete store: a server can use it, and it can be vacuumed and migrated.
     for verb in ["vacuum", "migrate"] {
         assert_eq!(db(other.path(), &[verb]).0, Some(0), "{verb}");
     }

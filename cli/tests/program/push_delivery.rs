@@ -1,4 +1,4 @@
-//! Webhooks that fail in every way while the server is killed and started again: every event arrives, in order.
+//! Failing webhooks while the server is killed and restarted: every event arrives, in order.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -13,14 +13,14 @@ use tempfile::TempDir;
 use crate::harness::{DEADLINE, ServerProcess, attache, call, serve_in};
 use crate::observability::admin;
 
-/// What a webhook does while it is not well.
+/// Failure mode of a webhook.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     None,
     Status(&'static str),
-    /// Takes the request, and never answers.
+    /// Accepts the request, and never responds.
     Hang,
-    /// Takes no request.
+    /// Refuses connections.
     Dead,
 }
 
@@ -34,7 +34,7 @@ const FAULTS: &[Fault] = &[
     Fault::Dead,
 ];
 
-/// One request: where it stands in the log, its id, the state it tells of, and whether it was taken.
+/// A received notification: log position, id, state, and whether it was accepted.
 #[derive(Clone, Debug, PartialEq)]
 struct ReceivedNotification {
     sequence: u64,
@@ -52,7 +52,7 @@ struct WebhookReceiver {
 #[derive(Default)]
 struct ReceiverState {
     well: bool,
-    /// Connections, whatever came of them.
+    /// Number of connections.
     tried: usize,
     got: Vec<ReceivedNotification>,
     held: Vec<TcpStream>,
@@ -73,8 +73,8 @@ impl WebhookReceiver {
         Self { url, fault, state }
     }
 
-    /// Waits until this holds.
-    fn until(&self, what: &str, holds: impl Fn(&ReceiverState) -> bool) {
+    /// Waits until a condition holds.
+    fn wait_until(&self, what: &str, holds: impl Fn(&ReceiverState) -> bool) {
         let (state, news) = &*self.state;
         let waited = news
             .wait_timeout_while(state.lock().unwrap(), DEADLINE, |state| !holds(state))
@@ -87,16 +87,16 @@ impl WebhookReceiver {
         );
     }
 
-    fn tried(&self) -> usize {
+    fn attempts(&self) -> usize {
         self.state.0.lock().unwrap().tried
     }
 
-    fn heal(&self) {
+    fn recover(&self) {
         self.state.0.lock().unwrap().well = true;
     }
 
-    /// What it has taken: what comes again comes under its id.
-    fn taken(&self) -> Vec<ReceivedNotification> {
+    /// Accepted notifications without repetitions, which have the same id.
+    fn accepted(&self) -> Vec<ReceivedNotification> {
         let mut got = self.state.0.lock().unwrap().got.clone();
         got.retain(|got| got.taken);
         got.dedup_by(|one, other| one.id == other.id);
@@ -135,18 +135,16 @@ fn serve(stream: TcpStream, fault: Fault, state: &(Mutex<ReceiverState>, Condvar
     );
 }
 
-/// Reads a request; `None` if its sender was killed in the middle.
+/// Reads a request; `None` if the sender was killed while sending.
 fn read(stream: &TcpStream) -> Option<ReceivedNotification> {
     let mut reader = BufReader::new(stream);
-    let (mut length, mut got) = (
-        0,
-        ReceivedNotification {
-            sequence: 0,
-            id: String::new(),
-            state: String::new(),
-            taken: false,
-        },
-    );
+    let mut length = 0;
+    let mut got = ReceivedNotification {
+        sequence: 0,
+        id: String::new(),
+        state: String::new(),
+        taken: false,
+    };
     loop {
         let mut line = String::new();
         reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
@@ -191,9 +189,10 @@ steps = [
 ]
 "#;
 
-/// The server of a folder; gives its url.
+/// Starts the server of a directory, and returns its URL.
 fn start(folder: &Path) -> (ServerProcess, String) {
-    let (file, data) = (folder.join("agents.toml"), folder.join("data"));
+    let file = folder.join("agents.toml");
+    let data = folder.join("data");
     let args = [
         "serve",
         file.to_str().unwrap(),
@@ -213,8 +212,8 @@ fn message(text: &str, task: Option<&str>) -> Value {
     json!({ "message": message })
 }
 
-/// Waits until attempts of every outcome are in the metrics of a server.
-fn are_counted(data: &Path) {
+/// Waits until the metrics contain attempts of every outcome.
+fn wait_for_metrics(data: &Path) {
     let begun = Instant::now();
     loop {
         let (_, body) = admin(data, "GET /metrics");
@@ -241,10 +240,10 @@ fn r13_r28_r29_r30_a_server_that_is_killed_twice_delivers_everything_in_order() 
         .map(|fault| WebhookReceiver::start(*fault))
         .collect();
     let (mut server, url) = start(folder.path());
-    let asked = call(&url, "SendMessage", &message("ask", None));
-    let task = asked["result"]["task"]["id"]
+    let question = call(&url, "SendMessage", &message("ask", None));
+    let task = question["result"]["task"]["id"]
         .as_str()
-        .unwrap_or_else(|| panic!("{asked}"));
+        .unwrap_or_else(|| panic!("{question}"));
     for hook in &hooks {
         let made = call(
             &url,
@@ -264,46 +263,46 @@ fn r13_r28_r29_r30_a_server_that_is_killed_twice_delivers_everything_in_order() 
             .iter()
             .any(|got| got.taken && got.state.ends_with("COMPLETED"))
     };
-    hooks[0].until("one that is well gets everything", has_ended);
+    hooks[0].wait_until("one that is well gets everything", has_ended);
     for hook in &hooks[1..] {
-        hook.until("it is tried", |state| state.tried > 0);
+        hook.wait_until("it is tried", |state| state.tried > 0);
     }
-    are_counted(&folder.path().join("data"));
+    wait_for_metrics(&folder.path().join("data"));
     // `Child::kill` is SIGKILL.
     server.process.kill().unwrap();
     server.process.wait().unwrap();
-    let before: Vec<usize> = hooks.iter().map(WebhookReceiver::tried).collect();
+    let before: Vec<usize> = hooks.iter().map(WebhookReceiver::attempts).collect();
     let (mut server, _) = start(folder.path());
     for (hook, before) in hooks.iter().zip(before) {
         if !matches!(
             hook.fault,
             Fault::None | Fault::Status("302 Found\r\nLocation: http://127.0.0.1:9/" | "410 Gone")
         ) {
-            hook.until("it is tried again after a restart", |state| {
+            hook.wait_until("it is tried again after a restart", |state| {
                 state.tried > before
             });
         }
     }
     server.process.kill().unwrap();
     server.process.wait().unwrap();
-    hooks.iter().for_each(WebhookReceiver::heal);
+    hooks.iter().for_each(WebhookReceiver::recover);
     let (_server, _) = start(folder.path());
-    // The two that were given up wait for their operator.
+    // The two failed webhooks are listed for the operator.
     let data = folder.path().join("data");
     let retried = attache(&["push", "retry", "--all", "--data-dir"])
         .arg(&data)
         .output()
         .unwrap();
     assert!(retried.status.success(), "{retried:?}");
-    let expected = hooks[0].taken();
+    let expected = hooks[0].accepted();
     assert!(expected.len() >= 6, "{expected:?}");
     for hook in &hooks {
-        hook.until("everything arrives", has_ended);
-        let told = |got: &ReceivedNotification| (got.sequence, got.state.clone());
-        let taken: Vec<_> = hook.taken().iter().map(told).collect();
+        hook.wait_until("everything arrives", has_ended);
+        let key = |got: &ReceivedNotification| (got.sequence, got.state.clone());
+        let taken: Vec<_> = hook.accepted().iter().map(key).collect();
         assert_eq!(
             taken,
-            expected.iter().map(told).collect::<Vec<_>>(),
+            expected.iter().map(key).collect::<Vec<_>>(),
             "{:?}",
             hook.fault
         );

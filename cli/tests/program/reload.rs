@@ -1,4 +1,4 @@
-//! A configuration file that changes while it is served.
+//! Reload of the configuration of a running server.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -13,14 +13,14 @@ use tempfile::TempDir;
 
 use crate::harness::{DEADLINE, ServerProcess, attache, call, send, serve_command};
 
-/// A server of a file, and what it logs.
+/// A server of a configuration file, with its log.
 struct ReloadableServer {
     server: ServerProcess,
     url: String,
     log: Receiver<String>,
 }
 
-fn served(text: &str) -> ReloadableServer {
+fn serve_config(text: &str) -> ReloadableServer {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("agents.toml");
     fs::write(&file, text).unwrap();
@@ -50,8 +50,8 @@ impl ReloadableServer {
         fs::write(self.folder().join("agents.toml"), text).unwrap();
     }
 
-    /// Tells it that the file has changed; gives what it says of that in the log.
-    fn hang_up(&self) -> Value {
+    /// Sends SIGHUP, and returns the log line of the reload.
+    fn reload(&self) -> Value {
         let process = self.server.process.id().to_string();
         assert!(
             Command::new("kill")
@@ -89,7 +89,7 @@ fn ask(url: &str, agent: &str, header: &str, method: &str, params: Value) -> Val
 const BEFORE: &str = "[agents.stays]\ntype = \"echo\"\n[agents.goes]\ntype = \"echo\"\n";
 const AFTER: &str = "[agents.stays]\ntype = \"command\"\ncommand = \"tr a-z A-Z\"\n[agents.comes]\ntype = \"echo\"\n";
 
-/// Whatever happens to the test, its callers come to an end.
+/// Sets a flag on drop, so that the callers stop if the test fails.
 struct SetOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for SetOnDrop<'_> {
@@ -111,10 +111,11 @@ fn r47_r48_a_file_is_reloaded_under_load_and_no_request_is_lost() {
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     };
     let with_keys = |text: &str| format!("[auth]\nkeys = true\n{text}");
-    let served = served(&with_keys(BEFORE));
+    let served = serve_config(&with_keys(BEFORE));
     let bearer = |key: &str| format!("Authorization: Bearer {key}");
     let ann = bearer(&keys(served.folder(), &["add", "ann"]));
-    let (url, enough) = (&*served.url, AtomicBool::new(false));
+    let url = &*served.url;
+    let enough = AtomicBool::new(false);
     let lost = thread::scope(|scope| {
         let callers: Vec<_> = (0..4)
             .map(|_| {
@@ -128,42 +129,42 @@ fn r47_r48_a_file_is_reloaded_under_load_and_no_request_is_lost() {
             })
             .collect();
         let ends = SetOnDrop(&enough);
-        // A bad file changes nothing, and the log says why.
+        // An invalid file changes nothing, and the log has the reason.
         served.write("[agents.stays]\ntype = \"ecko\"\n");
-        let told = served.hang_up();
-        assert_eq!(told["level"], "ERROR", "{told}");
+        let line = served.reload();
+        assert_eq!(line["level"], "ERROR", "{line}");
         assert!(
-            told["error"]
+            line["error"]
                 .as_str()
                 .unwrap()
                 .contains("agents.toml:2: agents.stays.type"),
-            "{told}"
+            "{line}"
         );
         assert!(list(url, "goes", &ann)["result"].is_object());
-        // A key that is made meanwhile is not held up by it, nor does it bring half a file in.
+        // A key that is added now takes effect, and does not apply parts of the invalid file.
         let bob = bearer(&keys(served.folder(), &["add", "bob"]));
         assert!(list(url, "goes", &bob)["result"].is_object());
-        // One goes, one comes, one changes; what cannot change is named.
+        // One agent is removed, one added, one changed; the note lists keys that need a restart.
         served.write(&with_keys(&format!(
             "[server]\nlisten = \"127.0.0.1:1\"\n{AFTER}\n[limits]\nmax_turns = 7\n"
         )));
-        let told = served.hang_up();
+        let line = served.reload();
         assert_eq!(
-            (&told["level"], &told["restart_for"]),
+            (&line["level"], &line["restart_for"]),
             (&json!("WARN"), &json!("limits.max_turns")),
-            "{told}"
+            "{line}"
         );
         assert!(list(url, "comes", &bob)["result"].is_object());
         let card = format!("{}agents/goes/.well-known/agent-card.json", served.url);
         assert_eq!(send(&card, "GET", &[], "")["error"]["code"], 404);
-        let told = say(url, "goes", &bob);
+        let line = say(url, "goes", &bob);
         assert!(
-            [json!(404), json!(-32001)].contains(&told["error"]["code"]),
-            "gone, or about to: {told}"
+            [json!(404), json!(-32001)].contains(&line["error"]["code"]),
+            "gone, or about to: {line}"
         );
         keys(served.folder(), &["revoke", "bob"]);
         assert_eq!(list(url, "comes", &bob)["error"]["code"], -31401);
-        // The last word is with the new one.
+        // The last answer comes from the new agent.
         let loud = say(url, "stays", &ann);
         assert_eq!(
             loud["result"]["task"]["artifacts"][0]["parts"][0]["text"], "HELLO",
@@ -185,7 +186,7 @@ fn r47_r48_a_file_is_reloaded_under_load_and_no_request_is_lost() {
 }
 
 #[test]
-fn s41_a_reload_never_opens_a_door() {
+fn s41_a_reload_cannot_disable_authentication_on_a_public_address() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("agents.toml");
     fs::write(&file, "[auth]\nkeys = true\n[agents.a]\ntype = \"echo\"\n").unwrap();
@@ -198,7 +199,7 @@ fn s41_a_reload_never_opens_a_door() {
     let server = serve_command(&mut command, folder);
     let url = server.line("Listening on ");
     fs::write(&file, "[auth]\nkeys = false\n[agents.a]\ntype = \"echo\"\n").unwrap();
-    let (_, told) = crate::observability::admin(server.folder.path(), "POST /reload");
-    assert!(told.contains("callers are not authenticated"), "{told}");
+    let (_, line) = crate::observability::admin(server.folder.path(), "POST /reload");
+    assert!(line.contains("callers are not authenticated"), "{line}");
     assert_eq!(call(&url, "ListTasks", &json!({}))["error"]["code"], -31401);
 }

@@ -1,4 +1,4 @@
-//! Other agents behind ours: servers of the official SDK, and what a crash in between does.
+//! Remote agents: servers of the official SDK behind ours, and a crash in between.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use crate::clients::{folder, is_quick, repository};
 use crate::harness::{DEADLINE, ServerProcess, call, serve, serve_in};
 
-/// A server that ends when its input does, however we end.
+/// An SDK server that ends when its stdin closes.
 struct SdkServer {
     url: String,
     child: Child,
@@ -49,8 +49,8 @@ impl Drop for SdkServer {
     }
 }
 
-/// Serves a remote agent before `url`, from a file of its own and with its tasks in `data`.
-fn before(url: &str, data: &TempDir) -> (ServerProcess, String) {
+/// Serves a remote agent for `url`, with its tasks in `data`.
+fn serve_remote(url: &str, data: &TempDir) -> (ServerProcess, String) {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("agents.toml");
     std::fs::write(
@@ -69,14 +69,14 @@ fn before(url: &str, data: &TempDir) -> (ServerProcess, String) {
     (server, url)
 }
 
-async fn soon<T>(future: impl Future<Output = T>) -> T {
+async fn with_deadline<T>(future: impl Future<Output = T>) -> T {
     timeout(DEADLINE, future)
         .await
         .expect("within the deadline")
 }
 
-/// A stream, a question and a cancel, from before to behind and back.
-async fn through(url: &str, binding: Binding, version: Version) {
+/// Stream, question and cancel through the remote agent.
+async fn run_scenario(url: &str, binding: Binding, version: Version) {
     let interface = InterfacePreference {
         bindings: vec![binding],
         only_listed: true,
@@ -87,20 +87,22 @@ async fn through(url: &str, binding: Binding, version: Version) {
         interface,
         ..ClientSettings::default()
     };
-    let client = soon(Client::builder().settings(settings).discover(url))
+    let client = with_deadline(Client::builder().settings(settings).discover(url))
         .await
         .unwrap();
     assert_eq!(
-        soon(client.send(Message::user("hello")))
+        with_deadline(client.send(Message::user("hello")))
             .await
             .unwrap()
             .text(),
         "hello"
     );
 
-    let mut drip = soon(client.stream(Message::user("drip"))).await.unwrap();
+    let mut drip = with_deadline(client.stream(Message::user("drip")))
+        .await
+        .unwrap();
     let mut flags = Vec::new();
-    while let Some(event) = soon(drip.next()).await {
+    while let Some(event) = with_deadline(drip.next()).await {
         if let StreamResponse::ArtifactUpdate(event) = event.unwrap() {
             flags.push((event.append, event.last_chunk));
         }
@@ -114,24 +116,28 @@ async fn through(url: &str, binding: Binding, version: Version) {
     let text = drip.task().unwrap().artifacts[0].as_text();
     assert_eq!(text.split_whitespace().collect::<Vec<_>>(), numbers);
 
-    let asked = soon(client.send(Message::user("ask"))).await.unwrap();
-    assert_eq!(asked.state(), TaskState::InputRequired);
-    let answer = Message::user("more").in_task(asked.task().unwrap().id.clone());
-    let answered = soon(client.send(answer)).await.unwrap();
+    let question = with_deadline(client.send(Message::user("ask")))
+        .await
+        .unwrap();
+    assert_eq!(question.state(), TaskState::InputRequired);
+    let answer = Message::user("more").in_task(question.task().unwrap().id.clone());
+    let answered = with_deadline(client.send(answer)).await.unwrap();
     assert_eq!(
         (answered.state(), answered.text().as_str()),
         (TaskState::Completed, "more")
     );
 
-    let mut slow = soon(client.stream(Message::user("slow"))).await.unwrap();
+    let mut slow = with_deadline(client.stream(Message::user("slow")))
+        .await
+        .unwrap();
     while slow
         .task()
         .is_none_or(|task| task.status.state != TaskState::Working)
     {
-        soon(slow.next()).await.unwrap().unwrap();
+        with_deadline(slow.next()).await.unwrap().unwrap();
     }
     let id = slow.task().unwrap().id.clone();
-    let canceled = soon(client.cancel_task(CancelTaskRequest {
+    let canceled = with_deadline(client.cancel_task(CancelTaskRequest {
         id,
         ..Default::default()
     }))
@@ -139,7 +145,7 @@ async fn through(url: &str, binding: Binding, version: Version) {
     .unwrap();
     assert_eq!(canceled.status.state, TaskState::Canceled);
     assert_eq!(
-        soon(slow.finish()).await.unwrap().state(),
+        with_deadline(slow.finish()).await.unwrap().state(),
         TaskState::Canceled
     );
 }
@@ -148,24 +154,25 @@ fn run_client(behind: &str, binding: Binding, version: Version) {
     if is_quick() {
         return;
     }
-    let (behind, data) = (SdkServer::start(behind), TempDir::new().unwrap());
-    let (_server, url) = before(&behind.url, &data);
+    let behind = SdkServer::start(behind);
+    let data = TempDir::new().unwrap();
+    let (_server, url) = serve_remote(&behind.url, &data);
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(through(&url, binding, version));
+    runtime.block_on(run_scenario(&url, binding, version));
 }
 
 #[test]
-fn a2a_sdk_0_3_behind_is_an_agent_of_1_0_over_grpc() {
+fn a_remote_a2a_sdk_0_3_is_served_as_1_0_over_grpc() {
     run_client("03", Binding::Grpc, Version::V1);
 }
 
 #[test]
-fn a2a_sdk_1_behind_is_an_agent_of_0_3() {
+fn a_remote_a2a_sdk_1_is_served_as_0_3() {
     run_client("10", Binding::JsonRpc, Version::V03);
 }
 
-/// Looks at a task until it is as it should be.
-fn until(url: &str, id: &Value, such: impl Fn(&Value) -> bool) -> Value {
+/// Polls a task until it satisfies a condition.
+fn wait_for_task(url: &str, id: &Value, such: impl Fn(&Value) -> bool) -> Value {
     let end = Instant::now() + DEADLINE;
     loop {
         let task = call(url, "GetTask", &json!({"id": id}))["result"].clone();
@@ -178,21 +185,21 @@ fn until(url: &str, id: &Value, such: impl Fn(&Value) -> bool) -> Value {
 }
 
 #[test]
-fn a_crash_loses_nothing_and_sends_nothing_twice() {
+fn a_crash_loses_no_event_and_sends_no_message_twice() {
     let behind = serve(&["demo", "--store", "memory"]);
     let there = behind.line("Listening on ");
     let data = TempDir::new().unwrap();
-    let (server, url) = before(&there, &data);
+    let (server, url) = serve_remote(&there, &data);
     let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "slow 4"}]});
     let params = json!({"message": message, "configuration": {"returnImmediately": true}});
     let id = call(&url, "SendMessage", &params)["result"]["task"]["id"].clone();
-    until(&url, &id, |task| {
+    wait_for_task(&url, &id, |task| {
         task["metadata"]["attache.remote"]["taskId"].is_string()
     });
-    // Not asked to end: killed.
+    // SIGKILL, not a graceful shutdown.
     drop(server);
-    let (_server, url) = before(&there, &data);
-    let ended = until(&url, &id, |task| {
+    let (_server, url) = serve_remote(&there, &data);
+    let ended = wait_for_task(&url, &id, |task| {
         task["status"]["state"] == "TASK_STATE_COMPLETED"
     });
     assert!(

@@ -42,7 +42,7 @@ fn a_command_is_an_agent() {
     assert_eq!(card["name"], "sh");
     assert!(
         !card.to_string().contains("a-z"),
-        "the command line is nobody's business: {card}"
+        "the card does not contain the command line: {card}"
     );
     assert!(server.line("Tasks: ").ends_with("tasks.db"));
     let task = call(&url, "GetTask", &json!({"id": task["id"]}))["result"].clone();
@@ -57,28 +57,35 @@ fn exactly_one_agent_is_served() {
         &["serve", "--echo", "--exec", "cat"],
         &["serve", "--store", "memory"],
     ] {
-        let (code, said) = run_expecting_error(args);
+        let (code, output) = run_expecting_error(args);
         assert_eq!(code, Some(2));
-        assert!(said.contains("--echo") && said.contains("--exec"), "{said}");
+        assert!(
+            output.contains("--echo") && output.contains("--exec"),
+            "{output}"
+        );
     }
-    let (code, said) = run_expecting_error(&["serve", "--exec", "cat 'x"]);
+    let (code, output) = run_expecting_error(&["serve", "--exec", "cat 'x"]);
     assert_eq!(code, Some(2));
-    assert!(said.contains("a quote is not closed"), "{said}");
+    assert!(output.contains("a quote is not closed"), "{output}");
 }
 
 #[test]
-fn an_address_that_others_can_reach_is_refused_unless_it_is_allowed() {
+fn a_public_address_needs_allow_anonymous() {
     for verb in [&["demo"][..], &["serve", "--echo"]] {
         for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
-            let (code, said) =
+            let (code, output) =
                 run_expecting_error(&[verb, &["--store", "memory", "--listen", address]].concat());
             assert_eq!(code, Some(1));
             assert!(
-                said.contains("127.0.0.1") && said.contains("--allow-anonymous"),
-                "{said}"
+                output.contains("127.0.0.1") && output.contains("--allow-anonymous"),
+                "{output}"
             );
-            // A key goes where the server looks for it.
-            assert_eq!(said.contains("attache/demo"), verb == ["demo"], "{said}");
+            // The suggested command uses the data directory of the server.
+            assert_eq!(
+                output.contains("attache/demo"),
+                verb == ["demo"],
+                "{output}"
+            );
         }
     }
     let server = serve(&[
@@ -102,7 +109,7 @@ fn an_address_that_others_can_reach_is_refused_unless_it_is_allowed() {
 }
 
 #[test]
-fn the_card_says_where_the_operator_says_it_is() {
+fn the_card_has_the_public_url() {
     let args = [
         "serve",
         "--echo",
@@ -122,21 +129,21 @@ fn the_card_says_where_the_operator_says_it_is() {
         "",
     );
     assert_eq!(card["url"], "https://agents.example.com/echo/");
-    // Said before the address is tried, which is taken.
+    // The warning precedes the bind, which fails.
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let wrong = ["--listen", &address, "--public-url", "example.com"];
-    let (code, said) =
+    let (code, output) =
         run_expecting_error(&[&["serve", "--echo", "--store", "memory"][..], &wrong].concat());
     assert_eq!(code, Some(1));
     assert!(
-        said.contains("public_url") && said.contains("absolute") && !said.contains("listen"),
-        "{said}"
+        output.contains("public_url") && output.contains("absolute") && !output.contains("listen"),
+        "{output}"
     );
 }
 
 #[test]
-fn an_agent_that_keeps_nothing_answers_with_a_message() {
+fn without_a_store_agents_answer_with_messages() {
     let server = serve(&["serve", "--echo", "--store", "null"]);
     let url = server.line("Listening on ");
     let params =
@@ -151,10 +158,10 @@ fn an_agent_that_keeps_nothing_answers_with_a_message() {
 
 #[test]
 fn tls_needs_a_certificate_and_its_key() {
-    let (code, said) = run_expecting_error(&["serve", "--echo", "--tls-cert", "none.pem"]);
+    let (code, output) = run_expecting_error(&["serve", "--echo", "--tls-cert", "none.pem"]);
     assert_eq!(code, Some(2));
-    assert!(said.contains("--tls-key"), "{said}");
-    let (code, said) = run_expecting_error(&[
+    assert!(output.contains("--tls-key"), "{output}");
+    let (code, output) = run_expecting_error(&[
         "serve",
         "--echo",
         "--store",
@@ -165,5 +172,5 @@ fn tls_needs_a_certificate_and_its_key() {
         "none.pem",
     ]);
     assert_eq!(code, Some(1));
-    assert!(said.contains("cannot read none.pem"), "{said}");
+    assert!(output.contains("cannot read none.pem"), "{output}");
 }

@@ -1,4 +1,4 @@
-//! One trace through many programs, as a collector sees it.
+//! One trace across several programs, as a collector receives it.
 
 use std::net::TcpListener;
 use std::process::Command;
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::collector::{Collector, SpanRecord, hex, listener};
 use crate::harness::{DEADLINE, ServerProcess, attache, call, serve_command};
-use crate::llm::{calls, file, model, says};
+use crate::llm::{file, model, text_events, tool_call_events};
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
@@ -19,7 +19,7 @@ fn find(spans: &[SpanRecord], program: &str, name: &str, kind: i32) -> Option<Sp
     spans.iter().find(is_it).cloned()
 }
 
-/// Kinds of spans, as the protocol numbers them.
+/// Span kinds of OTLP.
 const INTERNAL: i32 = 1;
 const SERVER: i32 = 2;
 const CLIENT: i32 = 3;
@@ -37,8 +37,8 @@ fn serve(collector: &Collector, name: &str, args: &[&str]) -> (ServerProcess, St
 fn one_trace_goes_from_the_client_through_two_agents_to_the_webhook() {
     let collector = Collector::new();
     let (_behind, behind) = serve(&collector, "behind", &["serve", "--echo"]);
-    let errand = calls(&[("a", "facts", json!({"message": "canary: how many?"}))]);
-    let (url, asked) = model(vec![errand, says("canary: many")]);
+    let errand = tool_call_events(&[("a", "facts", json!({"message": "canary: how many?"}))]);
+    let (url, asked) = model(vec![errand, text_events("canary: many")]);
     let (folder, file) = file(&format!(
         r#"
         [agents.front]
@@ -78,7 +78,7 @@ fn one_trace_goes_from_the_client_through_two_agents_to_the_webhook() {
     });
     assert_eq!(task.text(), "canary: many");
     drop(folder);
-    let spans = collector.until(|spans, _| {
+    let spans = collector.wait_until(|spans, _| {
         let turns = spans
             .iter()
             .filter(|seen| seen.span.name == "a2a.turn")
@@ -87,10 +87,10 @@ fn one_trace_goes_from_the_client_through_two_agents_to_the_webhook() {
         (turns == 2 && pushes).then(|| spans.to_vec())
     });
     for seen in &spans {
-        let told = format!("{seen:?}");
+        let spans_text = format!("{seen:?}");
         assert!(
-            !told.contains("canary"),
-            "S38: what is said is in no span: {told}"
+            !spans_text.contains("canary"),
+            "S38: no span contains message content: {spans_text}"
         );
     }
     let ours: Vec<_> = spans
@@ -109,7 +109,7 @@ fn one_trace_goes_from_the_client_through_two_agents_to_the_webhook() {
     let reached = one("behind", "a2a.SendStreamingMessage", SERVER);
     let works = one("behind", "a2a.turn", INTERNAL);
     let pushed = one("front", "a2a.push", CLIENT);
-    // Every one is below the one that caused it, whatever program that was in.
+    // Each span is a child of the span that caused it, across programs.
     assert_eq!(called.parent(), PARENT[36..52]);
     for (below, above) in [
         (&turn, &called),
@@ -130,31 +130,35 @@ fn one_trace_goes_from_the_client_through_two_agents_to_the_webhook() {
     }
     assert_eq!(called.span.trace_state, "vendor=value");
     assert_eq!(
-        turn.says("a2a.task.state").as_deref(),
+        turn.attribute("a2a.task.state").as_deref(),
         Some("TASK_STATE_COMPLETED")
     );
-    assert_eq!(turn.says("gen_ai.agent.name").as_deref(), Some("front"));
     assert_eq!(
-        thought.says("gen_ai.request.model").as_deref(),
+        turn.attribute("gen_ai.agent.name").as_deref(),
+        Some("front")
+    );
+    assert_eq!(
+        thought.attribute("gen_ai.request.model").as_deref(),
         Some("small")
     );
     assert_eq!(
-        thought.says("gen_ai.operation.name").as_deref(),
+        thought.attribute("gen_ai.operation.name").as_deref(),
         Some("chat")
     );
-    assert_eq!(tool.says("gen_ai.tool.name").as_deref(), Some("facts"));
-    // And whoever is told next is told where that is.
+    assert_eq!(tool.attribute("gen_ai.tool.name").as_deref(), Some("facts"));
+    // The webhook receives the trace of its delivery.
     let came = hooked.recv_timeout(DEADLINE).unwrap();
-    let told = attache::model::TraceContext::parse(&came.headers["traceparent"], None).unwrap();
-    assert_eq!(told.trace_id(), &PARENT[3..35]);
+    let spans_text =
+        attache::model::TraceContext::parse(&came.headers["traceparent"], None).unwrap();
+    assert_eq!(spans_text.trace_id(), &PARENT[3..35]);
     assert_eq!(came.headers["tracestate"], "vendor=value");
     drop(asked);
 }
 
 #[test]
-fn other_names_and_what_is_said_are_told_where_that_is_wanted() {
+fn kaos_names_and_content_are_exported_on_request() {
     let collector = Collector::new();
-    let (url, _asked) = model(vec![says("canary: many")]);
+    let (url, _asked) = model(vec![text_events("canary: many")]);
     let (_folder, file) = file(&format!(
         r#"
         [telemetry]
@@ -171,15 +175,15 @@ fn other_names_and_what_is_said_are_told_where_that_is_wanted() {
     let task = call(&front, "SendMessage", &json!({"message": message}))["result"]["task"].clone();
     let id = &task["id"];
     call(&front, "CancelTask", &json!({"id": id}));
-    let spans = collector.until(|spans, metrics| {
+    let spans = collector.wait_until(|spans, metrics| {
         let has = |name: &str| spans.iter().any(|seen| seen.span.name == name);
-        let told = ["kaos.task.submit", "kaos.task.execute", "kaos.task.cancel"]
+        let spans_text = ["kaos.task.submit", "kaos.task.execute", "kaos.task.cancel"]
             .into_iter()
             .all(has);
         let counted = ["kaos.tasks", "kaos.task.duration"]
             .iter()
             .all(|name| metrics.iter().any(|one| one == name));
-        (told && counted).then(|| spans.to_vec())
+        (spans_text && counted).then(|| spans.to_vec())
     });
     let turn = find(&spans, "front", "kaos.task.execute", INTERNAL).unwrap();
     assert_eq!(
@@ -191,20 +195,20 @@ fn other_names_and_what_is_said_are_told_where_that_is_wanted() {
     let thought = find(&spans, "front", "chat small", CLIENT).unwrap();
     assert!(
         thought
-            .says("gen_ai.input.messages")
+            .attribute("gen_ai.input.messages")
             .unwrap()
             .contains("canary")
     );
     assert!(
         thought
-            .says("gen_ai.output.messages")
+            .attribute("gen_ai.output.messages")
             .unwrap()
             .contains("canary: many")
     );
 }
 
 #[test]
-fn the_program_tells_what_it_calls_in_the_trace_that_it_was_started_in() {
+fn client_verbs_export_spans_in_the_trace_of_the_environment() {
     let collector = Collector::new();
     let (_server, url) = serve(&collector, "server", &["serve", "--echo"]);
     let mut client = attache(&["send", "hello", "-a", &url]);
@@ -214,7 +218,7 @@ fn the_program_tells_what_it_calls_in_the_trace_that_it_was_started_in() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
-    let (verb, turn) = collector.until(|spans, _| {
+    let (verb, turn) = collector.wait_until(|spans, _| {
         let verb = spans
             .iter()
             .find(|seen| seen.span.name == "attache send")?
@@ -226,7 +230,7 @@ fn the_program_tells_what_it_calls_in_the_trace_that_it_was_started_in() {
 }
 
 #[test]
-fn a_collector_that_is_nowhere_is_named_at_the_start_and_one_that_is_down_holds_nobody_up() {
+fn an_invalid_collector_url_is_refused_and_an_unreachable_one_does_not_delay() {
     let refused = |command: &mut Command| {
         let output = command
             .env("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318")
@@ -242,18 +246,21 @@ fn a_collector_that_is_nowhere_is_named_at_the_start_and_one_that_is_down_holds_
         "--store",
         "memory",
     ];
-    let told = refused(&mut attache(&serve));
+    let spans_text = refused(&mut attache(&serve));
     assert!(
-        told.contains("collector:4318") && told.contains("http://"),
-        "{told}"
+        spans_text.contains("collector:4318") && spans_text.contains("http://"),
+        "{spans_text}"
     );
-    let nobody = TcpListener::bind("127.0.0.1:0")
+    let unreachable = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
         .unwrap();
     let mut command = attache(&["serve", "--echo"]);
     command
-        .env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{nobody}"))
+        .env(
+            "OTEL_EXPORTER_OTLP_ENDPOINT",
+            format!("http://{unreachable}"),
+        )
         .env("OTEL_BSP_SCHEDULE_DELAY", "1");
     let server = serve_command(&mut command, TempDir::new().unwrap());
     let url = server.line("Listening on ");

@@ -1,4 +1,4 @@
-//! Credentials: where they go, and where they do not show.
+//! Credentials: targets and redaction.
 
 use serde_json::{Value, json};
 
@@ -28,35 +28,35 @@ fn with_bearer(url: &str) -> Value {
 }
 
 #[test]
-fn auth_001_a_credential_goes_where_the_card_says_and_not_to_the_card() {
+fn auth_001_a_credential_is_sent_to_the_interface_and_not_to_the_card() {
     for (location, header) in [
         ("header", "x-key: k3y-secret"),
         ("cookie", "cookie: x-key=k3y-secret"),
     ] {
-        let peer = ScriptedAgent::new(with_key(location), scripted_agent::done());
-        let said = run_at(&peer.url, &["send", "--api-key", "k3y-secret", "hi"]);
-        assert_eq!(said.code, Some(0), "{said:?}");
-        let asked = peer.requests();
-        assert!(!asked[0].head.contains("k3y-secret"), "{asked:?}");
+        let peer = ScriptedAgent::new(with_key(location), scripted_agent::answer_completed());
+        let output = run_at(&peer.url, &["send", "--api-key", "k3y-secret", "hi"]);
+        assert_eq!(output.code, Some(0), "{output:?}");
+        let requests = peer.requests();
+        assert!(!requests[0].head.contains("k3y-secret"), "{requests:?}");
         assert!(
-            asked[1].head.contains(header) && !asked[1].body.contains("k3y-secret"),
-            "{asked:?}"
+            requests[1].head.contains(header) && !requests[1].body.contains("k3y-secret"),
+            "{requests:?}"
         );
     }
-    let peer = ScriptedAgent::new(with_key("query"), scripted_agent::done());
-    let said = run_at(
+    let peer = ScriptedAgent::new(with_key("query"), scripted_agent::answer_completed());
+    let output = run_at(
         &peer.url,
         &["send", "--debug", "--api-key", "k3y&secret", "hi"],
     );
-    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(output.code, Some(0), "{output:?}");
     assert!(
         peer.requests()[1].line.ends_with("?X-Key=k3y%26secret"),
         "{:?}",
         peer.requests()
     );
-    assert!(!said.err.contains("k3y"), "{}", said.err);
-    let peer = ScriptedAgent::new(with_bearer, scripted_agent::done());
-    let said = run_at(
+    assert!(!output.err.contains("k3y"), "{}", output.err);
+    let peer = ScriptedAgent::new(with_bearer, scripted_agent::answer_completed());
+    let output = run_at(
         &peer.url,
         &[
             "send",
@@ -67,7 +67,7 @@ fn auth_001_a_credential_goes_where_the_card_says_and_not_to_the_card() {
             "hi",
         ],
     );
-    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(output.code, Some(0), "{output:?}");
     let head = &peer.requests()[1].head;
     assert!(
         head.contains("authorization: bearer hunter22\r\n") && head.contains("x-trace: abc\r\n"),
@@ -76,12 +76,12 @@ fn auth_001_a_credential_goes_where_the_card_says_and_not_to_the_card() {
 }
 
 #[test]
-fn auth_001_exit_001_what_is_needed_and_missing_is_found_before_the_call() {
-    let peer = ScriptedAgent::new(with_bearer, scripted_agent::done());
-    let said = run_at(&peer.url, &["send", "-o", "json", "hi"]);
-    let error = &said.json()["error"];
+fn auth_001_exit_001_missing_credentials_are_found_before_the_call() {
+    let peer = ScriptedAgent::new(with_bearer, scripted_agent::answer_completed());
+    let output = run_at(&peer.url, &["send", "-o", "json", "hi"]);
+    let error = &output.json()["error"];
     assert_eq!(
-        (said.code, &error["code"]),
+        (output.code, &error["code"]),
         (Some(4), &json!("A2ACLI_ERR_CREDENTIALS_MISSING"))
     );
     assert!(
@@ -92,19 +92,19 @@ fn auth_001_exit_001_what_is_needed_and_missing_is_found_before_the_call() {
 }
 
 #[test]
-fn auth_001_what_does_not_fit_is_not_sent() {
-    let peer = ScriptedAgent::new(with_key("header"), scripted_agent::done());
-    let said = run_at(
+fn auth_001_a_credential_without_a_matching_scheme_is_not_sent() {
+    let peer = ScriptedAgent::new(with_key("header"), scripted_agent::answer_completed());
+    let output = run_at(
         &peer.url,
         &["send", "-o", "json", "--bearer", "hunter22", "hi"],
     );
-    assert_eq!(said.code, Some(4), "{said:?}");
+    assert_eq!(output.code, Some(4), "{output:?}");
     assert!(
-        said.json()["error"]["message"]
+        output.json()["error"]["message"]
             .as_str()
             .unwrap()
             .contains("an API key"),
-        "{said:?}"
+        "{output:?}"
     );
     assert_eq!(peer.requests().len(), 1, "the card alone");
     let optional = |url: &str| {
@@ -112,7 +112,7 @@ fn auth_001_what_does_not_fit_is_not_sent() {
         card["securityRequirements"] = json!([]);
         card
     };
-    let peer = ScriptedAgent::new(optional, scripted_agent::done());
+    let peer = ScriptedAgent::new(optional, scripted_agent::answer_completed());
     assert_eq!(
         run_at(&peer.url, &["send", "--api-key", "k3y-secret", "hi"]).code,
         Some(0)
@@ -124,8 +124,8 @@ fn auth_001_what_does_not_fit_is_not_sent() {
 }
 
 #[test]
-fn auth_002_every_credential_has_a_variable_and_a_flag_beats_it() {
-    let peer = ScriptedAgent::new(with_bearer, scripted_agent::done());
+fn auth_002_every_credential_has_a_variable_and_the_flag_overrides_it() {
+    let peer = ScriptedAgent::new(with_bearer, scripted_agent::answer_completed());
     verb(&["send", "-a", &peer.url, "hi"])
         .env("A2ACLI_BEARER", "from-env")
         .run();
@@ -135,14 +135,14 @@ fn auth_002_every_credential_has_a_variable_and_a_flag_beats_it() {
     let heads: Vec<_> = peer
         .requests()
         .into_iter()
-        .filter(|asked| asked.body.contains("SendMessage"))
+        .filter(|requests| requests.body.contains("SendMessage"))
         .map(|it| it.head)
         .collect();
     assert!(
         heads[0].contains("bearer from-env") && heads[1].contains("bearer from-flag"),
         "{heads:?}"
     );
-    let keyed = ScriptedAgent::new(with_key("header"), scripted_agent::done());
+    let keyed = ScriptedAgent::new(with_key("header"), scripted_agent::answer_completed());
     verb(&["send", "-a", &keyed.url, "hi"])
         .env("A2ACLI_API_KEY", "k3y-secret")
         .run();
@@ -150,30 +150,30 @@ fn auth_002_every_credential_has_a_variable_and_a_flag_beats_it() {
 }
 
 #[test]
-fn auth_003_an_unchecked_certificate_is_never_silent() {
-    let peer = ScriptedAgent::new(with_bearer, scripted_agent::done());
-    let said = run_at(
+fn auth_003_insecure_is_always_warned_of() {
+    let peer = ScriptedAgent::new(with_bearer, scripted_agent::answer_completed());
+    let output = run_at(
         &peer.url,
         &["send", "--insecure", "--bearer", "hunter22", "hi"],
     );
     assert!(
-        said.err.contains("warning: CERTIFICATES ARE NOT CHECKED"),
+        output.err.contains("warning: CERTIFICATES ARE NOT CHECKED"),
         "{}",
-        said.err
+        output.err
     );
-    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::done());
-    let said = verb(&["send", "-a", &peer.url, "hi"])
+    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::answer_completed());
+    let output = verb(&["send", "-a", &peer.url, "hi"])
         .env("A2ACLI_INSECURE", "1")
         .run();
     assert!(
-        said.err.contains("warning: certificates are not checked"),
+        output.err.contains("warning: certificates are not checked"),
         "{}",
-        said.err
+        output.err
     );
-    let said = verb(&["send", "-a", &peer.url, "--insecure=false", "hi"])
+    let output = verb(&["send", "-a", &peer.url, "--insecure=false", "hi"])
         .env("A2ACLI_INSECURE", "1")
         .run();
-    assert!(!said.err.contains("certificates"), "{}", said.err);
+    assert!(!output.err.contains("certificates"), "{}", output.err);
 }
 
 #[test]
@@ -197,38 +197,38 @@ fn auth_004_no_credential_is_ever_printed() {
             "X-Auth-Token: p4ram-secret",
             "hi",
         ];
-        let said = run_at(&peer.url, &args);
-        assert_eq!(said.code, Some(1), "{said:?}");
+        let output = run_at(&peer.url, &args);
+        assert_eq!(output.code, Some(1), "{output:?}");
         for secret in ["hunter22", "k3y-secret", "p4ram-secret"] {
             assert!(
-                !said.out.contains(secret) && !said.err.contains(secret),
-                "{secret}: {said:?}"
+                !output.out.contains(secret) && !output.err.contains(secret),
+                "{secret}: {output:?}"
             );
         }
-        assert!(said.err.contains("authorization: ***"), "{}", said.err);
+        assert!(output.err.contains("authorization: ***"), "{}", output.err);
     }
 }
 
 #[test]
-fn auth_001_s30_a_card_that_points_elsewhere_gets_no_credential() {
-    let other = ScriptedAgent::new(scripted_agent::plain, scripted_agent::done());
+fn auth_001_s30_an_interface_on_another_host_gets_no_credential() {
+    let other = ScriptedAgent::new(scripted_agent::plain, scripted_agent::answer_completed());
     let target = other.url.replace("127.0.0.1", "localhost");
     let elsewhere = target.clone();
     let card = move |_: &str| with_bearer(&elsewhere);
-    let peer = ScriptedAgent::new(card, scripted_agent::done());
-    let said = run_at(
+    let peer = ScriptedAgent::new(card, scripted_agent::answer_completed());
+    let output = run_at(
         &peer.url,
         &["send", "-o", "json", "--bearer", "hunter22", "hi"],
     );
     assert_eq!(
-        (said.code, said.json()["error"]["code"].clone()),
+        (output.code, output.json()["error"]["code"].clone()),
         (Some(4), json!("A2ACLI_ERR_CREDENTIALS_MISSING"))
     );
     assert!(
-        said.err.contains("--allow-host localhost") && other.requests().is_empty(),
-        "{said:?}"
+        output.err.contains("--allow-host localhost") && other.requests().is_empty(),
+        "{output:?}"
     );
-    let said = run_at(
+    let output = run_at(
         &peer.url,
         &[
             "send",
@@ -239,26 +239,26 @@ fn auth_001_s30_a_card_that_points_elsewhere_gets_no_credential() {
             "hi",
         ],
     );
-    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(output.code, Some(0), "{output:?}");
 }
 
 #[test]
-fn auth_001_a_checkout_cannot_send_a_credential_elsewhere_in_silence() {
-    let peer = ScriptedAgent::new(with_bearer, scripted_agent::done());
-    let said = verb(&["send", "hi"])
+fn auth_001_a_discovered_env_file_that_redirects_credentials_is_warned_of() {
+    let peer = ScriptedAgent::new(with_bearer, scripted_agent::answer_completed());
+    let output = verb(&["send", "hi"])
         .file(".env", &format!("A2ACLI_AGENT_CARD={}\n", peer.url))
         .env("A2ACLI_BEARER", "hunter22")
         .run();
     assert!(
-        said.err.contains("agent-card comes from") && said.err.contains(".env"),
+        output.err.contains("agent-card comes from") && output.err.contains(".env"),
         "{}",
-        said.err
+        output.err
     );
 }
 
 #[test]
-fn auth_008_no_credential_goes_to_the_card() {
-    let peer = ScriptedAgent::new(with_bearer, scripted_agent::done());
+fn auth_008_the_card_request_carries_no_credential() {
+    let peer = ScriptedAgent::new(with_bearer, scripted_agent::answer_completed());
     let args = [
         "card",
         "get",
@@ -270,9 +270,9 @@ fn auth_008_no_credential_goes_to_the_card() {
         "Authorization: hunter22",
     ];
     assert_eq!(run_at(&peer.url, &args).code, Some(0));
-    let asked = peer.requests();
+    let requests = peer.requests();
     assert!(
-        !asked[0].head.contains("hunter22") && !asked[0].head.contains("k3y-secret"),
-        "{asked:?}"
+        !requests[0].head.contains("hunter22") && !requests[0].head.contains("k3y-secret"),
+        "{requests:?}"
     );
 }

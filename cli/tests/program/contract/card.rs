@@ -14,7 +14,7 @@ fn card_get_001_a_card_by_host_url_or_file_is_the_same_card() {
     let by_host = verb(&["card", "get", host, "-o", "json"]).run();
     assert_eq!(by_host.code, Some(0), "{by_host:?}");
     let by_url = run_at(&url, &["card", "get", "-o", "json"]);
-    assert_eq!(by_url.out, by_host.out, "as it was received");
+    assert_eq!(by_url.out, by_host.out, "unchanged");
     let run =
         verb(&["card", "get", "-a", "saved.json", "-o", "json"]).file("saved.json", &by_url.out);
     assert_eq!(run.run().json(), by_url.json());
@@ -33,9 +33,10 @@ fn card_get_001_a_card_by_host_url_or_file_is_the_same_card() {
 }
 
 #[test]
-fn card_get_001_exit_001_what_is_no_card_is_told_apart() {
-    let peer = ScriptedAgent::new(|_| json!([1]), scripted_agent::done());
-    let code = |said: &super::run::VerbOutput| (said.code, said.json()["error"]["code"].clone());
+fn card_get_001_exit_001_missing_invalid_and_unreachable_cards_differ() {
+    let peer = ScriptedAgent::new(|_| json!([1]), scripted_agent::answer_completed());
+    let code =
+        |output: &super::run::VerbOutput| (output.code, output.json()["error"]["code"].clone());
     let bad = run_at(&peer.url, &["card", "get", "-o", "json"]);
     assert_eq!(code(&bad), (Some(1), json!("A2ACLI_ERR_CARD_INVALID")));
     let missing = run_at(
@@ -49,8 +50,8 @@ fn card_get_001_exit_001_what_is_no_card_is_told_apart() {
     );
     let file = run_at("./none.json", &["card", "get", "-o", "json"]);
     assert_eq!(code(&file), (Some(3), json!("A2ACLI_ERR_CARD_NOT_FOUND")));
-    let nobody = run_at("http://127.0.0.1:9", &["card", "get", "-o", "json"]);
-    assert_eq!(code(&nobody), (Some(3), json!("A2ACLI_ERR_UNREACHABLE")));
+    let unknown = run_at("http://127.0.0.1:9", &["card", "get", "-o", "json"]);
+    assert_eq!(code(&unknown), (Some(3), json!("A2ACLI_ERR_UNREACHABLE")));
     let none = verb(&["card", "get", "-o", "json"]).run();
     assert_eq!(code(&none), (Some(2), json!("A2ACLI_ERR_USAGE")));
 }
@@ -61,7 +62,7 @@ fn card_get_002_a_card_is_checked_against_the_schema() {
     assert_eq!(good.code, Some(0), "{good:?}");
     let peer = ScriptedAgent::new(
         |url| scripted_agent::card(url, json!({"skills": [{"id": 7}], "version": ""})),
-        scripted_agent::done(),
+        scripted_agent::answer_completed(),
     );
     let bad = run_at(&peer.url, &["card", "get", "--validate", "-o", "json"]);
     assert_eq!(
@@ -75,37 +76,37 @@ fn card_get_002_a_card_is_checked_against_the_schema() {
 }
 
 #[test]
-fn card_get_001_unknown_members_and_numbers_are_printed_as_they_came() {
+fn card_get_001_unknown_members_and_numbers_are_printed_unchanged() {
     let peer = ScriptedAgent::new(
         |url| scripted_agent::card(url, json!({"x-more": {"n": 1.0}})),
-        scripted_agent::done(),
+        scripted_agent::answer_completed(),
     );
-    let said = run_at(&peer.url, &["card", "get", "-o", "json", "--stream"]);
+    let output = run_at(&peer.url, &["card", "get", "-o", "json", "--stream"]);
     assert!(
-        said.out.contains(r#""x-more":{"n":1.0}"#) && said.out.lines().count() == 1,
-        "{said:?}"
+        output.out.contains(r#""x-more":{"n":1.0}"#) && output.out.lines().count() == 1,
+        "{output:?}"
     );
-    assert_eq!(said.err, "Signature: absent\n");
+    assert_eq!(output.err, "Signature: absent\n");
 }
 
 #[test]
-fn ver_001_a_card_of_before_1_0_may_be_looked_at() {
+fn ver_001_a_legacy_card_can_be_shown() {
     let old = |url: &str| -> Value {
         json!({"name": "Old", "description": "d", "url": url, "version": "1", "protocolVersion": "0.3.0",
             "capabilities": {}, "skills": [], "defaultInputModes": [], "defaultOutputModes": []})
     };
-    let peer = ScriptedAgent::new(old, scripted_agent::done());
-    let said = run_at(&peer.url, &["card", "get", "-o", "json"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let peer = ScriptedAgent::new(old, scripted_agent::answer_completed());
+    let output = run_at(&peer.url, &["card", "get", "-o", "json"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
     assert_eq!(
-        said.json()["supportedInterfaces"][0]["protocolVersion"],
+        output.json()["supportedInterfaces"][0]["protocolVersion"],
         "0.3"
     );
-    assert!(said.err.contains("older than 1.0"), "{}", said.err);
+    assert!(output.err.contains("older than 1.0"), "{}", output.err);
 }
 
 #[test]
-fn card_get_003_the_extended_card_is_asked_for_by_an_advertised_scheme_alone() {
+fn card_get_003_the_extended_card_needs_an_advertised_scheme() {
     let schemes = json!({"b": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}});
     let extended = |url: &str| scripted_agent::card(url, json!({"name": "Extended"}));
     let capabilities = json!({"extendedAgentCard": true});
@@ -113,7 +114,8 @@ fn card_get_003_the_extended_card_is_asked_for_by_an_advertised_scheme_alone() {
         scripted_agent::result(&extended("http://127.0.0.1:9"))
     };
     let with_scheme = {
-        let (capabilities, schemes) = (capabilities.clone(), schemes.clone());
+        let capabilities = capabilities.clone();
+        let schemes = schemes.clone();
         move |url: &str| {
             scripted_agent::card(
                 url,
@@ -122,14 +124,14 @@ fn card_get_003_the_extended_card_is_asked_for_by_an_advertised_scheme_alone() {
         }
     };
     let peer = ScriptedAgent::new(with_scheme, answer);
-    let said = run_at(
+    let output = run_at(
         &peer.url,
         &["card", "get", "--extended", "--bearer", "hunter22"],
     );
     assert_eq!(
-        (said.code, said.field("Agent")),
+        (output.code, output.field("Agent")),
         (Some(0), "Extended"),
-        "{said:?}"
+        "{output:?}"
     );
     assert!(
         peer.requests()[1]
@@ -140,7 +142,7 @@ fn card_get_003_the_extended_card_is_asked_for_by_an_advertised_scheme_alone() {
     );
     let without = move |url: &str| scripted_agent::card(url, json!({"capabilities": capabilities}));
     let peer = ScriptedAgent::new(without, answer);
-    let said = run_at(
+    let output = run_at(
         &peer.url,
         &[
             "card",
@@ -152,26 +154,30 @@ fn card_get_003_the_extended_card_is_asked_for_by_an_advertised_scheme_alone() {
             "json",
         ],
     );
-    assert_eq!((said.code, peer.requests().len()), (Some(4), 1), "{said:?}");
-    let peer = ScriptedAgent::new(scripted_agent::plain, answer);
-    let said = run_at(&peer.url, &["card", "get", "--extended", "-o", "json"]);
     assert_eq!(
-        said.json()["error"]["code"],
+        (output.code, peer.requests().len()),
+        (Some(4), 1),
+        "{output:?}"
+    );
+    let peer = ScriptedAgent::new(scripted_agent::plain, answer);
+    let output = run_at(&peer.url, &["card", "get", "--extended", "-o", "json"]);
+    assert_eq!(
+        output.json()["error"]["code"],
         "UnsupportedOperationError",
-        "{said:?}"
+        "{output:?}"
     );
     assert_eq!(
         peer.requests().len(),
         1,
-        "what is not declared is not asked for"
+        "an undeclared extended card is not requested"
     );
 }
 
 #[test]
-fn card_get_001_a_card_is_kept_as_http_says_unless_told_not_to() {
+fn card_get_001_a_card_is_cached_by_http_rules_unless_disabled() {
     let home = tempfile::TempDir::new().unwrap();
     let cache = home.path().to_str().unwrap();
-    // The peer answers by what it is asked: the card is not at the well-known place.
+    // The card is not at the well-known path, so every request is a call.
     let card = |asked: &scripted_agent::RecordedRequest, _: usize| {
         let card = scripted_agent::card("http://127.0.0.1:9", json!({}));
         match asked.head.contains("if-none-match: \"v1\"") {
@@ -185,12 +191,12 @@ fn card_get_001_a_card_is_kept_as_http_says_unless_told_not_to() {
     let peer = ScriptedAgent::new(scripted_agent::plain, card);
     let url = format!("{}/cards/one", peer.url);
     let get = |more: &[&str]| {
-        let said = verb(&[&["card", "get", &url, "-o", "json"], more].concat())
+        let output = verb(&[&["card", "get", &url, "-o", "json"], more].concat())
             .env("XDG_CACHE_HOME", cache)
             .run();
-        assert_eq!(said.code, Some(0), "{said:?}");
+        assert_eq!(output.code, Some(0), "{output:?}");
         (
-            said.out,
+            output.out,
             peer.requests()
                 .last()
                 .unwrap()
@@ -232,21 +238,21 @@ fn card_get_005_an_agent_is_found_by_its_name_in_a_catalog() {
             .chain(args.iter().map(String::as_str))
             .chain(["hi"])
             .collect();
-        let said = verb(&words).run();
+        let output = verb(&words).run();
         assert_eq!(
-            (said.code, said.field("State")),
+            (output.code, output.field("State")),
             (Some(0), "TASK_STATE_COMPLETED"),
-            "{said:?}"
+            "{output:?}"
         );
         let again =
-            shell_words::split(&said.field("Resume").replace("'<message>'", "again")).unwrap();
+            shell_words::split(&output.field("Resume").replace("'<message>'", "again")).unwrap();
         let again: Vec<_> = again[1..].iter().map(String::as_str).collect();
         assert_eq!(verb(&again).run().code, Some(0), "{again:?}");
     }
-    let nobody = run_at(&format!("{origin}#Nobody"), &["card", "get", "-o", "json"]);
-    let error = &nobody.json()["error"];
+    let unknown = run_at(&format!("{origin}#Unknown"), &["card", "get", "-o", "json"]);
+    let error = &unknown.json()["error"];
     assert_eq!(
-        (nobody.code, &error["code"]),
+        (unknown.code, &error["code"]),
         (Some(3), &json!("A2ACLI_ERR_CARD_NOT_FOUND"))
     );
     assert!(error["hint"].as_str().unwrap().contains(&name), "{error}");
@@ -258,12 +264,12 @@ fn card_get_005_an_agent_is_found_by_its_name_in_a_catalog() {
 }
 
 #[test]
-fn card_get_005_s30_a_catalog_cannot_have_credentials_sent_elsewhere() {
+fn card_get_005_s30_catalog_entries_on_other_hosts_get_no_credentials() {
     let bearer = json!({"securitySchemes": {"b": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}},
         "securityRequirements": [{"schemes": {"b": {"list": []}}}]});
     let agent = ScriptedAgent::new(
         move |url| scripted_agent::card(&url.replace("127.0.0.1", "localhost"), bearer.clone()),
-        scripted_agent::done(),
+        scripted_agent::answer_completed(),
     );
     let card = format!(
         "{}/.well-known/agent-card.json",
@@ -272,7 +278,7 @@ fn card_get_005_s30_a_catalog_cannot_have_credentials_sent_elsewhere() {
     let entry = json!({"identifier": "urn:x", "displayName": "X", "type": "application/a2a-agent-card+json", "url": card});
     let catalog = ScriptedAgent::new(
         move |_| json!({"specVersion": "1.0", "entries": [entry]}),
-        scripted_agent::done(),
+        scripted_agent::answer_completed(),
     );
     let send = |more: &[&str]| {
         run_at(
@@ -302,7 +308,7 @@ fn card_get_005_s30_a_catalog_cannot_have_credentials_sent_elsewhere() {
 }
 
 #[test]
-fn auth_008_a_card_that_is_not_public_gets_credentials_only_when_told_to() {
+fn auth_008_a_protected_card_gets_credentials_only_with_card_auth() {
     let card = |asked: &scripted_agent::RecordedRequest, _: usize| match asked
         .head
         .contains("authorization: bearer hunter22")

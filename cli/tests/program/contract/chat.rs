@@ -6,14 +6,15 @@ use super::run::{DEMO, run_at, verb};
 use super::scripted_agent::{self, ScriptedAgent};
 
 #[test]
-fn chat_001_the_context_goes_along_and_the_task_while_it_asks() {
-    let said = verb(&["chat", "-a", &DEMO])
+fn chat_001_messages_carry_the_context_and_the_interrupted_task() {
+    let output = verb(&["chat", "-a", &DEMO])
         .stdin("ask\nAda\n\nhello\n")
         .run();
-    assert_eq!(said.code, Some(0), "{said:?}");
-    let (tasks, contexts) = (said.fields("Task"), said.fields("Context"));
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let tasks = output.fields("Task");
+    let contexts = output.fields("Context");
     assert_eq!(
-        said.fields("State"),
+        output.fields("State"),
         [
             "TASK_STATE_INPUT_REQUIRED",
             "TASK_STATE_COMPLETED",
@@ -26,23 +27,23 @@ fn chat_001_the_context_goes_along_and_the_task_while_it_asks() {
         contexts.iter().all(|context| *context == contexts[0]),
         "{contexts:?}"
     );
-    assert!(said.out.contains("  Hello, Ada!\n"), "{}", said.out);
+    assert!(output.out.contains("  Hello, Ada!\n"), "{}", output.out);
 }
 
 #[test]
-fn chat_001_what_is_piped_is_plain_and_json_is_for_send() {
-    let said = verb(&["chat", "-a", &DEMO, "-o", "json"])
+fn chat_001_piped_chat_is_plain_text_and_json_is_refused() {
+    let output = verb(&["chat", "-a", &DEMO, "-o", "json"])
         .stdin("hi\n")
         .run();
     assert_eq!(
-        (said.code, &said.json()["error"]["code"]),
+        (output.code, &output.json()["error"]["code"]),
         (Some(2), &json!("A2ACLI_ERR_USAGE"))
     );
-    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::done());
-    let said = verb(&["chat", "-a", &peer.url, "--context-id", "c-7"])
+    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::answer_completed());
+    let output = verb(&["chat", "-a", &peer.url, "--context-id", "c-7"])
         .stdin("hi\n")
         .run();
-    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(output.code, Some(0), "{output:?}");
     assert_eq!(
         peer.posted_bodies()[0]["params"]["message"]["contextId"],
         "c-7"
@@ -57,14 +58,14 @@ fn a_card_is_linted_beyond_the_schema() {
             json!({"securitySchemes": {"b": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}}),
         )
     };
-    let peer = ScriptedAgent::new(card, scripted_agent::done());
-    let said = run_at(&peer.url, &["card", "lint", "-o", "json"]);
+    let peer = ScriptedAgent::new(card, scripted_agent::answer_completed());
+    let output = run_at(&peer.url, &["card", "lint", "-o", "json"]);
     assert_eq!(
-        (said.code, &said.json()["errors"]),
+        (output.code, &output.json()["errors"]),
         (Some(0), &json!([])),
-        "{said:?}"
+        "{output:?}"
     );
-    let warnings = said.json()["warnings"].to_string();
+    let warnings = output.json()["warnings"].to_string();
     assert!(
         warnings.contains("securityRequirements") && warnings.contains("skills[0].examples"),
         "{warnings}"

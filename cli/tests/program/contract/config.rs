@@ -1,11 +1,11 @@
-//! Settings: where they come from, and what beats what.
+//! Settings: sources and precedence.
 
 use serde_json::{Value, json};
 
 use super::run::{DEMO, verb};
 
-fn setting(said: &super::run::VerbOutput, name: &str) -> Value {
-    let shown = said.json();
+fn setting(output: &super::run::VerbOutput, name: &str) -> Value {
+    let shown = output.json();
     let all = shown["settings"].as_array().unwrap().clone();
     all.into_iter()
         .find(|one| one["name"] == name)
@@ -23,7 +23,7 @@ fn config_002_flag_variable_local_agent_global_default() {
             .concat(),
         )
     };
-    let timeout = |said: super::run::VerbOutput| setting(&said, "timeout")["value"].clone();
+    let timeout = |output: super::run::VerbOutput| setting(&output, "timeout")["value"].clone();
     let global = ("home/.config/a2a-cli/.env", "A2ACLI_TIMEOUT=5s\n");
     let agent = (
         "home/.config/a2a-cli/agents/agent.example_1.env",
@@ -63,10 +63,7 @@ fn config_002_flag_variable_local_agent_global_default() {
         setting(&flag, "timeout"),
         json!({"name": "timeout", "value": "1s", "source": "flag", "origin": "--timeout"})
     );
-    assert!(
-        !flag.out.contains("SECRET"),
-        "other keys are nobody's business"
-    );
+    assert!(!flag.out.contains("SECRET"), "other keys are not read");
     let named = show(&["--config", "prod.env"])
         .file("prod.env", "A2ACLI_TIMEOUT=9s\n")
         .file(local.0, local.1)
@@ -76,30 +73,30 @@ fn config_002_flag_variable_local_agent_global_default() {
 
 #[test]
 fn config_001_config_show_writes_nothing_and_shows_no_secret() {
-    let (said, folder) = verb(&["config", "show", "--bearer", "hunter22"])
+    let (output, folder) = verb(&["config", "show", "--bearer", "hunter22"])
         .env("A2ACLI_API_KEY", "k3y-secret")
         .keep();
-    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(output.code, Some(0), "{output:?}");
     assert!(
-        said.out.contains("bearer: *** (flag, --bearer)\n"),
+        output.out.contains("bearer: *** (flag, --bearer)\n"),
         "{}",
-        said.out
+        output.out
     );
-    assert!(said.out.contains("api-key: *** (env, A2ACLI_API_KEY)\n"));
-    assert!(!said.out.contains("hunter22") && !said.out.contains("k3y-secret"));
+    assert!(output.out.contains("api-key: *** (env, A2ACLI_API_KEY)\n"));
+    assert!(!output.out.contains("hunter22") && !output.out.contains("k3y-secret"));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
 #[test]
 fn config_002_a_bad_value_names_its_file_and_line() {
-    let said = verb(&["send", "-a", "x", "hi"])
+    let output = verb(&["send", "-a", "x", "hi"])
         .file(".env", "# mine\nA2ACLI_POLL_INTERVAL=often\n")
         .run();
-    assert_eq!(said.code, Some(2));
+    assert_eq!(output.code, Some(2));
     assert!(
-        said.err.contains(".env:2 `often` must be a duration"),
+        output.err.contains(".env:2 `often` must be a duration"),
         "{}",
-        said.err
+        output.err
     );
 }
 
@@ -111,24 +108,24 @@ fn default_001_output_human_readable_text() {
             .out
             .starts_with("Task: ")
     );
-    let said = verb(&["send", "-a", &DEMO, "hi"])
+    let output = verb(&["send", "-a", &DEMO, "hi"])
         .env("A2ACLI_OUTPUT", "json")
         .run();
-    assert!(said.json()["task"].is_object());
-    let said = verb(&["send", "-a", &DEMO, "-o", "text", "hi"])
+    assert!(output.json()["task"].is_object());
+    let output = verb(&["send", "-a", &DEMO, "-o", "text", "hi"])
         .env("A2ACLI_OUTPUT", "json")
         .run();
-    assert!(said.out.starts_with("Task: "));
+    assert!(output.out.starts_with("Task: "));
 }
 
 #[test]
 fn default_001_task_completion_wait_by_default() {
-    let said = verb(&["send", "-a", &DEMO, "slow 1"]).run();
-    assert_eq!(said.field("State"), "TASK_STATE_COMPLETED");
-    let said = verb(&["send", "-a", &DEMO, "slow 60"])
+    let output = verb(&["send", "-a", &DEMO, "slow 1"]).run();
+    assert_eq!(output.field("State"), "TASK_STATE_COMPLETED");
+    let output = verb(&["send", "-a", &DEMO, "slow 60"])
         .env("A2ACLI_ASYNC", "1")
         .run();
-    assert_ne!(said.field("State"), "TASK_STATE_COMPLETED");
+    assert_ne!(output.field("State"), "TASK_STATE_COMPLETED");
 }
 
 #[test]
@@ -150,17 +147,17 @@ fn default_001_detail_level_concise() {
 
 #[cfg(unix)]
 #[test]
-fn config_001_a_file_with_a_credential_that_others_can_read_is_pointed_out() {
+fn config_001_a_readable_file_with_a_credential_is_warned_of() {
     use std::os::unix::fs::PermissionsExt;
     for (mode, warned) in [(0o644, true), (0o600, false)] {
         let run = verb(&["config", "show"]).file(".env", "A2ACLI_BEARER=hunter22\n");
         let file = run.folder.path().join(".env");
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
-        let said = run.run();
+        let output = run.run();
         assert_eq!(
-            (said.code, said.err.contains("chmod 600")),
+            (output.code, output.err.contains("chmod 600")),
             (Some(0), warned),
-            "{said:?}"
+            "{output:?}"
         );
     }
 }

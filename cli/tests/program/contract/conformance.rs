@@ -1,4 +1,4 @@
-//! `attache conformance`, against an agent that keeps the rules and agents that break them.
+//! `attache conformance`, against a conforming agent and agents that break rules.
 
 use serde_json::{Value, json};
 
@@ -6,13 +6,13 @@ use super::run::{VerbOutput, run_at, verb};
 use super::scripted_agent::{self, ScriptedAgent};
 use crate::harness::{ServerProcess, attache, serve, serve_in};
 
-/// Where a server listens.
+/// URL of a server.
 fn address(serving: &ServerProcess) -> String {
     serving.line("Listening on ")
 }
 
-fn failed(said: &VerbOutput) -> Vec<String> {
-    let report = said.json();
+fn failed_checks(output: &VerbOutput) -> Vec<String> {
+    let report = output.json();
     let checks = report["checks"].as_array().unwrap().clone();
     let name = |one: &Value| one["check"].as_str().unwrap().to_owned();
     checks
@@ -22,9 +22,9 @@ fn failed(said: &VerbOutput) -> Vec<String> {
         .collect()
 }
 
-/// The checks that came out so over this binding.
-fn named(said: &VerbOutput, binding: &str, outcome: &str) -> Vec<String> {
-    let report = said.json();
+/// The checks with this outcome over this binding.
+fn checks_with_outcome(output: &VerbOutput, binding: &str, outcome: &str) -> Vec<String> {
+    let report = output.json();
     let checks = report["checks"].as_array().unwrap().clone();
     let of = |one: &&Value| one["binding"] == binding && one["outcome"] == outcome;
     checks
@@ -47,11 +47,11 @@ fn conform_001_the_demo_keeps_every_rule_over_every_binding() {
         "--ask",
         "ask",
     ];
-    let said = run_at(&address(&demo), &args);
-    assert_eq!(failed(&said), [""; 0], "{said:?}");
-    assert_eq!(said.code, Some(0));
+    let output = run_at(&address(&demo), &args);
+    assert_eq!(failed_checks(&output), [""; 0], "{output:?}");
+    assert_eq!(output.code, Some(0));
     for binding in ["JSONRPC", "HTTP+JSON", "GRPC"] {
-        let passed = named(&said, binding, "pass");
+        let passed = checks_with_outcome(&output, binding, "pass");
         assert!(passed.len() >= 45, "{binding}: {passed:?}");
         for name in [
             "operations/cancel-running",
@@ -69,16 +69,16 @@ fn conform_001_the_demo_keeps_every_rule_over_every_binding() {
             );
         }
     }
-    let said = run_at(&nowhere(), &["conformance"]);
+    let output = run_at(&closed_port_url(), &["conformance"]);
     assert_eq!(
-        said.code,
+        output.code,
         Some(3),
-        "an agent that is not there is no finding: {said:?}"
+        "an agent that is not there is no finding: {output:?}"
     );
 }
 
 #[test]
-fn conform_001_credentials_that_a_card_asks_for_are_needed() {
+fn conform_001_required_credentials_are_checked() {
     let folder = tempfile::TempDir::new().unwrap();
     let made = attache(&["keys", "add", "ann", "--data-dir"])
         .arg(folder.path())
@@ -86,13 +86,13 @@ fn conform_001_credentials_that_a_card_asks_for_are_needed() {
         .unwrap();
     let key = String::from_utf8(made.stdout).unwrap().trim().to_owned();
     let server = serve_in(&["serve", "--echo", "--store", "memory"], folder);
-    let said = run_at(
+    let output = run_at(
         &address(&server),
         &["conformance", "-o", "json", "--bearer", &key],
     );
-    assert_eq!(failed(&said), [""; 0], "{said:?}");
+    assert_eq!(failed_checks(&output), [""; 0], "{output:?}");
     for binding in ["JSONRPC", "HTTP+JSON"] {
-        let passed = named(&said, binding, "pass");
+        let passed = checks_with_outcome(&output, binding, "pass");
         for name in ["operations/auth-required", "operations/auth-challenge"] {
             assert!(
                 passed.iter().any(|one| one == name),
@@ -101,14 +101,15 @@ fn conform_001_credentials_that_a_card_asks_for_are_needed() {
         }
     }
     assert!(
-        named(&said, "GRPC", "pass").contains(&"operations/auth-required".to_owned()),
-        "{said:?}"
+        checks_with_outcome(&output, "GRPC", "pass")
+            .contains(&"operations/auth-required".to_owned()),
+        "{output:?}"
     );
-    assert!(!said.out.contains(&key) && !said.err.contains(&key));
+    assert!(!output.out.contains(&key) && !output.err.contains(&key));
 }
 
 #[test]
-fn conform_001_s49_what_a_card_says_and_what_is_seen_are_compared() {
+fn conform_001_s49_the_card_is_compared_with_the_behaviour() {
     let extension = json!({"uri": "https://x.example/ext", "required": true});
     let liar = move |url: &str| {
         scripted_agent::card(
@@ -124,7 +125,7 @@ fn conform_001_s49_what_a_card_says_and_what_is_seen_are_compared() {
     let mut task = scripted_agent::task("TASK_STATE_COMPLETED");
     task["artifacts"] =
         json!([{"artifactId": "a", "parts": [{"raw": "aGk=", "mediaType": "image/png"}]}]);
-    let peer = ScriptedAgent::new(liar, scripted_agent::always(task));
+    let peer = ScriptedAgent::new(liar, scripted_agent::answer_with(task));
     let args = [
         "conformance",
         "-o",
@@ -134,7 +135,7 @@ fn conform_001_s49_what_a_card_says_and_what_is_seen_are_compared() {
         "--extension",
         "https://x.example/ext",
     ];
-    let failed = failed(&run_at(&peer.url, &args));
+    let failed = failed_checks(&run_at(&peer.url, &args));
     for name in [
         "streaming/undeclared",
         "push/undeclared",
@@ -148,21 +149,21 @@ fn conform_001_s49_what_a_card_says_and_what_is_seen_are_compared() {
     let closed = ScriptedAgent::new(scripted_agent::plain, |_, _| {
         scripted_agent::json_reply(401, &json!({}))
     });
-    let said = run_at(&closed.url, &["conformance", "-o", "json"]);
+    let output = run_at(&closed.url, &["conformance", "-o", "json"]);
     assert!(
-        self::failed(&said).contains(&"operations/auth-undeclared".to_owned()),
-        "{said:?}"
+        self::failed_checks(&output).contains(&"operations/auth-undeclared".to_owned()),
+        "{output:?}"
     );
 }
 
-/// A port that nobody listens on.
-fn nowhere() -> String {
+/// The address of a closed port.
+fn closed_port_url() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     format!("http://{}", listener.local_addr().unwrap())
 }
 
 #[test]
-fn conform_001_rules_that_a_mock_breaks_are_named() {
+fn conform_001_broken_rules_of_a_mock_are_reported() {
     let script = |fault: &str| {
         let folder = tempfile::TempDir::new().unwrap();
         let file = folder.path().join("script.toml");
@@ -198,13 +199,13 @@ fn conform_001_rules_that_a_mock_breaks_are_named() {
             "--transport",
             "jsonrpc",
         ];
-        let said = run_at(&address(&mock), &args);
-        let failed = failed(&said);
+        let output = run_at(&address(&mock), &args);
+        let failed = failed_checks(&output);
         assert!(
             failed.iter().any(|name| name == broken),
             "{broken}: {failed:?}"
         );
-        assert_eq!(said.code, Some(10), "{said:?}");
+        assert_eq!(output.code, Some(10), "{output:?}");
         assert!(
             !failed.contains(&"operations/send".to_owned()),
             "{failed:?}"
@@ -213,16 +214,15 @@ fn conform_001_rules_that_a_mock_breaks_are_named() {
 }
 
 #[test]
-fn conform_001_an_agent_that_answers_one_thing_to_everything_fails_and_the_exit_says_so_on_request()
-{
-    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::done());
-    let said = run_at(&peer.url, &["conformance"]);
+fn conform_001_a_constant_agent_fails_and_exit_code_reports_it() {
+    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::answer_completed());
+    let output = run_at(&peer.url, &["conformance"]);
     assert_eq!(
-        said.code,
+        output.code,
         Some(0),
-        "a failing agent is an outcome: {said:?}"
+        "a failing agent is an outcome: {output:?}"
     );
-    let broken: Vec<_> = said.fields("Fail");
+    let broken: Vec<_> = output.fields("Fail");
     for name in [
         "operations/get-unknown",
         "operations/cancel-ended",
@@ -230,10 +230,10 @@ fn conform_001_an_agent_that_answers_one_thing_to_everything_fails_and_the_exit_
     ] {
         assert!(
             broken.iter().any(|line| line.starts_with(name)),
-            "{name}: {said:?}"
+            "{name}: {output:?}"
         );
     }
-    let count = said.field("Failed").parse::<usize>().unwrap();
+    let count = output.field("Failed").parse::<usize>().unwrap();
     assert_eq!(count, broken.len());
     assert_eq!(
         run_at(&peer.url, &["conformance", "--exit-code"]).code,
@@ -246,13 +246,13 @@ fn conform_001_an_agent_that_answers_one_thing_to_everything_fails_and_the_exit_
     );
 }
 
-/// A kit that says what it was told, in place of the real one.
+/// A fake test kit that prints its arguments.
 #[cfg(unix)]
 #[test]
-fn conform_001_the_kit_of_the_protocol_runs_where_there_is_one() {
+fn conform_001_the_official_test_kit_can_be_run() {
     let folder = tempfile::TempDir::new().unwrap();
     let kit = folder.path().to_str().unwrap().to_owned();
-    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::done());
+    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::answer_completed());
     let run = |more: &[&str]| {
         let args = [&["conformance", "-a", &peer.url, "--kit", &kit], more].concat();
         verb(&args).env("A2ACLI_BEARER", "hunter22").run()
@@ -269,14 +269,14 @@ fn conform_001_the_kit_of_the_protocol_runs_where_there_is_one() {
         std::fs::write(folder.path().join("run_tck.py"), text).unwrap();
     };
     script(0);
-    let said = run(&["--exit-code", "--transport", "rest"]);
+    let output = run(&["--exit-code", "--transport", "rest"]);
     assert_eq!(
-        (said.code, said.field("Outcome")),
+        (output.code, output.field("Outcome")),
         (Some(0), "pass"),
-        "{said:?}"
+        "{output:?}"
     );
-    let told = format!("told --sut-host {} --transport http_json None\n", peer.url);
-    assert!(said.err.contains(&told), "{said:?}");
+    let arguments = format!("told --sut-host {} --transport http_json None\n", peer.url);
+    assert!(output.err.contains(&arguments), "{output:?}");
     script(1);
     let report = run(&["-o", "json"]);
     assert_eq!(

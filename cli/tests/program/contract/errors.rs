@@ -1,4 +1,4 @@
-//! What goes wrong, and how the program ends.
+//! Errors and exit codes.
 
 use serde_json::json;
 
@@ -7,8 +7,8 @@ use super::scripted_agent::{self, ScriptedAgent, error};
 
 #[test]
 fn out_004_an_error_replaces_the_result_in_one_shape() {
-    let said = run_at(&DEMO, &["task", "get", "nope", "-o", "json"]);
-    let json = said.json();
+    let output = run_at(&DEMO, &["task", "get", "nope", "-o", "json"]);
+    let json = output.json();
     let members: Vec<_> = json["error"]
         .as_object()
         .unwrap()
@@ -61,9 +61,9 @@ fn exit_001_each_condition_has_its_code_and_its_exit() {
         (-32050, "A2ACLI_ERR_INTERNAL", 1),
     ] {
         let peer = ScriptedAgent::new(scripted_agent::plain, move |_, _| error(answer, "no"));
-        let said = run_at(&peer.url, &["send", "-o", "json", "hi"]);
+        let output = run_at(&peer.url, &["send", "-o", "json", "hi"]);
         assert_eq!(
-            (said.code, &said.json()["error"]["code"]),
+            (output.code, &output.json()["error"]["code"]),
             (Some(exit), &json!(name)),
             "{answer}"
         );
@@ -91,7 +91,7 @@ fn exit_001_each_condition_has_its_code_and_its_exit() {
 }
 
 #[test]
-fn exit_001_what_is_not_understood_is_a_usage_error_in_the_form_that_was_asked_for() {
+fn exit_001_usage_errors_have_the_requested_format() {
     for args in [
         &["send", "--nonsense", "-o", "json"][..],
         &["-o", "json", "nonsense"],
@@ -109,37 +109,37 @@ fn exit_001_what_is_not_understood_is_a_usage_error_in_the_form_that_was_asked_f
         &["send", "-o", "json", "-a", "x"],
         &["task", "-o", "json"],
     ] {
-        let said = verb(args).run();
+        let output = verb(args).run();
         assert_eq!(
-            (said.code, &said.json()["error"]["code"]),
+            (output.code, &output.json()["error"]["code"]),
             (Some(2), &json!("A2ACLI_ERR_USAGE")),
             "{args:?}"
         );
     }
-    let said = verb(&["nonsense"]).env("A2ACLI_OUTPUT", "json").run();
-    assert_eq!(said.json()["error"]["code"], "A2ACLI_ERR_USAGE");
+    let output = verb(&["nonsense"]).env("A2ACLI_OUTPUT", "json").run();
+    assert_eq!(output.json()["error"]["code"], "A2ACLI_ERR_USAGE");
     for format in ["jsonl", "yaml"] {
-        let said = verb(&["send", "-o", format, "hi"]).run();
-        assert_eq!(said.code, Some(2));
+        let output = verb(&["send", "-o", format, "hi"]).run();
+        assert_eq!(output.code, Some(2));
         assert!(
-            said.err.starts_with("Error: A2ACLI_ERR_USAGE\n"),
+            output.err.starts_with("Error: A2ACLI_ERR_USAGE\n"),
             "{}",
-            said.err
+            output.err
         );
     }
 }
 
 #[test]
-fn send_001_a_message_that_may_have_arrived_is_not_sent_again_unasked() {
+fn send_001_a_message_that_may_have_arrived_is_not_resent() {
     let peer = ScriptedAgent::new(scripted_agent::plain, |_, _| {
         b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{".to_vec()
     });
-    let said = run_at(&peer.url, &["send", "-o", "json", "hi"]);
-    let error = &said.json()["error"];
+    let output = run_at(&peer.url, &["send", "-o", "json", "hi"]);
+    let error = &output.json()["error"];
     assert_eq!(
-        (said.code, &error["code"]),
+        (output.code, &error["code"]),
         (Some(3), &json!("A2ACLI_ERR_UNREACHABLE")),
-        "{said:?}"
+        "{output:?}"
     );
     let id = peer.posted_bodies()[0]["params"]["message"]["messageId"]
         .as_str()
@@ -164,9 +164,13 @@ fn cli_001_help_and_version_are_there_with_the_effective_defaults() {
         &["help", "task", "get"],
         &["task", "list", "-h"],
     ] {
-        let said = verb(args).run();
-        assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{args:?}");
-        assert!(said.out.contains("Usage: attache"), "{}", said.out);
+        let output = verb(args).run();
+        assert_eq!(
+            (output.code, output.err.as_str()),
+            (Some(0), ""),
+            "{args:?}"
+        );
+        assert!(output.out.contains("Usage: attache"), "{}", output.out);
     }
     for flag in ["-v", "--version"] {
         assert_eq!(
@@ -174,16 +178,16 @@ fn cli_001_help_and_version_are_there_with_the_effective_defaults() {
             format!("attache {}\n", env!("CARGO_PKG_VERSION"))
         );
     }
-    let said = verb(&["send", "--help"]).env("A2ACLI_OUTPUT", "json").run();
+    let output = verb(&["send", "--help"]).env("A2ACLI_OUTPUT", "json").run();
     assert!(
-        said.out.contains("output: json (from A2ACLI_OUTPUT)"),
+        output.out.contains("output: json (from A2ACLI_OUTPUT)"),
         "{}",
-        said.out
+        output.out
     );
     assert!(
-        said.out.contains("process list"),
+        output.out.contains("process list"),
         "exposure is documented: {}",
-        said.out
+        output.out
     );
     let broken = verb(&["send", "--help"])
         .file(".env", "A2ACLI_OUTPUT=yaml\n")
@@ -192,8 +196,8 @@ fn cli_001_help_and_version_are_there_with_the_effective_defaults() {
 }
 
 #[test]
-fn default_001_what_every_verb_takes_may_stand_before_it() {
-    let said = verb(&[
+fn default_001_common_flags_may_precede_the_verb() {
+    let output = verb(&[
         "-a",
         &DEMO,
         "-o",
@@ -205,19 +209,19 @@ fn default_001_what_every_verb_takes_may_stand_before_it() {
     ])
     .run();
     assert_eq!(
-        said.json()["task"]["status"]["state"],
+        output.json()["task"]["status"]["state"],
         "TASK_STATE_COMPLETED",
-        "{said:?}"
+        "{output:?}"
     );
 }
 
 #[test]
 fn cli_002_a_script_for_every_shell() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
-        let said = verb(&["completion", shell]).run();
-        assert_eq!(said.code, Some(0));
+        let output = verb(&["completion", shell]).run();
+        assert_eq!(output.code, Some(0));
         assert!(
-            said.out.contains("push-config") && said.out.contains("agent-card"),
+            output.out.contains("push-config") && output.out.contains("agent-card"),
             "{shell}"
         );
     }

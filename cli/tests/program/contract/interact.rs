@@ -1,4 +1,4 @@
-//! Going on with what was begun.
+//! Continuation of tasks and contexts.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use super::run::{DEMO, run_at, verb};
 use super::scripted_agent::{self, ScriptedAgent, error};
 
 #[test]
-fn interact_001_a_context_goes_on() {
+fn interact_001_a_context_is_continued() {
     let first = run_at(&DEMO, &["send", "one"]);
     let context = first.field("Context");
     let second = run_at(&DEMO, &["send", "--context-id", context, "two"]);
@@ -15,11 +15,12 @@ fn interact_001_a_context_goes_on() {
 }
 
 #[test]
-fn interact_002_a_task_goes_on_alone_or_with_its_context() {
+fn interact_002_a_task_is_continued_with_or_without_its_context() {
     for with_context in [false, true] {
-        let asked = run_at(&DEMO, &["send", "ask"]);
-        assert_eq!(asked.field("State"), "TASK_STATE_INPUT_REQUIRED");
-        let (task, context) = (asked.field("Task"), asked.field("Context"));
+        let question = run_at(&DEMO, &["send", "ask"]);
+        assert_eq!(question.field("State"), "TASK_STATE_INPUT_REQUIRED");
+        let task = question.field("Task");
+        let context = question.field("Context");
         let context = if with_context {
             vec!["--context-id", context]
         } else {
@@ -45,7 +46,7 @@ fn interact_002_a_rejected_id_is_an_error_and_never_a_new_task() {
         (-32004, "UnsupportedOperationError"),
     ] {
         let peer = ScriptedAgent::new(scripted_agent::plain, move |_, _| error(code, "no"));
-        let said = run_at(
+        let output = run_at(
             &peer.url,
             &[
                 "send",
@@ -58,9 +59,9 @@ fn interact_002_a_rejected_id_is_an_error_and_never_a_new_task() {
                 "hi",
             ],
         );
-        let error = &said.json()["error"];
+        let error = &output.json()["error"];
         assert_eq!(
-            (said.code, &error["code"], &error["a2aCode"]),
+            (output.code, &error["code"], &error["a2aCode"]),
             (Some(1), &json!(name), &json!(code))
         );
         assert!(
@@ -78,8 +79,8 @@ fn interact_002_a_rejected_id_is_an_error_and_never_a_new_task() {
 }
 
 #[test]
-fn interact_003_no_id_is_made_up() {
-    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::done());
+fn interact_003_no_id_is_invented() {
+    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::answer_completed());
     run_at(&peer.url, &["send", "hi"]);
     run_at(&peer.url, &["send", "--context-id", "my context", "hi"]);
     let sent: Vec<_> = peer
@@ -94,9 +95,9 @@ fn interact_003_no_id_is_made_up() {
 }
 
 #[test]
-fn interact_004_the_command_that_goes_on_works_as_it_is_printed() {
-    let asked = run_at(&DEMO, &["send", "ask"]);
-    let command = asked.field("Resume").replace("'<message>'", "Ada");
+fn interact_004_the_resume_command_works_as_printed() {
+    let question = run_at(&DEMO, &["send", "ask"]);
+    let command = question.field("Resume").replace("'<message>'", "Ada");
     let words = shell_words::split(&command).unwrap();
     assert_eq!(words[0], "attache");
     let words: Vec<_> = words[1..].iter().map(String::as_str).collect();
@@ -119,20 +120,20 @@ fn interact_004_the_command_that_goes_on_works_as_it_is_printed() {
 #[test]
 fn interact_004_hostile_ids_are_quoted() {
     let hostile = json!({"id": "x; rm -rf '~'", "contextId": "$(id)", "status": {"state": "TASK_STATE_COMPLETED"}});
-    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::always(hostile));
-    let said = run_at(&peer.url, &["send", "hi"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    let words = shell_words::split(said.field("Resume")).unwrap();
+    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::answer_with(hostile));
+    let output = run_at(&peer.url, &["send", "hi"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let words = shell_words::split(output.field("Resume")).unwrap();
     assert!(
-        words.contains(&"$(id)".to_owned()) && said.field("Resume").contains("'$(id)'"),
-        "{said:?}"
+        words.contains(&"$(id)".to_owned()) && output.field("Resume").contains("'$(id)'"),
+        "{output:?}"
     );
 }
 
 #[test]
-fn interact_005_config_001_nothing_is_kept_between_runs() {
-    let (said, folder) = verb(&["send", "-a", &DEMO, "ask"]).keep();
-    assert_eq!(said.code, Some(0));
+fn interact_005_config_001_no_interaction_state_is_stored() {
+    let (output, folder) = verb(&["send", "-a", &DEMO, "ask"]).keep();
+    assert_eq!(output.code, Some(0));
     let left: Vec<_> = std::fs::read_dir(folder.path())
         .unwrap()
         .map(|it| it.unwrap().file_name())
@@ -140,12 +141,12 @@ fn interact_005_config_001_nothing_is_kept_between_runs() {
     assert_eq!(
         left,
         [".cache"],
-        "the card, as HTTP allows, and nothing of what was said"
+        "only the cached card, and no interaction state"
     );
     for card in std::fs::read_dir(folder.path().join(".cache/a2a-cli/cards")).unwrap() {
         let text = std::fs::read_to_string(card.unwrap().path()).unwrap();
         assert!(
-            !text.contains(said.field("Task")) && !text.contains(said.field("Context")),
+            !text.contains(output.field("Task")) && !text.contains(output.field("Context")),
             "{text}"
         );
     }

@@ -12,8 +12,8 @@ use crate::harness::{DEADLINE, run_expecting_error, send, serve};
 fn push_002_notifications_of_a_task_are_received_until_it_ends() {
     let demo = serve(&["demo"]);
     let url = demo.line("Listening on ");
-    let asked = run_at(&url, &["send", "ask"]);
-    let task = asked.field("Task").to_owned();
+    let question = run_at(&url, &["send", "ask"]);
+    let task = question.field("Task").to_owned();
     let listen = [
         "push",
         "listen",
@@ -25,16 +25,18 @@ fn push_002_notifications_of_a_task_are_received_until_it_ends() {
         "json",
     ];
     let (mut child, _folder) = verb(&listen).start();
-    let mut said = BufReader::new(child.stderr.take().unwrap())
+    let mut output = BufReader::new(child.stderr.take().unwrap())
         .lines()
         .map_while(Result::ok);
     assert!(
-        said.next()
+        output
+            .next()
             .unwrap()
             .starts_with("listening on http://127.0.0.1:")
     );
     assert!(
-        said.next()
+        output
+            .next()
             .unwrap()
             .starts_with(&format!("registered for task {task}"))
     );
@@ -66,14 +68,12 @@ fn push_002_notifications_of_a_task_are_received_until_it_ends() {
     );
 }
 
-/// S73: a server that signs, and somebody who takes nothing else.
+/// S73: a server that signs notifications, and a receiver that requires signatures.
 #[test]
-fn s73_signed_notifications_are_taken_by_the_keys_of_their_server() {
+fn s73_signed_notifications_are_verified_with_the_server_keys() {
     let folder = tempfile::TempDir::new().unwrap();
-    let (file, key) = (
-        folder.path().join("agents.toml"),
-        folder.path().join("push.pem"),
-    );
+    let file = folder.path().join("agents.toml");
+    let key = folder.path().join("push.pem");
     let text = "[push]\nlocal_webhooks = true\nsigning_key = \"push.pem\"\n[agents.practice]\ntype = \"demo\"";
     std::fs::write(&file, text).unwrap();
     std::fs::write(&key, rcgen::KeyPair::generate().unwrap().serialize_pem()).unwrap();
@@ -132,7 +132,7 @@ fn s73_signed_notifications_are_taken_by_the_keys_of_their_server() {
 }
 
 #[test]
-fn push_002_what_comes_without_the_token_is_refused() {
+fn push_002_notifications_without_the_token_are_refused() {
     let listen = ["push", "listen", "--count", "1"];
     let (mut child, _folder) = verb(&listen)
         .env("ATTACHE_PUSH_TOKEN", "wh00k-token")
@@ -158,27 +158,27 @@ fn push_002_what_comes_without_the_token_is_refused() {
             )
         })
     };
-    // The answers have no JSON in them; what counts is what is printed.
+    // The responses have no body; the printed notifications are checked.
     let _ = post("guessed");
     let _ = post("wh00k-token");
-    let said = finish(child);
+    let output = finish(child);
     assert_eq!(
-        (said.code, said.fields("Task")),
+        (output.code, output.fields("Task")),
         (Some(0), vec!["t-1"]),
-        "{said:?}"
+        "{output:?}"
     );
 }
 
 #[test]
-fn push_002_an_agent_without_push_is_not_asked() {
-    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::done());
-    let said = run_at(
+fn push_002_an_agent_without_push_gets_no_registration() {
+    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::answer_completed());
+    let output = run_at(
         &peer.url,
         &["push", "listen", "--task-id", "t-1", "-o", "json"],
     );
-    assert_eq!(said.code, Some(1), "{said:?}");
+    assert_eq!(output.code, Some(1), "{output:?}");
     assert_eq!(
-        said.json()["error"]["code"],
+        output.json()["error"]["code"],
         "PushNotificationNotSupportedError"
     );
 }

@@ -10,24 +10,24 @@ use super::run::{VerbOutput, VerbRun, finish, verb};
 use super::scripted_agent::{self, RecordedRequest, ScriptedAgent, json_reply};
 use crate::harness::DEADLINE;
 
-/// An authorization server: codes for devices, and tokens that are numbered as they are given out.
+/// An authorization server with device codes and numbered tokens.
 fn issuer(lasts: u64) -> ScriptedAgent {
     let metadata = |url: &str| json!({"issuer": url, "token_endpoint": format!("{url}/token"), "device_authorization_endpoint": format!("{url}/device")});
-    ScriptedAgent::new(metadata, move |asked: &RecordedRequest, number| {
-        match asked.line.as_str() {
+    ScriptedAgent::new(metadata, move |requests: &RecordedRequest, number| {
+        match requests.line.as_str() {
             "POST /device" => json_reply(
                 200,
                 &json!({"device_code": "d3vice-code", "user_code": "WDJB-MJHT", "verification_uri": "https://login.example/device", "expires_in": 60, "interval": 0}),
             ),
-            "POST /token" if asked.body.contains("device_code=d3vice-code") && number < 3 => {
+            "POST /token" if requests.body.contains("device_code=d3vice-code") && number < 3 => {
                 json_reply(400, &json!({"error": "authorization_pending"}))
             }
-            "POST /token" if asked.body.contains("grant_type=client_credentials") => json_reply(
+            "POST /token" if requests.body.contains("grant_type=client_credentials") => json_reply(
                 200,
                 &json!({"access_token": format!("t0ken-{number}"), "expires_in": lasts}),
             ),
-            // What is renewed lasts.
-            "POST /token" if asked.body.contains("grant_type=refresh_token") => json_reply(
+            // Renewed tokens have a long lifetime.
+            "POST /token" if requests.body.contains("grant_type=refresh_token") => json_reply(
                 200,
                 &json!({"access_token": format!("t0ken-{number}"), "refresh_token": format!("r3fresh-{number}"), "expires_in": 3600}),
             ),
@@ -48,7 +48,7 @@ fn agent(scheme: Value) -> ScriptedAgent {
             json!({"securitySchemes": schemes, "securityRequirements": [{"schemes": {"login": {"list": []}}}]}),
         )
     };
-    ScriptedAgent::new(card, scripted_agent::done())
+    ScriptedAgent::new(card, scripted_agent::answer_completed())
 }
 
 fn device(issuer: &str) -> Value {
@@ -61,31 +61,31 @@ fn client(issuer: &str) -> Value {
     json!({"oauth2SecurityScheme": {"flows": {"clientCredentials": flow}}})
 }
 
-/// A verb for somebody whose settings are in this folder.
-fn of(home: &TempDir, args: &[&str], url: &str) -> VerbRun {
+/// A verb with its configuration in this directory.
+fn verb_for(home: &TempDir, args: &[&str], url: &str) -> VerbRun {
     let config = home.path().to_str().unwrap();
     verb(&[args, &["-a", url]].concat()).env("XDG_CONFIG_HOME", config)
 }
 
 fn logged_in(home: &TempDir, agent: &ScriptedAgent) -> VerbOutput {
-    let said = of(
+    let output = verb_for(
         home,
         &["auth", "login", "-o", "json", "--client-id", "me"],
         &agent.url,
     )
     .run();
-    assert_eq!(said.code, Some(0), "{said:?}");
-    said
+    assert_eq!(output.code, Some(0), "{output:?}");
+    output
 }
 
 fn tokens(home: &TempDir) -> std::path::PathBuf {
     home.path().join("a2a-cli/attache-tokens.json")
 }
 
-/// What went along with the last message.
-fn shown(agent: &ScriptedAgent) -> String {
-    let asked = agent.requests();
-    let head = &asked
+/// The authorization header of the last message.
+fn last_authorization(agent: &ScriptedAgent) -> String {
+    let requests = agent.requests();
+    let head = &requests
         .iter()
         .rfind(|one| one.body.contains("SendMessage"))
         .unwrap()
@@ -97,16 +97,17 @@ fn shown(agent: &ScriptedAgent) -> String {
 }
 
 #[test]
-fn auth_005_a_person_logs_in_with_a_code() {
-    let (home, issuer) = (TempDir::new().unwrap(), issuer(3600));
+fn auth_005_login_with_a_device_code() {
+    let home = TempDir::new().unwrap();
+    let issuer = issuer(3600);
     let agent = agent(device(&issuer.url));
-    let said = logged_in(&home, &agent);
+    let output = logged_in(&home, &agent);
     assert!(
-        said.err.contains("https://login.example/device") && said.err.contains("WDJB-MJHT"),
+        output.err.contains("https://login.example/device") && output.err.contains("WDJB-MJHT"),
         "{}",
-        said.err
+        output.err
     );
-    let result = said.json();
+    let result = output.json();
     assert_eq!(
         (&result["scheme"], &result["host"]),
         (&json!("login"), &json!("127.0.0.1"))
@@ -115,21 +116,21 @@ fn auth_005_a_person_logs_in_with_a_code() {
     assert!(result["expiresAt"].is_string(), "{result}");
     for secret in ["t0ken", "r3fresh", "d3vice"] {
         assert!(
-            !said.out.contains(secret) && !said.err.contains(secret),
-            "{said:?}"
+            !output.out.contains(secret) && !output.err.contains(secret),
+            "{output:?}"
         );
     }
-    let said = of(&home, &["send", "hi"], &agent.url).run();
+    let output = verb_for(&home, &["send", "hi"], &agent.url).run();
     assert_eq!(
-        (said.code, shown(&agent).as_str()),
+        (output.code, last_authorization(&agent).as_str()),
         (Some(0), "bearer t0ken-3"),
-        "{said:?}"
+        "{output:?}"
     );
-    let said = of(&home, &["send", "--bearer", "hunter22", "hi"], &agent.url).run();
+    let output = verb_for(&home, &["send", "--bearer", "hunter22", "hi"], &agent.url).run();
     assert_eq!(
-        (said.code, shown(&agent).as_str()),
+        (output.code, last_authorization(&agent).as_str()),
         (Some(0), "bearer hunter22"),
-        "what is typed goes first"
+        "the flag takes precedence"
     );
 }
 
@@ -138,7 +139,7 @@ fn auth_005_a_refusal_ends_the_login() {
     let home = TempDir::new().unwrap();
     let issuer = ScriptedAgent::new(
         |_| json!({}),
-        |asked: &RecordedRequest, _| match asked.line.as_str() {
+        |requests: &RecordedRequest, _| match requests.line.as_str() {
             "POST /device" => json_reply(
                 200,
                 &json!({"device_code": "d", "user_code": "U", "verification_uri": "https://x.example", "expires_in": 60, "interval": 0}),
@@ -147,25 +148,26 @@ fn auth_005_a_refusal_ends_the_login() {
         },
     );
     let agent = agent(device(&issuer.url));
-    let said = of(
+    let output = verb_for(
         &home,
         &["auth", "login", "-o", "json", "--client-id", "me"],
         &agent.url,
     )
     .run();
     assert_eq!(
-        (said.code, &said.json()["error"]["code"]),
+        (output.code, &output.json()["error"]["code"]),
         (Some(4), &json!("A2ACLI_ERR_AUTH_FAILED"))
     );
     assert!(!tokens(&home).exists());
 }
 
 #[test]
-fn auth_006_a_program_logs_in_with_its_secret() {
-    let (home, issuer) = (TempDir::new().unwrap(), issuer(3600));
+fn auth_006_login_with_client_credentials() {
+    let home = TempDir::new().unwrap();
+    let issuer = issuer(3600);
     let agent = agent(client(&issuer.url));
     let login = || {
-        of(
+        verb_for(
             &home,
             &[
                 "auth",
@@ -180,19 +182,19 @@ fn auth_006_a_program_logs_in_with_its_secret() {
             &agent.url,
         )
     };
-    let said = login().run();
-    assert_eq!(said.code, Some(2), "no secret: {said:?}");
+    let output = login().run();
+    assert_eq!(output.code, Some(2), "no secret: {output:?}");
     assert!(
-        said.json()["error"]["hint"]
+        output.json()["error"]["hint"]
             .as_str()
             .unwrap()
             .contains("ATTACHE_CLIENT_SECRET"),
-        "{said:?}"
+        "{output:?}"
     );
-    let said = login()
+    let output = login()
         .env("ATTACHE_CLIENT_SECRET", "s3cret-of-client")
         .run();
-    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(output.code, Some(0), "{output:?}");
     assert!(
         issuer.requests()[0].body.contains("scope=read"),
         "{:?}",
@@ -205,46 +207,51 @@ fn auth_006_a_program_logs_in_with_its_secret() {
             .contains("s3cret-of-client"),
         "it is not kept"
     );
-    let said = of(&home, &["send", "hi"], &agent.url).run();
+    let output = verb_for(&home, &["send", "hi"], &agent.url).run();
     assert_eq!(
-        (said.code, shown(&agent).as_str()),
+        (output.code, last_authorization(&agent).as_str()),
         (Some(0), "bearer t0ken-1"),
-        "{said:?}"
+        "{output:?}"
     );
 }
 
 #[test]
-fn auth_006_s30_a_card_cannot_have_the_secret_sent_elsewhere() {
-    let (home, issuer) = (TempDir::new().unwrap(), issuer(3600));
+fn auth_006_s30_the_secret_is_not_sent_to_another_host() {
+    let home = TempDir::new().unwrap();
+    let issuer = issuer(3600);
     let agent = agent(client(&issuer.url.replace("127.0.0.1", "localhost")));
     let login = |more: &[&str]| {
         let args = [&["auth", "login", "-o", "json", "--client-id", "me"], more].concat();
-        of(&home, &args, &agent.url)
+        verb_for(&home, &args, &agent.url)
             .env("ATTACHE_CLIENT_SECRET", "s3cret-of-client")
             .run()
     };
-    let said = login(&[]);
-    assert_eq!(said.code, Some(2), "{said:?}");
+    let output = login(&[]);
+    assert_eq!(output.code, Some(2), "{output:?}");
     assert!(
-        said.json()["error"]["hint"]
+        output.json()["error"]["hint"]
             .as_str()
             .unwrap()
             .contains("--allow-host localhost"),
-        "{said:?}"
+        "{output:?}"
     );
     assert!(issuer.requests().is_empty());
     assert_eq!(login(&["--allow-host", "localhost"]).code, Some(0));
 }
 
 #[test]
-fn auth_007_tokens_are_private_renewed_and_forgotten() {
-    let (home, issuer) = (TempDir::new().unwrap(), issuer(10));
+fn auth_007_tokens_are_private_renewed_and_deleted() {
+    let home = TempDir::new().unwrap();
+    let issuer = issuer(10);
     let agent = agent(device(&issuer.url));
     logged_in(&home, &agent);
     private(&tokens(&home));
-    // It is about to end, so it is renewed first, and what came is kept.
-    assert_eq!(of(&home, &["send", "hi"], &agent.url).run().code, Some(0));
-    assert_eq!(shown(&agent), "bearer t0ken-4");
+    // The token is about to expire, so it is renewed first, and the new one is stored.
+    assert_eq!(
+        verb_for(&home, &["send", "hi"], &agent.url).run().code,
+        Some(0)
+    );
+    assert_eq!(last_authorization(&agent), "bearer t0ken-4");
     assert!(
         issuer.requests()[3]
             .body
@@ -258,76 +265,82 @@ fn auth_007_tokens_are_private_renewed_and_forgotten() {
             .contains("r3fresh-4")
     );
     private(&tokens(&home));
-    let said = of(&home, &["auth", "status", "-o", "json"], &agent.url).run();
-    assert_eq!(said.json()["logins"][0]["scheme"], "login", "{said:?}");
+    let output = verb_for(&home, &["auth", "status", "-o", "json"], &agent.url).run();
+    assert_eq!(output.json()["logins"][0]["scheme"], "login", "{output:?}");
     assert!(
-        !said.out.contains("t0ken") && !said.out.contains("r3fresh"),
-        "{said:?}"
+        !output.out.contains("t0ken") && !output.out.contains("r3fresh"),
+        "{output:?}"
     );
-    let said = of(&home, &["auth", "logout"], &agent.url).run();
+    let output = verb_for(&home, &["auth", "logout"], &agent.url).run();
     assert_eq!(
-        (said.code, said.field("Forgotten")),
+        (output.code, output.field("Forgotten")),
         (Some(0), "1"),
-        "{said:?}"
+        "{output:?}"
     );
-    let said = of(&home, &["send", "-o", "json", "hi"], &agent.url).run();
+    let output = verb_for(&home, &["send", "-o", "json", "hi"], &agent.url).run();
     assert_eq!(
-        said.json()["error"]["code"],
+        output.json()["error"]["code"],
         "A2ACLI_ERR_CREDENTIALS_MISSING",
-        "{said:?}"
+        "{output:?}"
     );
     assert!(
-        said.json()["error"]["hint"]
+        output.json()["error"]["hint"]
             .as_str()
             .unwrap()
             .contains("attache auth login"),
-        "{said:?}"
+        "{output:?}"
     );
 }
 
 #[test]
-fn auth_007_s42_the_token_of_one_agent_does_not_go_to_another_of_the_same_name() {
-    let (home, issuer) = (TempDir::new().unwrap(), issuer(3600));
+fn auth_007_s42_a_token_is_only_sent_to_its_host() {
+    let home = TempDir::new().unwrap();
+    let issuer = issuer(3600);
     let first = agent(device(&issuer.url));
     logged_in(&home, &first);
     let second = agent(device(&issuer.url));
     let elsewhere = second.url.replace("127.0.0.1", "localhost");
-    let said = of(&home, &["send", "hi"], &elsewhere).run();
-    assert_eq!(said.code, Some(4), "{said:?}");
+    let output = verb_for(&home, &["send", "hi"], &elsewhere).run();
+    assert_eq!(output.code, Some(4), "{output:?}");
     assert!(
         !second
             .requests()
             .iter()
-            .any(|asked| asked.head.contains("t0ken")),
+            .any(|requests| requests.head.contains("t0ken")),
         "{:?}",
         second.requests()
     );
 }
 
 #[test]
-fn auth_010_endpoints_are_found_by_openid_connect() {
-    let (home, issuer) = (TempDir::new().unwrap(), issuer(3600));
+fn auth_010_endpoints_are_discovered_by_openid_connect() {
+    let home = TempDir::new().unwrap();
+    let issuer = issuer(3600);
     let url = format!("{}/.well-known/openid-configuration", issuer.url);
     let agent = agent(json!({"openIdConnectSecurityScheme": {"openIdConnectUrl": url}}));
     logged_in(&home, &agent);
-    let asked = issuer.requests();
+    let requests = issuer.requests();
     assert!(
-        asked
+        requests
             .iter()
             .any(|one| one.line == "POST /device" && one.body.contains("scope=openid")),
-        "{asked:?}"
+        "{requests:?}"
     );
-    assert_eq!(of(&home, &["send", "hi"], &agent.url).run().code, Some(0));
-    assert!(shown(&agent).starts_with("bearer t0ken-"));
+    assert_eq!(
+        verb_for(&home, &["send", "hi"], &agent.url).run().code,
+        Some(0)
+    );
+    assert!(last_authorization(&agent).starts_with("bearer t0ken-"));
 }
 
-/// An issuer that people log in to with a browser, and nowhere else.
-fn for_browsers() -> ScriptedAgent {
+/// An issuer that only supports the authorization code flow.
+fn browser_issuer() -> ScriptedAgent {
     let metadata = |url: &str| json!({"issuer": url, "token_endpoint": format!("{url}/token"), "authorization_endpoint": format!("{url}/authorize?x=1")});
-    ScriptedAgent::new(metadata, |asked: &RecordedRequest, _| {
-        match asked.line.as_str() {
+    ScriptedAgent::new(metadata, |requests: &RecordedRequest, _| {
+        match requests.line.as_str() {
             "POST /token"
-                if asked.body.contains("code=c0de-1") && asked.body.contains("code_verifier=") =>
+                if requests.body.contains("code=c0de-1")
+                    && requests.body.contains("code_verifier=") =>
             {
                 json_reply(
                     200,
@@ -339,8 +352,8 @@ fn for_browsers() -> ScriptedAgent {
     })
 }
 
-/// The parameters of the url that a person is told to open.
-fn shown_url(line: &str) -> (String, std::collections::BTreeMap<String, String>) {
+/// The URL of the login page, and its parameters.
+fn login_url(line: &str) -> (String, std::collections::BTreeMap<String, String>) {
     let url = line
         .strip_prefix("open ")
         .and_then(|rest| rest.split(' ').next())
@@ -357,8 +370,9 @@ fn shown_url(line: &str) -> (String, std::collections::BTreeMap<String, String>)
 }
 
 #[test]
-fn auth_010_a_person_logs_in_in_a_browser_that_comes_back_to_this_machine() {
-    let (home, issuer) = (TempDir::new().unwrap(), for_browsers());
+fn auth_010_login_in_a_browser_with_a_loopback_redirect() {
+    let home = TempDir::new().unwrap();
+    let issuer = browser_issuer();
     let url = format!("{}/.well-known/openid-configuration", issuer.url);
     let agent = agent(json!({"openIdConnectSecurityScheme": {"openIdConnectUrl": url}}));
     let login = [
@@ -370,7 +384,7 @@ fn auth_010_a_person_logs_in_in_a_browser_that_comes_back_to_this_machine() {
         "--client-id",
         "me",
     ];
-    let (mut child, _folder) = of(&home, &login, &agent.url).start();
+    let (mut child, _folder) = verb_for(&home, &login, &agent.url).start();
     let mut lines = BufReader::with_capacity(1, child.stderr.take().unwrap());
     let mut seen = String::new();
     let line = loop {
@@ -382,46 +396,52 @@ fn auth_010_a_person_logs_in_in_a_browser_that_comes_back_to_this_machine() {
         }
     };
     child.stderr = Some(lines.into_inner());
-    let (place, asked) = shown_url(&line);
+    let (place, requests) = login_url(&line);
     assert_eq!(place, format!("{}/authorize", issuer.url));
     assert_eq!(
-        (asked["response_type"].as_str(), asked["scope"].as_str()),
+        (
+            requests["response_type"].as_str(),
+            requests["scope"].as_str()
+        ),
         ("code", "openid")
     );
     assert_eq!(
         (
-            asked["code_challenge_method"].as_str(),
-            asked["client_id"].as_str()
+            requests["code_challenge_method"].as_str(),
+            requests["client_id"].as_str()
         ),
         ("S256", "me")
     );
-    let back = &asked["redirect_uri"];
+    let back = &requests["redirect_uri"];
     assert!(back.starts_with("http://127.0.0.1:"), "{back}");
-    // What somebody else sends there is not taken, and the login goes on.
+    // Requests with another state are ignored, and the login continues.
     assert!(visit(&format!("{back}?code=evil&state=guessed")).starts_with("HTTP/1.1 404"));
     let good = format!(
         "{back}?code=c0de-1&state={}&iss={}",
-        asked["state"], issuer.url
+        requests["state"], issuer.url
     );
     assert!(visit(&good).starts_with("HTTP/1.1 200"));
-    let said = finish(child);
+    let output = finish(child);
     assert_eq!(
-        (said.code, &said.json()["scheme"]),
+        (output.code, &output.json()["scheme"]),
         (Some(0), &json!("login")),
-        "{said:?}"
+        "{output:?}"
     );
     for secret in ["t0ken-b", "r3fresh-b", "c0de-1"] {
         assert!(
-            !said.err.contains(secret) && !said.out.contains(secret),
-            "{secret}: {said:?}"
+            !output.err.contains(secret) && !output.out.contains(secret),
+            "{secret}: {output:?}"
         );
     }
-    assert!(said.err.contains("code_verifier=***"), "{}", said.err);
-    assert_eq!(of(&home, &["send", "hi"], &agent.url).run().code, Some(0));
-    assert_eq!(shown(&agent), "bearer t0ken-b");
+    assert!(output.err.contains("code_verifier=***"), "{}", output.err);
+    assert_eq!(
+        verb_for(&home, &["send", "hi"], &agent.url).run().code,
+        Some(0)
+    );
+    assert_eq!(last_authorization(&agent), "bearer t0ken-b");
 }
 
-/// A browser that is sent to this url.
+/// Opens a URL like a browser.
 fn visit(url: &str) -> String {
     let (host, path) = url
         .strip_prefix("http://")
@@ -439,8 +459,9 @@ fn visit(url: &str) -> String {
 }
 
 #[test]
-fn auth_004_s38_a_token_that_is_renewed_on_the_way_does_not_show_either() {
-    let (home, issuer) = (TempDir::new().unwrap(), issuer(10));
+fn auth_004_s38_a_renewed_token_is_redacted() {
+    let home = TempDir::new().unwrap();
+    let issuer = issuer(10);
     let scheme = device(&issuer.url);
     let card = move |url: &str| {
         scripted_agent::card(
@@ -448,9 +469,9 @@ fn auth_004_s38_a_token_that_is_renewed_on_the_way_does_not_show_either() {
             json!({"securitySchemes": {"login": scheme}, "securityRequirements": [{"schemes": {"login": {"list": []}}}]}),
         )
     };
-    // An agent that repeats what it was shown.
-    let parrot = |asked: &RecordedRequest, _: usize| {
-        let token = asked
+    // An agent that echoes its credentials.
+    let parrot = |requests: &RecordedRequest, _: usize| {
+        let token = requests
             .head
             .lines()
             .find_map(|line| line.strip_prefix("authorization: bearer "));
@@ -459,16 +480,16 @@ fn auth_004_s38_a_token_that_is_renewed_on_the_way_does_not_show_either() {
     let agent = ScriptedAgent::new(card, parrot);
     logged_in(&home, &agent);
     for format in ["text", "json"] {
-        let said = of(&home, &["send", "--debug", "-o", format, "hi"], &agent.url).run();
-        assert_eq!(said.code, Some(1), "{said:?}");
+        let output = verb_for(&home, &["send", "--debug", "-o", format, "hi"], &agent.url).run();
+        assert_eq!(output.code, Some(1), "{output:?}");
         assert!(
-            said.err.contains("no good: ***") || said.out.contains("no good: ***"),
-            "{said:?}"
+            output.err.contains("no good: ***") || output.out.contains("no good: ***"),
+            "{output:?}"
         );
         for secret in ["t0ken-", "r3fresh-"] {
             assert!(
-                !said.out.contains(secret) && !said.err.contains(secret),
-                "{secret}: {said:?}"
+                !output.out.contains(secret) && !output.err.contains(secret),
+                "{secret}: {output:?}"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! What comes out, and where.
+//! Output formats and streams.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -9,27 +9,27 @@ use super::run::{DEMO, finish, run_at, verb};
 use super::scripted_agent::{self, ScriptedAgent};
 
 #[test]
-fn out_001_results_and_remarks_are_kept_apart() {
+fn out_001_results_and_notes_are_separate() {
     for (text, state) in [
         ("hi", "COMPLETED"),
         ("fail", "FAILED"),
         ("ask", "INPUT_REQUIRED"),
     ] {
         let state = format!("TASK_STATE_{state}");
-        let said = run_at(&DEMO, &["send", "-o", "json", text]);
-        let task = said.json()["task"].clone();
+        let output = run_at(&DEMO, &["send", "-o", "json", text]);
+        let task = output.json()["task"].clone();
         assert_eq!(task["status"]["state"], json!(state));
         assert!(task["id"].is_string() && task["contextId"].is_string());
-        let said = run_at(&DEMO, &["send", text]);
-        assert!(!said.field("Task").is_empty() && !said.field("Context").is_empty());
-        assert_eq!(said.field("State"), state);
+        let output = run_at(&DEMO, &["send", text]);
+        assert!(!output.field("Task").is_empty() && !output.field("Context").is_empty());
+        assert_eq!(output.field("State"), state);
     }
 }
 
 #[test]
 fn out_002_json_is_one_document_of_the_protocol_and_nothing_else() {
-    let said = run_at(&DEMO, &["send", "-o", "json", "stream 5"]);
-    let json = said.json();
+    let output = run_at(&DEMO, &["send", "-o", "json", "stream 5"]);
+    let json = output.json();
     assert_eq!(
         json.as_object().unwrap().keys().collect::<Vec<_>>(),
         ["task"]
@@ -54,15 +54,20 @@ fn out_002_json_is_one_document_of_the_protocol_and_nothing_else() {
             "{member}"
         );
     }
-    let said = run_at(&DEMO, &["task", "cancel", "-o", "json", "nope"]);
+    let output = run_at(&DEMO, &["task", "cancel", "-o", "json", "nope"]);
     assert_eq!(
-        said.json().as_object().unwrap().keys().collect::<Vec<_>>(),
+        output
+            .json()
+            .as_object()
+            .unwrap()
+            .keys()
+            .collect::<Vec<_>>(),
         ["error"]
     );
 }
 
 #[test]
-fn out_003_each_line_is_out_as_soon_as_it_happens() {
+fn out_003_each_event_is_printed_immediately() {
     let mut run = verb(&["send", "-a", &DEMO, "-o", "json", "--stream", "slow 2"]);
     run.command
         .stdout(Stdio::piped())
@@ -93,48 +98,46 @@ fn out_003_each_line_is_out_as_soon_as_it_happens() {
 }
 
 #[test]
-fn out_005_s55_nothing_an_agent_says_moves_the_cursor_or_forges_a_field() {
+fn out_005_s55_agent_text_cannot_control_the_terminal_or_forge_a_field() {
     let hostile = json!({"id": "t\u{1b}[2J", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"},
         "artifacts": [{"artifactId": "a", "name": "n\nState: FORGED", "parts": [
             {"text": "x\u{1b}[31m\u{9b}\n\nState: TASK_STATE_FORGED\r"},
             {"data": {"k": "\u{202e}\u{7f}"}},
             {"raw": "aGk=", "filename": "f\u{7}.txt"}]}]});
-    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::always(hostile));
+    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::answer_with(hostile));
     for format in ["text", "json"] {
-        let said = run_at(&peer.url, &["send", "-o", format, "--verbose", "hi"]);
-        assert_eq!(said.code, Some(0), "{said:?}");
+        let output = run_at(&peer.url, &["send", "-o", format, "--verbose", "hi"]);
+        assert_eq!(output.code, Some(0), "{output:?}");
         let odd = |c: char| (c.is_control() && c != '\n') || ('\u{202a}'..='\u{202e}').contains(&c);
         assert!(
-            !said.out.contains(odd) && !said.err.contains(odd),
-            "{said:?}"
+            !output.out.contains(odd) && !output.err.contains(odd),
+            "{output:?}"
         );
     }
-    let said = run_at(&peer.url, &["send", "hi"]);
-    assert_eq!(said.fields("State"), ["TASK_STATE_COMPLETED"]);
+    let output = run_at(&peer.url, &["send", "hi"]);
+    assert_eq!(output.fields("State"), ["TASK_STATE_COMPLETED"]);
     let json = run_at(&peer.url, &["send", "-o", "json", "hi"]).json();
-    assert_eq!(
-        json["task"]["id"], "t\u{1b}[2J",
-        "the data are what they were"
-    );
+    assert_eq!(json["task"]["id"], "t\u{1b}[2J", "the data is unchanged");
 }
 
 #[test]
 fn out_005_a_stream_in_text_has_the_same_form_and_its_end_restates_all() {
-    let said = run_at(&DEMO, &["send", "--stream", "hi"]);
-    assert_eq!(said.fields("Event"), ["task", "artifact", "status"]);
-    let (task, context) = (said.field("Task"), said.field("Context"));
+    let output = run_at(&DEMO, &["send", "--stream", "hi"]);
+    assert_eq!(output.fields("Event"), ["task", "artifact", "status"]);
+    let task = output.field("Task");
+    let context = output.field("Context");
     let end = format!(
         "Event: status\nTask: {task}\nContext: {context}\nState: TASK_STATE_COMPLETED\nResume: "
     );
-    assert!(said.out.contains(&end), "{}", said.out);
+    assert!(output.out.contains(&end), "{}", output.out);
 }
 
 #[test]
-fn out_007_debug_shows_the_wire_on_stderr_alone() {
+fn out_007_debug_logs_requests_to_stderr_only() {
     let plain = run_at(&DEMO, &["send", "-o", "json", "reply"]);
-    let said = run_at(&DEMO, &["send", "-o", "json", "--debug", "reply"]);
+    let output = run_at(&DEMO, &["send", "-o", "json", "--debug", "reply"]);
     assert_eq!(
-        said.json()["message"]["parts"],
+        output.json()["message"]["parts"],
         plain.json()["message"]["parts"]
     );
     for part in [
@@ -144,12 +147,12 @@ fn out_007_debug_shows_the_wire_on_stderr_alone() {
         r#""method":"SendStreamingMessage""#,
         "ms ",
     ] {
-        assert!(said.err.contains(part), "{part}: {}", said.err);
+        assert!(output.err.contains(part), "{part}: {}", output.err);
     }
 }
 
 #[test]
-fn exit_002_the_outcome_of_a_task_is_no_matter_of_the_exit_code() {
+fn exit_002_the_exit_code_does_not_depend_on_the_task_outcome() {
     for (text, state) in [
         ("fail", "FAILED"),
         ("reject", "REJECTED"),
@@ -157,13 +160,14 @@ fn exit_002_the_outcome_of_a_task_is_no_matter_of_the_exit_code() {
         ("panic", "FAILED"),
     ] {
         for more in [&[][..], &["--stream"], &["-o", "json"]] {
-            let said = run_at(&DEMO, &[&["send", text], more].concat());
-            assert_eq!(said.code, Some(0), "{said:?}");
+            let output = run_at(&DEMO, &[&["send", text], more].concat());
+            assert_eq!(output.code, Some(0), "{output:?}");
             assert!(
-                said.err
+                output
+                    .err
                     .contains(&format!("warning: the task is TASK_STATE_{state}\n")),
                 "{}",
-                said.err
+                output.err
             );
         }
     }
@@ -171,15 +175,15 @@ fn exit_002_the_outcome_of_a_task_is_no_matter_of_the_exit_code() {
 
 #[test]
 fn out_001_verbose_shows_more_in_text_and_changes_no_json() {
-    let said = run_at(&DEMO, &["send", "--verbose", "reply"]);
+    let output = run_at(&DEMO, &["send", "--verbose", "reply"]);
     assert!(
-        said.out.contains("Message: agent ") && said.out.contains("Part: 0 "),
+        output.out.contains("Message: agent ") && output.out.contains("Part: 0 "),
         "{}",
-        said.out
+        output.out
     );
     let json = |more: &[&str]| {
-        let said = run_at(&DEMO, &[&["send", "-o", "json", "reply"], more].concat());
-        said.json()["message"]
+        let output = run_at(&DEMO, &[&["send", "-o", "json", "reply"], more].concat());
+        output.json()["message"]
             .as_object()
             .unwrap()
             .keys()
@@ -190,7 +194,7 @@ fn out_001_verbose_shows_more_in_text_and_changes_no_json() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_drama() {
+fn a_closed_stdout_is_not_reported() {
     let mut run = verb(&[
         "send",
         "-a",
@@ -209,7 +213,7 @@ fn a_reader_that_goes_away_is_no_drama() {
     let mut out = BufReader::new(child.stdout.take().unwrap());
     out.read_line(&mut first).unwrap();
     drop(out);
-    // `finish` wants a stdout: any will do.
+    // `finish` needs a stdout.
     let mut err = String::new();
     std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut err).unwrap();
     assert_eq!(
@@ -220,12 +224,12 @@ fn a_reader_that_goes_away_is_no_drama() {
 
 #[cfg(unix)]
 #[test]
-fn task_poll_002_an_interrupt_leaves_the_ids_and_the_way_on() {
+fn task_poll_002_an_interrupt_leaves_the_ids_and_the_resume_command() {
     for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
         for format in ["text", "json"] {
             let (mut child, _folder) =
                 verb(&["send", "-a", &DEMO, "-o", format, "slow 60"]).start();
-            // The ids are out before the end: on stdout in text, on stderr beside JSON.
+            // The ids are printed before the end: to stdout as text, with JSON to stderr.
             let mut early = String::new();
             match format {
                 "text" => {
@@ -248,13 +252,16 @@ fn task_poll_002_an_interrupt_leaves_the_ids_and_the_way_on() {
                     .unwrap()
                     .success()
             );
-            let said = finish(child);
-            assert_eq!(said.code, Some(code), "{said:?}");
+            let output = finish(child);
+            assert_eq!(output.code, Some(code), "{output:?}");
             let way_on = format!("attache task get -a {} --wait {id}", &**DEMO);
             match format {
-                "text" => assert!(said.err.contains(&format!("Hint: {way_on}\n")), "{said:?}"),
+                "text" => assert!(
+                    output.err.contains(&format!("Hint: {way_on}\n")),
+                    "{output:?}"
+                ),
                 _ => {
-                    let error = said.json()["error"].clone();
+                    let error = output.json()["error"].clone();
                     assert_eq!(
                         (&error["code"], &error["hint"]),
                         (&json!("ATTACHE_ERR_INTERRUPTED"), &json!(way_on))

@@ -1,4 +1,4 @@
-//! Runs a verb to its end, in a folder and surroundings of its own.
+//! Runs a verb in its own directory and environment.
 
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::harness::{DEADLINE, attache};
 
-/// What came out.
+/// Output of a verb.
 #[derive(Debug)]
 pub(super) struct VerbOutput {
     pub(super) code: Option<i32>,
@@ -22,12 +22,12 @@ pub(super) struct VerbOutput {
 }
 
 impl VerbOutput {
-    /// The one document on stdout.
+    /// The JSON document on stdout.
     pub(super) fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The objects on stdout, a line each.
+    /// The JSON Lines on stdout.
     pub(super) fn lines(&self) -> Vec<Value> {
         let read =
             |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {self:?}"));
@@ -50,7 +50,7 @@ impl VerbOutput {
     }
 }
 
-/// A verb, and what is around it.
+/// A verb with its environment.
 pub(super) struct VerbRun {
     pub(super) command: Command,
     pub(super) folder: TempDir,
@@ -92,7 +92,7 @@ impl VerbRun {
         self
     }
 
-    /// A file in the folder it runs in.
+    /// Adds a file to the working directory.
     pub(super) fn file(self, name: &str, text: &str) -> Self {
         let path = self.folder.path().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -104,19 +104,19 @@ impl VerbRun {
         self.keep().0
     }
 
-    /// Also gives the folder it ran in.
+    /// Runs the verb, and also returns its working directory.
     pub(super) fn keep(mut self) -> (VerbOutput, TempDir) {
         self.command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut child = self.command.spawn().unwrap();
-        // Who does not read it may be gone.
+        // A verb that does not read stdin may have ended.
         let _ = child.stdin.take().unwrap().write_all(self.stdin.as_bytes());
         (finish(child), self.folder)
     }
 
-    /// Starts it and leaves it running.
+    /// Starts the verb, and leaves it running.
     pub(super) fn start(mut self) -> (Child, TempDir) {
         self.command
             .stdin(Stdio::null())
@@ -126,9 +126,10 @@ impl VerbRun {
     }
 }
 
-/// Waits for the end, but not for ever.
+/// Waits for the end of the process, with a deadline.
 pub(super) fn finish(mut child: Child) -> VerbOutput {
-    let (mut out, mut err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    let mut out = child.stdout.take().unwrap();
+    let mut err = child.stderr.take().unwrap();
     let id = child.id().to_string();
     let (send, done) = sync_channel(1);
     thread::spawn(move || {
@@ -152,9 +153,9 @@ pub(super) fn finish(mut child: Child) -> VerbOutput {
     })
 }
 
-/// Where the practice agent listens, with webhooks on this machine; it serves until the tests have ended.
+/// URL of the demo agent, with local webhooks allowed. It serves until the test process ends.
 pub(super) static DEMO: LazyLock<String> = LazyLock::new(|| {
-    // It panics when it is asked to: no need to see where.
+    // The demo agent panics on request: backtraces are switched off.
     let shown = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         if !panic

@@ -1,4 +1,4 @@
-//! An agent that does as a test says, and remembers what it was asked.
+//! A scripted agent that records its requests.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,18 +9,18 @@ use serde_json::{Value, json};
 
 use crate::harness::DEADLINE;
 
-/// A request as it came.
+/// A recorded request.
 #[derive(Debug, Clone)]
 pub(super) struct RecordedRequest {
     /// Method and target.
     pub(super) line: String,
-    /// In lower case.
+    /// Head in lower case.
     pub(super) head: String,
     pub(super) body: String,
 }
 
 impl RecordedRequest {
-    /// The method that a JSON-RPC body names.
+    /// The method of a JSON-RPC body.
     pub(super) fn method(&self) -> String {
         self.json()["method"]
             .as_str()
@@ -35,41 +35,44 @@ impl RecordedRequest {
 
 pub(super) struct ScriptedAgent {
     pub(super) url: String,
-    asked: Arc<Mutex<Vec<RecordedRequest>>>,
+    requests: Arc<Mutex<Vec<RecordedRequest>>>,
 }
 
 type Responder = dyn Fn(&RecordedRequest, usize) -> Vec<u8> + Send + Sync;
 
 impl ScriptedAgent {
-    /// Answers requests with their number; the card is asked for first, and not counted.
+    /// Starts an agent. `answer` receives each request with its number; card requests are not counted.
     pub(super) fn new(
         card: impl Fn(&str) -> Value + Send + Sync + 'static,
         answer: impl Fn(&RecordedRequest, usize) -> Vec<u8> + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let (card, all, answer): (_, _, Arc<Responder>) =
-            (card(&url), asked.clone(), Arc::new(answer));
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let card = card(&url);
+        let all = requests.clone();
+        let answer: Arc<Responder> = Arc::new(answer);
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                let (card, all, answer) = (card.clone(), all.clone(), answer.clone());
+                let card = card.clone();
+                let all = all.clone();
+                let answer = answer.clone();
                 thread::spawn(move || serve(stream, &card, &all, &*answer));
             }
         });
-        Self { url, asked }
+        Self { url, requests }
     }
 
-    /// What was asked so far, the card included.
+    /// All requests so far, card requests included.
     pub(super) fn requests(&self) -> Vec<RecordedRequest> {
-        self.asked.lock().unwrap().clone()
+        self.requests.lock().unwrap().clone()
     }
 
-    /// The bodies that were posted.
+    /// The bodies of POST requests.
     pub(super) fn posted_bodies(&self) -> Vec<Value> {
         self.requests()
             .iter()
-            .filter(|asked| asked.line.starts_with("POST"))
+            .filter(|request| request.line.starts_with("POST"))
             .map(RecordedRequest::json)
             .collect()
     }
@@ -82,25 +85,25 @@ fn serve(
     answer: &Responder,
 ) {
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
-    let Some(asked) = read(&mut stream) else {
+    let Some(request) = read(&mut stream) else {
         return;
     };
     let reply = {
         let mut all = all.lock().unwrap();
-        all.push(asked.clone());
+        all.push(request.clone());
         let number = all
             .iter()
             .filter(|one| !one.line.contains("well-known"))
             .count();
-        if asked.line.contains("well-known") {
+        if request.line.contains("well-known") {
             json_reply(200, card)
         } else {
-            answer(&asked, number)
+            answer(&request, number)
         }
     };
     let _ = stream.write_all(&reply);
     if reply.ends_with(HOLD) {
-        // Until the other side goes away.
+        // Until the client closes the connection.
         let _ = stream.read(&mut [0]);
     }
 }
@@ -138,7 +141,7 @@ fn read(stream: &mut TcpStream) -> Option<RecordedRequest> {
     })
 }
 
-/// A comment at the end of a stream that is then left open.
+/// Marker at the end of a stream that stays open.
 const HOLD: &[u8] = b": held\n\n";
 
 pub(super) fn json_reply(status: u16, body: &Value) -> Vec<u8> {
@@ -159,7 +162,7 @@ pub(super) fn error(code: i32, message: &str) -> Vec<u8> {
     )
 }
 
-/// A stream that ends with its connection.
+/// A stream that ends with the connection.
 pub(super) fn events(events: &[Value]) -> Vec<u8> {
     let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: text/event-stream\r\n\r\n";
     let frame = |event| {
@@ -173,11 +176,11 @@ pub(super) fn events(events: &[Value]) -> Vec<u8> {
 }
 
 /// A stream that stays open after these events.
-pub(super) fn held(all: &[Value]) -> Vec<u8> {
+pub(super) fn open_stream(all: &[Value]) -> Vec<u8> {
     [&events(all), HOLD].concat()
 }
 
-/// A card of 1.0 with JSON-RPC alone, and what `more` adds or replaces.
+/// A 1.0 card with a JSON-RPC interface. `more` adds or replaces members.
 pub(super) fn card(url: &str, more: Value) -> Value {
     let mut card = json!({
         "name": "Peer", "description": "A scripted peer", "version": "1", "capabilities": {},
@@ -208,18 +211,19 @@ pub(super) fn status(state: &str) -> Value {
     json!({"statusUpdate": {"taskId": "t-1", "contextId": "c-1", "status": {"state": state}}})
 }
 
-/// Whatever is asked, this is the task.
-pub(super) fn always(
+/// Answers every request with this task.
+pub(super) fn answer_with(
     task: Value,
 ) -> impl Fn(&RecordedRequest, usize) -> Vec<u8> + Send + Sync + 'static {
-    move |asked, _| match asked.method().as_str() {
+    move |request, _| match request.method().as_str() {
         "SendMessage" => result(&json!({"task": task})),
         "SendStreamingMessage" | "SubscribeToTask" => events(&[json!({"task": task})]),
         _ => result(&task),
     }
 }
 
-/// One that is done at once.
-pub(super) fn done() -> impl Fn(&RecordedRequest, usize) -> Vec<u8> + Send + Sync + 'static {
-    always(task("TASK_STATE_COMPLETED"))
+/// Answers every request with a completed task.
+pub(super) fn answer_completed()
+-> impl Fn(&RecordedRequest, usize) -> Vec<u8> + Send + Sync + 'static {
+    answer_with(task("TASK_STATE_COMPLETED"))
 }

@@ -1,4 +1,4 @@
-//! The verbs against other people's servers: the echo agents of the official SDKs in `tests/peers/servers`.
+//! Client verbs against servers of the official SDKs: the echo agents in `tests/peers/servers`.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::run::{VerbOutput, run_at};
 use crate::clients::{folder, is_quick, repository};
 
-/// A server that ends when its input does, however we end.
+/// An SDK server that ends when its stdin closes.
 struct SdkServer {
     url: String,
     child: Child,
@@ -61,7 +61,7 @@ fn state(task: &Value) -> &str {
     task["status"]["state"].as_str().unwrap_or_default()
 }
 
-/// Every verb about tasks over every binding, all at the same time.
+/// All task verbs over every binding, concurrently.
 fn every_binding(server: &SdkServer, how: &[&str], lists: bool) {
     thread::scope(|scope| {
         for binding in ["jsonrpc", "http+json", "grpc"] {
@@ -72,13 +72,13 @@ fn every_binding(server: &SdkServer, how: &[&str], lists: bool) {
     });
 }
 
-/// Every verb about tasks over one binding and version; `lists` where the version can.
+/// All task verbs over one binding and version; `lists` if the version has ListTasks.
 fn every_verb(server: &SdkServer, how: &[&str], lists: bool) {
     let how = [how, &["-o", "json"]].concat();
     let run = |args: &[&str]| {
-        let said = server.run(args, &how);
-        assert_eq!(said.code, Some(0), "{args:?} {how:?}: {said:?}");
-        said
+        let output = server.run(args, &how);
+        assert_eq!(output.code, Some(0), "{args:?} {how:?}: {output:?}");
+        output
     };
     let sent = run(&["send", "hello"]).json()["task"].clone();
     assert_eq!(state(&sent), "TASK_STATE_COMPLETED", "{sent}");
@@ -89,7 +89,7 @@ fn every_verb(server: &SdkServer, how: &[&str], lists: bool) {
         (state(&got), &got["id"]),
         ("TASK_STATE_COMPLETED", &sent["id"])
     );
-    let unknown = server.run(&["task", "get", "nobody"], &how);
+    let unknown = server.run(&["task", "get", "unknown"], &how);
     assert_eq!(
         (unknown.code, &unknown.json()["error"]["code"]),
         (Some(1), &json!("TaskNotFoundError")),
@@ -104,15 +104,21 @@ fn every_verb(server: &SdkServer, how: &[&str], lists: bool) {
         );
     }
     // A question, and its answer in the same task.
-    let asked = run(&["send", "ask"]).json()["task"].clone();
-    assert_eq!(state(&asked), "TASK_STATE_INPUT_REQUIRED", "{asked}");
-    let answered = run(&["send", "--task-id", asked["id"].as_str().unwrap(), "more"]).json();
+    let question = run(&["send", "ask"]).json()["task"].clone();
+    assert_eq!(state(&question), "TASK_STATE_INPUT_REQUIRED", "{question}");
+    let answered = run(&[
+        "send",
+        "--task-id",
+        question["id"].as_str().unwrap(),
+        "more",
+    ])
+    .json();
     assert_eq!(
         state(&answered["task"]),
         "TASK_STATE_COMPLETED",
         "{answered}"
     );
-    // A stream, a line for every event, to the settling one.
+    // A stream, a line per event, until the final one.
     let lines = run(&["send", "--stream", "hello"]).lines();
     let last = lines.last().unwrap();
     let settled = last
@@ -126,7 +132,7 @@ fn every_verb(server: &SdkServer, how: &[&str], lists: bool) {
         .to_owned();
     let canceled = run(&["task", "cancel", &slow]).json();
     assert_eq!(state(&canceled), "TASK_STATE_CANCELED", "{canceled}");
-    // One that takes its time is followed to its end by somebody who comes later.
+    // A later subscriber follows a slow task to its end.
     let dripping = run(&["send", "--async", "drip"]).json()["task"]["id"]
         .as_str()
         .unwrap()
@@ -149,13 +155,13 @@ fn every_verb(server: &SdkServer, how: &[&str], lists: bool) {
     assert!(lines.len() > 2, "it was followed: {lines:?}");
 }
 
-/// The card, which is the same whatever is spoken later.
+/// The card, which does not depend on the version.
 fn card(server: &SdkServer, how: &[&str]) {
-    let said = server.run(&["card", "get", "--validate", "-o", "json"], how);
+    let output = server.run(&["card", "get", "--validate", "-o", "json"], how);
     assert_eq!(
-        (said.code, &said.json()["name"]),
+        (output.code, &output.json()["name"]),
         (Some(0), &json!("Echo")),
-        "{said:?}"
+        "{output:?}"
     );
 }
 
@@ -183,8 +189,7 @@ fn card_get_001_send_001_task_get_001_task_list_001_task_cancel_001_task_subscri
 }
 
 #[test]
-fn send_001_task_get_001_task_cancel_001_task_subscribe_001_ver_001_with_a2a_sdk_0_3_only_where_asked_for()
- {
+fn send_001_task_get_001_task_cancel_001_task_subscribe_001_ver_001_with_a2a_sdk_0_3_on_request() {
     if is_quick() {
         return;
     }

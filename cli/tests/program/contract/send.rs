@@ -3,28 +3,29 @@
 use serde_json::json;
 
 use super::run::{DEMO, run_at, verb};
-use super::scripted_agent::{self, ScriptedAgent, events, held, result, status, task};
+use super::scripted_agent::{self, ScriptedAgent, events, open_stream, result, status, task};
 
 #[test]
-fn send_001_out_001_a_message_starts_an_interaction_and_ids_and_state_are_told() {
-    let said = run_at(&DEMO, &["send", "hi"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    let (task, context) = (said.field("Task"), said.field("Context"));
-    let artifact = said.field("Artifact");
+fn send_001_out_001_a_message_starts_an_interaction_and_ids_and_state_are_printed() {
+    let output = run_at(&DEMO, &["send", "hi"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let task = output.field("Task");
+    let context = output.field("Context");
+    let artifact = output.field("Artifact");
     let url = &**DEMO;
     let expected = format!(
         "Task: {task}\nContext: {context}\nState: TASK_STATE_COMPLETED\nArtifact: {artifact}\nText:\n  hi\n\n\
          Resume: attache send -a {url} --context-id {context} '<message>'\n"
     );
-    assert_eq!(said.out, expected);
-    assert_eq!(said.err, "TASK_STATE_SUBMITTED\n");
+    assert_eq!(output.out, expected);
+    assert_eq!(output.err, "TASK_STATE_SUBMITTED\n");
 }
 
 #[test]
-fn send_002_out_006_it_waits_unless_told_not_to() {
-    let said = run_at(&DEMO, &["send", "-o", "json", "slow 1"]);
+fn send_002_out_006_send_waits_by_default() {
+    let output = run_at(&DEMO, &["send", "-o", "json", "slow 1"]);
     assert_eq!(
-        said.json()["task"]["status"]["state"],
+        output.json()["task"]["status"]["state"],
         "TASK_STATE_COMPLETED"
     );
     for flag in [
@@ -33,26 +34,30 @@ fn send_002_out_006_it_waits_unless_told_not_to() {
         "--no-wait",
         "--async=true",
     ] {
-        let said = run_at(&DEMO, &["send", flag, "-o", "json", "slow 60"]);
-        assert_eq!(said.code, Some(0));
-        let task = &said.json()["task"];
+        let output = run_at(&DEMO, &["send", flag, "-o", "json", "slow 60"]);
+        assert_eq!(output.code, Some(0));
+        let task = &output.json()["task"];
         assert!(
             task["id"].is_string() && task["contextId"].is_string(),
             "{task}"
         );
         assert_ne!(task["status"]["state"], "TASK_STATE_COMPLETED");
-        assert!(said.err.contains("attache task get -a "), "{}", said.err);
+        assert!(
+            output.err.contains("attache task get -a "),
+            "{}",
+            output.err
+        );
     }
-    let said = verb(&["send", "-a", &DEMO, "--wait", "hi"])
+    let output = verb(&["send", "-a", &DEMO, "--wait", "hi"])
         .env("A2ACLI_ASYNC", "1")
         .run();
-    assert_eq!(said.field("State"), "TASK_STATE_COMPLETED");
+    assert_eq!(output.field("State"), "TASK_STATE_COMPLETED");
 }
 
 #[test]
-fn send_003_out_003_a_stream_is_followed_and_its_last_line_settles() {
+fn send_003_out_003_a_stream_ends_with_the_final_event() {
     for binding in ["jsonrpc", "http+json", "grpc"] {
-        let said = run_at(
+        let output = run_at(
             &DEMO,
             &[
                 "send",
@@ -64,9 +69,9 @@ fn send_003_out_003_a_stream_is_followed_and_its_last_line_settles() {
                 "stream 3",
             ],
         );
-        assert_eq!(said.code, Some(0), "{said:?}");
-        let lines = said.lines();
-        assert!(lines[0]["task"]["id"].is_string(), "{said:?}");
+        assert_eq!(output.code, Some(0), "{output:?}");
+        let lines = output.lines();
+        assert!(lines[0]["task"]["id"].is_string(), "{output:?}");
         assert!(
             lines
                 .iter()
@@ -83,32 +88,33 @@ fn send_003_out_003_a_stream_is_followed_and_its_last_line_settles() {
 
 #[test]
 fn send_003_a_plain_message_is_the_only_line() {
-    let said = run_at(&DEMO, &["send", "-o", "json", "--stream", "reply"]);
-    let lines = said.lines();
-    assert_eq!((said.code, lines.len()), (Some(0), 1));
+    let output = run_at(&DEMO, &["send", "-o", "json", "--stream", "reply"]);
+    let lines = output.lines();
+    assert_eq!((output.code, lines.len()), (Some(0), 1));
     assert_eq!(
         lines[0]["message"]["parts"][0]["text"],
         "a plain message, and no task"
     );
-    let said = run_at(&DEMO, &["send", "reply"]);
+    let output = run_at(&DEMO, &["send", "reply"]);
     assert!(
-        said.out
+        output
+            .out
             .contains("Message: agent\nText:\n  a plain message, and no task\n\n"),
         "{}",
-        said.out
+        output.out
     );
-    assert!(said.fields("Task").is_empty() && said.fields("State").is_empty());
+    assert!(output.fields("Task").is_empty() && output.fields("State").is_empty());
 }
 
 #[test]
-fn send_003_an_agent_that_does_not_stream_is_looked_at_instead() {
+fn send_003_without_streaming_the_task_is_polled() {
     let answers = |asked: &scripted_agent::RecordedRequest, _| match asked.method().as_str() {
         "SendMessage" => result(&json!({"task": task("TASK_STATE_WORKING")})),
         "GetTask" => result(&task("TASK_STATE_COMPLETED")),
         other => panic!("{other}"),
     };
     let peer = ScriptedAgent::new(scripted_agent::plain, answers);
-    let said = run_at(
+    let output = run_at(
         &peer.url,
         &[
             "send",
@@ -120,17 +126,17 @@ fn send_003_an_agent_that_does_not_stream_is_looked_at_instead() {
             "hi",
         ],
     );
-    assert_eq!(said.code, Some(0), "{said:?}");
-    let states: Vec<_> = said
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let states: Vec<_> = output
         .lines()
         .iter()
         .map(|line| line["task"]["status"]["state"].clone())
         .collect();
     assert_eq!(states, ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"]);
     assert!(
-        said.err.contains("does not support streaming"),
+        output.err.contains("does not support streaming"),
         "{}",
-        said.err
+        output.err
     );
     assert_eq!(
         peer.posted_bodies()[0]["params"]["configuration"]["returnImmediately"],
@@ -139,7 +145,7 @@ fn send_003_an_agent_that_does_not_stream_is_looked_at_instead() {
 }
 
 #[test]
-fn task_poll_004_a_stream_that_breaks_is_followed_to_the_end_all_the_same() {
+fn task_poll_004_a_broken_stream_is_resumed_to_the_end() {
     let answers = |asked: &scripted_agent::RecordedRequest, _| match asked.method().as_str() {
         "SendStreamingMessage" => events(&[json!({"task": task("TASK_STATE_WORKING")})]),
         "SubscribeToTask" => scripted_agent::error(-32004, "there is nothing to subscribe to"),
@@ -147,11 +153,11 @@ fn task_poll_004_a_stream_that_breaks_is_followed_to_the_end_all_the_same() {
         other => panic!("{other}"),
     };
     let peer = ScriptedAgent::new(scripted_agent::streaming, answers);
-    let said = run_at(&peer.url, &["send", "hi"]);
+    let output = run_at(&peer.url, &["send", "hi"]);
     assert_eq!(
-        (said.code, said.field("State")),
+        (output.code, output.field("State")),
         (Some(0), "TASK_STATE_COMPLETED"),
-        "{said:?}"
+        "{output:?}"
     );
     let sent = peer
         .posted_bodies()
@@ -162,34 +168,36 @@ fn task_poll_004_a_stream_that_breaks_is_followed_to_the_end_all_the_same() {
 }
 
 #[test]
-fn task_poll_003_it_stops_at_once_although_the_stream_stays_open() {
+fn task_poll_003_an_interruption_ends_the_wait_although_the_stream_stays_open() {
     for state in ["TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"] {
         let answers = move |asked: &scripted_agent::RecordedRequest, _: usize| match asked
             .method()
             .as_str()
         {
             "SendStreamingMessage" => {
-                held(&[json!({"task": task("TASK_STATE_WORKING")}), status(state)])
+                open_stream(&[json!({"task": task("TASK_STATE_WORKING")}), status(state)])
             }
             _ => result(&task(state)),
         };
         let peer = ScriptedAgent::new(scripted_agent::streaming, answers);
-        let said = run_at(&peer.url, &["send", "hi"]);
-        assert_eq!((said.code, said.field("State")), (Some(0), state));
+        let output = run_at(&peer.url, &["send", "hi"]);
+        assert_eq!((output.code, output.field("State")), (Some(0), state));
         assert!(
-            said.field("Resume").contains("--task-id t-1 '<message>'"),
-            "{said:?}"
+            output.field("Resume").contains("--task-id t-1 '<message>'"),
+            "{output:?}"
         );
         assert!(
-            said.err.contains(&format!("warning: the task is {state}")),
+            output
+                .err
+                .contains(&format!("warning: the task is {state}")),
             "{}",
-            said.err
+            output.err
         );
     }
 }
 
 #[test]
-fn task_poll_003_an_unspecified_state_settles_nothing_and_is_shown_as_it_came() {
+fn task_poll_003_an_unspecified_state_is_not_final_and_is_printed_unchanged() {
     let answers =
         |asked: &scripted_agent::RecordedRequest, number| match (asked.method().as_str(), number) {
             ("SendMessage", _) => result(&json!({"task": task("TASK_STATE_UNSPECIFIED")})),
@@ -197,7 +205,7 @@ fn task_poll_003_an_unspecified_state_settles_nothing_and_is_shown_as_it_came() 
             _ => result(&task("TASK_STATE_COMPLETED")),
         };
     let peer = ScriptedAgent::new(scripted_agent::plain, answers);
-    let said = run_at(
+    let output = run_at(
         &peer.url,
         &[
             "send",
@@ -209,7 +217,7 @@ fn task_poll_003_an_unspecified_state_settles_nothing_and_is_shown_as_it_came() 
             "hi",
         ],
     );
-    let lines = said.lines();
+    let lines = output.lines();
     assert_eq!(
         lines[0]["task"]["status"]["state"],
         "TASK_STATE_UNSPECIFIED"
@@ -222,10 +230,10 @@ fn task_poll_003_an_unspecified_state_settles_nothing_and_is_shown_as_it_came() 
 
 #[test]
 fn send_004_artifacts_are_shown_and_no_part_is_lost() {
-    let said = run_at(&DEMO, &["send", "file"]);
-    assert_eq!(said.field("File"), "tides.csv (text/csv, 43 bytes)");
-    let said = run_at(&DEMO, &["send", "data"]);
-    assert!(said.out.contains("Data:\n  {\n"), "{}", said.out);
+    let output = run_at(&DEMO, &["send", "file"]);
+    assert_eq!(output.field("File"), "tides.csv (text/csv, 43 bytes)");
+    let output = run_at(&DEMO, &["send", "data"]);
+    assert!(output.out.contains("Data:\n  {\n"), "{}", output.out);
 }
 
 #[test]
@@ -243,9 +251,9 @@ fn send_005_a_media_type_belongs_to_the_part_flag_before_it() {
         "--file",
         "a.csv",
     ]);
-    let said = run.file("a.csv", "x").run();
-    let parts = &said.json()["task"]["artifacts"][0]["parts"];
-    assert_eq!(parts[0]["mediaType"], "text/html", "{said:?}");
+    let output = run.file("a.csv", "x").run();
+    let parts = &output.json()["task"]["artifacts"][0]["parts"];
+    assert_eq!(parts[0]["mediaType"], "text/html", "{output:?}");
     assert_eq!(
         (&parts[1]["mediaType"], &parts[1]["filename"]),
         (&json!("text/csv"), &json!("a.csv"))
@@ -255,14 +263,14 @@ fn send_005_a_media_type_belongs_to_the_part_flag_before_it() {
         &["--text", "a", "--media-type", "a/b", "--media-type", "c/d"],
         &["--text", "a", "plain", "--media-type", "a/b"],
     ] {
-        let said = run_at(&DEMO, &[&["send", "-o", "json"], wrong].concat());
-        assert_eq!(said.json()["error"]["code"], "A2ACLI_ERR_USAGE");
-        assert_eq!(said.code, Some(2));
+        let output = run_at(&DEMO, &[&["send", "-o", "json"], wrong].concat());
+        assert_eq!(output.json()["error"]["code"], "A2ACLI_ERR_USAGE");
+        assert_eq!(output.code, Some(2));
     }
 }
 
 #[test]
-fn send_006_parts_keep_the_order_in_which_they_were_typed() {
+fn send_006_parts_keep_the_order_of_the_command_line() {
     let args = [
         "send",
         "-a",
@@ -279,20 +287,20 @@ fn send_006_parts_keep_the_order_in_which_they_were_typed() {
         "--file",
         "a.bin",
     ];
-    let said = verb(&args)
+    let output = verb(&args)
         .file("a.bin", "\u{1}")
         .stdin(r#"{"n": 12345678901234567890}"#)
         .run();
-    let parts = said.json()["task"]["artifacts"][0]["parts"].clone();
+    let parts = output.json()["task"]["artifacts"][0]["parts"].clone();
     let kinds: Vec<_> = parts
         .as_array()
         .unwrap()
         .iter()
         .map(|part| part.as_object().unwrap().keys().next().unwrap().clone())
         .collect();
-    assert_eq!(parts[1]["text"], "one", "{said:?}");
+    assert_eq!(parts[1]["text"], "one", "{output:?}");
     assert!(
-        said.out.contains("12345678901234567890"),
+        output.out.contains("12345678901234567890"),
         "no number is touched"
     );
     assert_eq!(parts[2]["url"], "https://x.example/f.pdf");
@@ -304,17 +312,17 @@ fn send_006_parts_keep_the_order_in_which_they_were_typed() {
         &[],
         &["--data", "none.json"],
     ] {
-        let said = verb(&[&["send", "-a", &DEMO], wrong].concat())
+        let output = verb(&[&["send", "-a", &DEMO], wrong].concat())
             .stdin("1")
             .run();
-        assert_eq!(said.code, Some(2), "{wrong:?} {said:?}");
+        assert_eq!(output.code, Some(2), "{wrong:?} {output:?}");
     }
 }
 
 #[test]
-fn send_001_metadata_goes_into_the_request_and_must_be_an_object() {
-    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::done());
-    let said = run_at(
+fn send_001_metadata_is_a_json_object_of_the_request() {
+    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::answer_completed());
+    let output = run_at(
         &peer.url,
         &[
             "send",
@@ -325,7 +333,7 @@ fn send_001_metadata_goes_into_the_request_and_must_be_an_object() {
             "hi",
         ],
     );
-    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(output.code, Some(0), "{output:?}");
     let params = &peer.posted_bodies()[0]["params"];
     assert_eq!(
         (&params["metadata"], &params["message"]["messageId"]),

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::run::{VerbOutput, verb};
 use super::scripted_agent::{self, ScriptedAgent};
 
-/// A card in a file, signed; and the keys it was signed with.
+/// A signed card in a file, with its keys.
 struct SignedCard {
     folder: TempDir,
 }
@@ -20,7 +20,7 @@ impl SignedCard {
         Self::with(url, json!({}))
     }
 
-    /// A card with more in it.
+    /// A card with additional members.
     fn with(url: &str, more: Value) -> Self {
         let folder = TempDir::new().unwrap();
         let path = |name: &str| folder.path().join(name).display().to_string();
@@ -34,8 +34,10 @@ impl SignedCard {
             KeyPair::generate().unwrap().serialize_pem(),
         )
         .unwrap();
-        let (plain, key, keys) = (path("plain.json"), path("key.pem"), path("keys.json"));
-        let said = verb(&[
+        let plain = path("plain.json");
+        let key = path("key.pem");
+        let keys = path("keys.json");
+        let output = verb(&[
             "card",
             "sign",
             &plain,
@@ -47,11 +49,11 @@ impl SignedCard {
             &keys,
         ])
         .run();
-        assert_eq!(said.code, Some(0), "{said:?}");
-        fs::write(path("signed.json"), &said.out).unwrap();
-        let forged = said.json();
+        assert_eq!(output.code, Some(0), "{output:?}");
+        fs::write(path("signed.json"), &output.out).unwrap();
+        let forged = output.json();
         let mut forged = forged.as_object().unwrap().clone();
-        forged.insert("name".to_owned(), json!("Somebody else"));
+        forged.insert("name".to_owned(), json!("Another agent"));
         fs::write(path("forged.json"), Value::Object(forged).to_string()).unwrap();
         Self { folder }
     }
@@ -67,7 +69,7 @@ impl SignedCard {
 
 #[test]
 fn card_get_004_s43_a_signature_is_verified_unverifiable_or_absent() {
-    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::done());
+    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::answer_completed());
     let signed = SignedCard::new(&peer.url);
     let keys = signed.path("keys.json");
     let get = |card: &str, more: &[&str]| signed.run(&["card", "get"], card, more);
@@ -126,8 +128,8 @@ fn card_get_004_s43_a_signature_is_verified_unverifiable_or_absent() {
 }
 
 #[test]
-fn card_get_004_s43_no_other_card_is_used_where_a_signature_is_required() {
-    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::done());
+fn card_get_004_s43_require_signature_refuses_unverified_cards() {
+    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::answer_completed());
     let signed = SignedCard::new(&peer.url);
     let keys = signed.path("keys.json");
     let send = |card: &str| {
@@ -140,13 +142,13 @@ fn card_get_004_s43_no_other_card_is_used_where_a_signature_is_required() {
     assert_eq!(send("signed.json").code, Some(0));
     let calls = peer.requests().len();
     for card in ["plain.json", "forged.json"] {
-        let said = send(card);
+        let output = send(card);
         assert_eq!(
-            (said.code, &said.json()["error"]["code"]),
+            (output.code, &output.json()["error"]["code"]),
             (Some(1), &json!("A2ACLI_ERR_CARD_INVALID"))
         );
     }
-    assert_eq!(peer.requests().len(), calls, "nobody was called");
+    assert_eq!(peer.requests().len(), calls, "no request was sent");
 }
 
 #[test]
@@ -168,7 +170,7 @@ fn card_get_003_card_get_004_s43_an_extended_card_is_checked_like_a_public_one()
     let extended = |card: &str, public: &str, more: &[&str]| {
         let mut document: Value =
             serde_json::from_str(&fs::read_to_string(signed.path(card)).unwrap()).unwrap();
-        // What no reader knows is passed by.
+        // Unknown members are ignored.
         document["somethingNew"] = json!({"a": 1});
         *shown.lock().unwrap() = document;
         let args = [
@@ -213,15 +215,15 @@ fn card_get_003_card_get_004_s43_an_extended_card_is_checked_like_a_public_one()
         ("signed.json", "plain.json", 0),
     ] {
         let before = calls();
-        let said = extended(card, public, &["--require-signature", "-o", "json"]);
+        let output = extended(card, public, &["--require-signature", "-o", "json"]);
         assert_eq!(
-            (said.code, &said.json()["error"]["code"]),
+            (output.code, &output.json()["error"]["code"]),
             (Some(1), &json!("A2ACLI_ERR_CARD_INVALID"))
         );
         assert_eq!(
             calls() - before,
             asked,
-            "whom we cannot trust is not even asked: {card} {public}"
+            "no request is sent to an untrusted agent: {card} {public}"
         );
     }
 }

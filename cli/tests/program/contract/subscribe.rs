@@ -9,9 +9,9 @@ use super::scripted_agent::{self, ScriptedAgent, events, result, status, task};
 fn task_subscribe_001_a_task_is_followed_to_its_end() {
     let begun = run_at(&DEMO, &["send", "--async", "slow 1"]);
     let id = begun.field("Task");
-    let said = run_at(&DEMO, &["task", "subscribe", id, "-o", "json", "--stream"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    let lines = said.lines();
+    let output = run_at(&DEMO, &["task", "subscribe", id, "-o", "json", "--stream"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let lines = output.lines();
     assert_eq!(
         lines[0]["task"]["id"],
         json!(id),
@@ -36,20 +36,20 @@ fn task_subscribe_001_a_task_is_followed_to_its_end() {
 #[test]
 fn task_subscribe_001_out_002_without_a_stream_there_is_one_document() {
     let begun = run_at(&DEMO, &["send", "--async", "slow 1"]);
-    let said = run_at(
+    let output = run_at(
         &DEMO,
         &["task", "subscribe", begun.field("Task"), "-o", "json"],
     );
     assert_eq!(
-        said.json()["status"]["state"],
+        output.json()["status"]["state"],
         "TASK_STATE_COMPLETED",
-        "{said:?}"
+        "{output:?}"
     );
-    assert!(said.json()["artifacts"].is_array());
+    assert!(output.json()["artifacts"].is_array());
 }
 
 #[test]
-fn task_subscribe_002_a_cut_is_not_an_end_and_what_is_told_again_is_not_printed_again() {
+fn task_subscribe_002_a_lost_connection_is_resumed_without_repeated_events() {
     let answers =
         |asked: &scripted_agent::RecordedRequest, number| match (asked.method().as_str(), number) {
             ("SubscribeToTask", 1) => events(&[json!({"task": task("TASK_STATE_WORKING")})]),
@@ -60,13 +60,13 @@ fn task_subscribe_002_a_cut_is_not_an_end_and_what_is_told_again_is_not_printed_
             (other, _) => panic!("{other}: no extra get"),
         };
     let peer = ScriptedAgent::new(scripted_agent::streaming, answers);
-    let said = run_at(
+    let output = run_at(
         &peer.url,
         &["task", "subscribe", "t-1", "-o", "json", "--stream"],
     );
-    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(output.code, Some(0), "{output:?}");
     assert_eq!(
-        said.lines(),
+        output.lines(),
         [
             json!({"task": task("TASK_STATE_WORKING")}),
             status("TASK_STATE_COMPLETED")
@@ -75,7 +75,7 @@ fn task_subscribe_002_a_cut_is_not_an_end_and_what_is_told_again_is_not_printed_
 }
 
 #[test]
-fn task_subscribe_002_a_task_that_ended_meanwhile_is_looked_at_once() {
+fn task_subscribe_002_a_task_that_ended_during_the_outage_is_read_once() {
     let answers =
         |asked: &scripted_agent::RecordedRequest, number| match (asked.method().as_str(), number) {
             ("SubscribeToTask", 1) => events(&[json!({"task": task("TASK_STATE_WORKING")})]),
@@ -83,26 +83,30 @@ fn task_subscribe_002_a_task_that_ended_meanwhile_is_looked_at_once() {
             _ => result(&task("TASK_STATE_FAILED")),
         };
     let peer = ScriptedAgent::new(scripted_agent::streaming, answers);
-    let said = run_at(
+    let output = run_at(
         &peer.url,
         &["task", "subscribe", "t-1", "-o", "json", "--stream"],
     );
-    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(output.code, Some(0), "{output:?}");
     assert_eq!(
-        said.lines().last().unwrap()["task"]["status"]["state"],
+        output.lines().last().unwrap()["task"]["status"]["state"],
         "TASK_STATE_FAILED"
     );
-    assert!(said.err.contains("warning: the task is TASK_STATE_FAILED"));
+    assert!(
+        output
+            .err
+            .contains("warning: the task is TASK_STATE_FAILED")
+    );
 }
 
 #[test]
-fn task_subscribe_001_an_agent_that_does_not_stream_is_looked_at() {
+fn task_subscribe_001_without_streaming_the_task_is_polled() {
     let answers = |_: &scripted_agent::RecordedRequest, number| match number {
         0..3 => result(&task("TASK_STATE_WORKING")),
         _ => result(&task("TASK_STATE_COMPLETED")),
     };
     let peer = ScriptedAgent::new(scripted_agent::plain, answers);
-    let said = run_at(
+    let output = run_at(
         &peer.url,
         &[
             "task",
@@ -115,7 +119,7 @@ fn task_subscribe_001_an_agent_that_does_not_stream_is_looked_at() {
             "100ms",
         ],
     );
-    let states: Vec<_> = said
+    let states: Vec<_> = output
         .lines()
         .iter()
         .map(|line| line["task"]["status"]["state"].clone())
@@ -123,15 +127,15 @@ fn task_subscribe_001_an_agent_that_does_not_stream_is_looked_at() {
     assert_eq!(
         states,
         ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"],
-        "{said:?}"
+        "{output:?}"
     );
 }
 
 #[test]
-fn r52_task_subscribe_002_a_watcher_whose_network_was_away_comes_back_and_the_exit_is_honest() {
+fn r52_task_subscribe_002_a_subscriber_reconnects_after_a_network_failure() {
     let answers = |_: &scripted_agent::RecordedRequest, number| match number {
         1 => events(&[json!({"task": task("TASK_STATE_WORKING")})]),
-        // Nobody answers, then somebody who is not ready.
+        // First the connection fails, then the server is unavailable.
         2 => Vec::new(),
         3 => scripted_agent::json_reply(503, &json!({})),
         _ => events(&[
@@ -150,10 +154,10 @@ fn r52_task_subscribe_002_a_watcher_whose_network_was_away_comes_back_and_the_ex
         "--poll-interval",
         "100ms",
     ];
-    let said = run_at(&peer.url, &follow);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let output = run_at(&peer.url, &follow);
+    assert_eq!(output.code, Some(0), "{output:?}");
     assert_eq!(
-        said.lines(),
+        output.lines(),
         [
             json!({"task": task("TASK_STATE_WORKING")}),
             status("TASK_STATE_COMPLETED")
@@ -164,9 +168,9 @@ fn r52_task_subscribe_002_a_watcher_whose_network_was_away_comes_back_and_the_ex
         _ => Vec::new(),
     };
     let peer = ScriptedAgent::new(scripted_agent::streaming, gone);
-    let said = run_at(&peer.url, &follow);
-    assert_eq!(said.code, Some(3), "{said:?}");
-    let error = said.lines().last().unwrap()["error"].clone();
+    let output = run_at(&peer.url, &follow);
+    assert_eq!(output.code, Some(3), "{output:?}");
+    let error = output.lines().last().unwrap()["error"].clone();
     assert!(
         error["message"]
             .as_str()

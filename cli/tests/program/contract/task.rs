@@ -8,7 +8,7 @@ use serde_json::json;
 use super::run::{DEMO, run_at, verb};
 use super::scripted_agent::{self, ScriptedAgent, result, task};
 
-fn begun(text: &str) -> String {
+fn start_task(text: &str) -> String {
     run_at(&DEMO, &["send", "--async", text])
         .field("Task")
         .to_owned()
@@ -18,12 +18,13 @@ fn begun(text: &str) -> String {
 fn task_get_001_state_artifacts_and_history_by_id() {
     let sent = run_at(&DEMO, &["send", "hello"]);
     let id = sent.field("Task");
-    let said = run_at(&DEMO, &["task", "get", id, "--history", "1"]);
-    assert_eq!(said.code, Some(0));
-    let (context, artifact) = (sent.field("Context"), sent.field("Artifact"));
+    let output = run_at(&DEMO, &["task", "get", id, "--history", "1"]);
+    assert_eq!(output.code, Some(0));
+    let context = sent.field("Context");
+    let artifact = sent.field("Artifact");
     let url = &**DEMO;
     assert_eq!(
-        said.out,
+        output.out,
         format!(
             "Task: {id}\nContext: {context}\nState: TASK_STATE_COMPLETED\nArtifact: {artifact}\nText:\n  hello\n\n\
              History: 1 message\nMessage: user\nText:\n  hello\n\n\
@@ -41,23 +42,23 @@ fn task_get_001_state_artifacts_and_history_by_id() {
 
 #[test]
 fn task_cancel_001_canceling_twice_is_canceling_once() {
-    let id = begun("slow 60");
+    let id = start_task("slow 60");
     for _ in 0..2 {
-        let said = run_at(&DEMO, &["task", "cancel", &id]);
+        let output = run_at(&DEMO, &["task", "cancel", &id]);
         assert_eq!(
-            (said.code, said.field("State")),
+            (output.code, output.field("State")),
             (Some(0), "TASK_STATE_CANCELED"),
-            "{said:?}"
+            "{output:?}"
         );
     }
     let ended = run_at(&DEMO, &["send", "hi"]);
-    let said = run_at(
+    let output = run_at(
         &DEMO,
         &["task", "cancel", ended.field("Task"), "-o", "json"],
     );
-    let error = &said.json()["error"];
+    let error = &output.json()["error"];
     assert_eq!(
-        (said.code, &error["code"]),
+        (output.code, &error["code"]),
         (Some(1), &json!("TaskNotCancelableError"))
     );
     assert!(
@@ -70,24 +71,24 @@ fn task_cancel_001_canceling_twice_is_canceling_once() {
 }
 
 #[test]
-fn task_poll_001_one_look_or_until_it_is_settled() {
-    let id = begun("slow 2");
+fn task_poll_001_get_once_or_wait_until_the_end() {
+    let id = start_task("slow 2");
     assert_eq!(
         run_at(&DEMO, &["task", "get", &id]).field("State"),
         "TASK_STATE_WORKING"
     );
-    let said = run_at(
+    let output = run_at(
         &DEMO,
         &["task", "get", "--wait", "--poll-interval", "200ms", &id],
     );
     assert_eq!(
-        (said.code, said.field("State")),
+        (output.code, output.field("State")),
         (Some(0), "TASK_STATE_COMPLETED")
     );
 }
 
 #[test]
-fn task_poll_002_the_interval_is_kept_and_passing_failures_are_waited_out() {
+fn task_poll_002_the_interval_is_fixed_and_transient_errors_are_retried() {
     let answers = |_: &scripted_agent::RecordedRequest, number| match number {
         2 | 3 => scripted_agent::json_reply(503, &json!({})),
         0..6 => result(&task("TASK_STATE_WORKING")),
@@ -95,14 +96,14 @@ fn task_poll_002_the_interval_is_kept_and_passing_failures_are_waited_out() {
     };
     let peer = ScriptedAgent::new(scripted_agent::plain, answers);
     let start = Instant::now();
-    let said = run_at(
+    let output = run_at(
         &peer.url,
         &["task", "get", "--wait", "--poll-interval", "200ms", "t-1"],
     );
     assert_eq!(
-        (said.code, said.field("State")),
+        (output.code, output.field("State")),
         (Some(0), "TASK_STATE_COMPLETED"),
-        "{said:?}"
+        "{output:?}"
     );
     assert!(
         start.elapsed() >= Duration::from_millis(1000),
@@ -111,7 +112,7 @@ fn task_poll_002_the_interval_is_kept_and_passing_failures_are_waited_out() {
     let peer = ScriptedAgent::new(scripted_agent::plain, |_, _| {
         scripted_agent::json_reply(503, &json!({}))
     });
-    let said = run_at(
+    let output = run_at(
         &peer.url,
         &[
             "task",
@@ -124,8 +125,8 @@ fn task_poll_002_the_interval_is_kept_and_passing_failures_are_waited_out() {
             "json",
         ],
     );
-    let error = &said.json()["error"];
-    assert_eq!(said.code, Some(1), "{said:?}");
+    let error = &output.json()["error"];
+    assert_eq!(output.code, Some(1), "{output:?}");
     assert!(
         error["message"].as_str().unwrap().contains("t-1"),
         "{error}"
@@ -133,16 +134,16 @@ fn task_poll_002_the_interval_is_kept_and_passing_failures_are_waited_out() {
 }
 
 #[test]
-fn task_poll_002_exit_001_when_time_is_up_the_hint_goes_on() {
+fn task_poll_002_exit_001_a_timeout_has_a_resume_hint() {
     for args in [&["send", "slow 60"][..], &["send", "--stream", "slow 60"]] {
-        let said = run_at(
+        let output = run_at(
             &DEMO,
             &[args, &["--timeout", "300ms", "-o", "json"]].concat(),
         );
-        assert_eq!(said.code, Some(5), "{said:?}");
+        assert_eq!(output.code, Some(5), "{output:?}");
         let error = match args.contains(&"--stream") {
-            true => said.lines().last().unwrap()["error"].clone(),
-            false => said.json()["error"].clone(),
+            true => output.lines().last().unwrap()["error"].clone(),
+            false => output.json()["error"].clone(),
         };
         assert_eq!(error["code"], "A2ACLI_ERR_TIMEOUT");
         assert!(
@@ -195,7 +196,7 @@ fn task_list_001_pages_and_filters() {
         (rest.fields("Task"), rest.fields("Next page").len()),
         (vec![first.field("Task")], 0)
     );
-    let asked = run_at(
+    let question = run_at(
         &DEMO,
         &[
             "task",
@@ -208,8 +209,8 @@ fn task_list_001_pages_and_filters() {
             "json",
         ],
     );
-    assert_eq!(asked.json()["tasks"].as_array().unwrap().len(), 1);
-    assert_eq!(asked.json()["nextPageToken"], "");
+    assert_eq!(question.json()["tasks"].as_array().unwrap().len(), 1);
+    assert_eq!(question.json()["nextPageToken"], "");
     let lines = run_at(
         &DEMO,
         &[
@@ -241,7 +242,7 @@ fn task_list_001_pages_and_filters() {
 }
 
 #[test]
-fn download_001_artifacts_become_files_only_when_asked() {
+fn download_001_artifacts_are_saved_only_on_request() {
     let sent = run_at(&DEMO, &["send", "file"]);
     let run = verb(&[
         "task",
@@ -252,11 +253,14 @@ fn download_001_artifacts_become_files_only_when_asked() {
         "--output-dir",
         "got",
     ]);
-    let (said, folder) = run.keep();
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let (output, folder) = run.keep();
+    assert_eq!(output.code, Some(0), "{output:?}");
     let csv = fs::read_to_string(folder.path().join("got/tides.csv")).unwrap();
     assert_eq!(csv.len(), 43);
-    assert_eq!(said.fields("Saved"), ["got/tides.csv", "got/received.txt"]);
+    assert_eq!(
+        output.fields("Saved"),
+        ["got/tides.csv", "got/received.txt"]
+    );
     let json = run_at(
         &DEMO,
         &["task", "download", sent.field("Task"), "-o", "json"],
@@ -273,8 +277,8 @@ fn s56_download_001_a_name_with_a_path_stays_in_the_folder() {
     let part = json!({"raw": "aGk=", "filename": "../../../evil.txt", "mediaType": "text/plain"});
     let hostile = json!({"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"},
         "artifacts": [{"artifactId": "..", "parts": [part, part, {"url": "file:///etc/passwd"}]}]});
-    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::always(hostile));
-    let (said, folder) = verb(&[
+    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::answer_with(hostile));
+    let (output, folder) = verb(&[
         "task",
         "download",
         "t",
@@ -284,9 +288,9 @@ fn s56_download_001_a_name_with_a_path_stays_in_the_folder() {
         "a/b",
     ])
     .keep();
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert_eq!(said.fields("Saved"), ["a/b/evil.txt", "a/b/evil-2.txt"]);
-    assert_eq!(said.field("Not fetched"), "file:///etc/passwd");
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert_eq!(output.fields("Saved"), ["a/b/evil.txt", "a/b/evil-2.txt"]);
+    assert_eq!(output.field("Not fetched"), "file:///etc/passwd");
     let all: Vec<_> = fs::read_dir(folder.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
@@ -295,9 +299,9 @@ fn s56_download_001_a_name_with_a_path_stays_in_the_folder() {
 }
 
 #[test]
-fn download_001_s29_urls_are_fetched_when_asked_and_only_where_they_may_be() {
-    let files = ScriptedAgent::new(scripted_agent::plain, |asked, _| {
-        match asked.line.as_str() {
+fn download_001_s29_urls_are_fetched_on_request_and_only_from_allowed_hosts() {
+    let files = ScriptedAgent::new(scripted_agent::plain, |question, _| {
+        match question.line.as_str() {
             "GET /a/tides.csv?x=1" => {
                 b"HTTP/1.1 200 X\r\nConnection: close\r\nContent-Length: 3\r\n\r\n1,2".to_vec()
             }
@@ -308,7 +312,7 @@ fn download_001_s29_urls_are_fetched_when_asked_and_only_where_they_may_be() {
     let task = json!({"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"},
         "artifacts": [{"artifactId": "a", "parts": [url("a/tides.csv?x=1"), url("gone"), {"url": "http://10.0.0.1/x"}]}]});
     let files_asked = || files.requests().len();
-    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::always(task));
+    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::answer_with(task));
     let download = |more: &[&str]| {
         verb(
             &[
@@ -321,32 +325,32 @@ fn download_001_s29_urls_are_fetched_when_asked_and_only_where_they_may_be() {
         )
         .keep()
     };
-    let (said, _) = download(&[]);
+    let (output, _) = download(&[]);
     assert_eq!(
-        (said.fields("Not fetched").len(), files_asked()),
+        (output.fields("Not fetched").len(), files_asked()),
         (3, 0),
-        "{said:?}"
+        "{output:?}"
     );
-    let (said, folder) = download(&["--fetch-urls"]);
+    let (output, folder) = download(&["--fetch-urls"]);
     assert_eq!(
-        (said.code, said.fields("Saved")),
+        (output.code, output.fields("Saved")),
         (Some(0), vec!["./tides.csv"]),
-        "{said:?}"
+        "{output:?}"
     );
     assert_eq!(
         fs::read_to_string(folder.path().join("tides.csv")).unwrap(),
         "1,2"
     );
     assert!(
-        said.err.contains("http://10.0.0.1/x was not fetched"),
+        output.err.contains("http://10.0.0.1/x was not fetched"),
         "{}",
-        said.err
+        output.err
     );
     assert!(
         files
             .requests()
             .iter()
-            .all(|asked| !asked.head.contains("hunter22")),
+            .all(|question| !question.head.contains("hunter22")),
         "{:?}",
         files.requests()
     );
@@ -401,8 +405,8 @@ fn push_001_webhooks_are_created_shown_listed_and_deleted() {
 }
 
 #[test]
-fn ver_003_a_capability_is_looked_up_before_it_is_asked_for() {
-    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::done());
+fn ver_003_capabilities_are_checked_before_gated_calls() {
+    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::answer_completed());
     for (args, code) in [
         (
             &["task", "push-config", "list", "t-1"][..],
@@ -410,24 +414,24 @@ fn ver_003_a_capability_is_looked_up_before_it_is_asked_for() {
         ),
         (&["card", "get", "--extended"], "UnsupportedOperationError"),
     ] {
-        let said = run_at(&peer.url, &[args, &["-o", "json"]].concat());
-        let error = &said.json()["error"];
+        let output = run_at(&peer.url, &[args, &["-o", "json"]].concat());
+        let error = &output.json()["error"];
         assert_eq!(
-            (said.code, &error["code"], &error["a2aCode"]),
+            (output.code, &error["code"], &error["a2aCode"]),
             (Some(1), &json!(code), &json!(null))
         );
     }
     assert!(
         peer.requests()
             .iter()
-            .all(|asked| asked.line.contains("well-known")),
+            .all(|question| question.line.contains("well-known")),
         "{:?}",
         peer.requests()
     );
 }
 
 #[test]
-fn the_exit_code_tells_the_outcome_where_that_is_asked_for() {
+fn exit_on_outcome_reports_the_task_state() {
     for (text, code) in [
         ("hi", 0),
         ("fail", 10),
@@ -435,8 +439,8 @@ fn the_exit_code_tells_the_outcome_where_that_is_asked_for() {
         ("ask", 13),
         ("auth", 14),
     ] {
-        let id = begun(text);
-        let said = run_at(
+        let id = start_task(text);
+        let output = run_at(
             &DEMO,
             &[
                 "task",
@@ -447,18 +451,22 @@ fn the_exit_code_tells_the_outcome_where_that_is_asked_for() {
                 "100ms",
             ],
         );
-        assert_eq!(said.code, Some(code), "{text}: {said:?}");
+        assert_eq!(output.code, Some(code), "{text}: {output:?}");
     }
 }
 
 #[test]
-fn auth_011_credentials_that_are_given_elsewhere_are_waited_for() {
-    let said = run_at(&DEMO, &["send", "auth elsewhere 1"]);
-    assert_eq!(said.field("State"), "TASK_STATE_AUTH_REQUIRED");
-    assert!(said.err.contains("attache task wait -a "), "{}", said.err);
-    let said = run_at(
-        &DEMO,
-        &["task", "wait", "--through", "auth", said.field("Task")],
+fn auth_011_auth_required_can_be_waited_through() {
+    let output = run_at(&DEMO, &["send", "auth elsewhere 1"]);
+    assert_eq!(output.field("State"), "TASK_STATE_AUTH_REQUIRED");
+    assert!(
+        output.err.contains("attache task wait -a "),
+        "{}",
+        output.err
     );
-    assert_eq!(said.field("State"), "TASK_STATE_COMPLETED", "{said:?}");
+    let output = run_at(
+        &DEMO,
+        &["task", "wait", "--through", "auth", output.field("Task")],
+    );
+    assert_eq!(output.field("State"), "TASK_STATE_COMPLETED", "{output:?}");
 }

@@ -1,4 +1,4 @@
-//! On a terminal nothing is different.
+//! Output on a terminal is the same.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -37,7 +37,7 @@ fn out_005_a_terminal_changes_nothing() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn task_poll_002_ctrl_c_on_a_terminal_leaves_the_ids_and_the_way_on() {
+fn task_poll_002_ctrl_c_on_a_terminal_leaves_the_ids_and_the_resume_command() {
     let command = format!(
         "{} send -a {} 'slow 60'",
         env!("CARGO_BIN_EXE_attache"),
@@ -58,15 +58,15 @@ fn task_poll_002_ctrl_c_on_a_terminal_leaves_the_ids_and_the_way_on() {
     let id = first.trim().strip_prefix("Task: ").unwrap().to_owned();
     child.stdout = Some(screen.into_inner());
     keyboard.write_all(b"\x03").unwrap();
-    let said = finish(child);
-    assert_eq!(said.code, Some(130), "{said:?}");
+    let output = finish(child);
+    assert_eq!(output.code, Some(130), "{output:?}");
     assert!(
-        said.out.contains("Error: ATTACHE_ERR_INTERRUPTED"),
-        "{said:?}"
+        output.out.contains("Error: ATTACHE_ERR_INTERRUPTED"),
+        "{output:?}"
     );
     assert!(
-        said.out.contains(&format!("--wait {id}")) && !said.out.contains('\u{1b}'),
-        "{said:?}"
+        output.out.contains(&format!("--wait {id}")) && !output.out.contains('\u{1b}'),
+        "{output:?}"
     );
     let canceled = verb(&["task", "cancel", "-a", &DEMO, &id]).run();
     assert_eq!(

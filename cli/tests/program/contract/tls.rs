@@ -1,4 +1,4 @@
-//! TLS is on, and checked.
+//! TLS verification and client certificates.
 
 use std::fs;
 
@@ -17,16 +17,12 @@ fn default_001_transport_security_tls_on() {
     let folder = TempDir::new().unwrap();
     let CertifiedKey { cert, signing_key } =
         generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let (cert_file, key_file) = (
-        folder.path().join("cert.pem"),
-        folder.path().join("key.pem"),
-    );
+    let cert_file = folder.path().join("cert.pem");
+    let key_file = folder.path().join("key.pem");
     fs::write(&cert_file, cert.pem()).unwrap();
     fs::write(&key_file, signing_key.serialize_pem()).unwrap();
-    let (cert, key) = (
-        cert_file.display().to_string(),
-        key_file.display().to_string(),
-    );
+    let cert = cert_file.display().to_string();
+    let key = key_file.display().to_string();
     let demo = serve(&[
         "demo",
         "--store",
@@ -72,7 +68,7 @@ fn default_001_transport_security_tls_on() {
     assert_eq!(again.code, Some(3), "a flag undoes a variable");
 }
 
-/// An authority, and a certificate of its making with its key.
+/// An authority, and a certificate with its key.
 fn issued(
     folder: &TempDir,
     name: &str,
@@ -93,7 +89,7 @@ fn issued(
 }
 
 #[test]
-fn auth_009_a_certificate_is_shown_to_an_agent_that_wants_one() {
+fn auth_009_a_client_certificate_authenticates() {
     let folder = TempDir::new().unwrap();
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -114,7 +110,7 @@ fn auth_009_a_certificate_is_shown_to_an_agent_that_wants_one() {
     let demo = serve(&[&["demo", "--store", "memory"], &tls[..]].concat());
     let port = demo.line("Listening on https://127.0.0.1:");
     let url = format!("https://localhost:{}", port.trim_end_matches('/'));
-    // Whoever has none gets no further than the handshake. Whether it hears why depends on what comes first, the alert or the end.
+    // Without a client certificate the handshake fails. The reason is known only if the alert arrives before the close.
     let refused = verb(&["send", "-a", &url, "--ca", &ca, "-o", "json", "hi"]).run();
     let code = refused.json()["error"]["code"].clone();
     assert_eq!(
@@ -133,16 +129,17 @@ fn auth_009_a_certificate_is_shown_to_an_agent_that_wants_one() {
             "--transport",
             binding,
         ];
-        let said = verb(&[&["send", "-a", &url], &shown[..], &["hi"]].concat()).run();
+        let output = verb(&[&["send", "-a", &url], &shown[..], &["hi"]].concat()).run();
         assert_eq!(
-            (said.code, said.field("State")),
+            (output.code, output.field("State")),
             (Some(0), "TASK_STATE_COMPLETED"),
-            "{said:?}"
+            "{output:?}"
         );
         assert!(
-            said.field("Resume")
+            output
+                .field("Resume")
                 .contains(&format!("--cert {own} --key {own_key}")),
-            "{said:?}"
+            "{output:?}"
         );
     }
     let half = verb(&["send", "-a", &url, "--cert", &own, "hi"]).run();
@@ -155,12 +152,12 @@ fn auth_009_a_certificate_is_shown_to_an_agent_that_wants_one() {
         issued(&folder, "eve.example", &other.unwrap())
     };
     let shown = ["--ca", &ca, "--cert", &stranger, "--key", &strangers_key];
-    let said = verb(&[&["send", "-a", &url], &shown[..], &["-o", "json", "hi"]].concat()).run();
-    // One that nobody vouches for ends in the handshake.
-    let code = said.json()["error"]["code"].clone();
+    let output = verb(&[&["send", "-a", &url], &shown[..], &["-o", "json", "hi"]].concat()).run();
+    // A self-signed certificate fails in the handshake.
+    let code = output.json()["error"]["code"].clone();
     assert_eq!(
-        (said.code, code),
+        (output.code, code),
         (Some(3), json!("A2ACLI_ERR_UNREACHABLE")),
-        "{said:?}"
+        "{output:?}"
     );
 }

@@ -8,12 +8,12 @@ use super::scripted_agent::{self, ScriptedAgent};
 fn offering(interfaces: fn(&str) -> Value) -> ScriptedAgent {
     ScriptedAgent::new(
         move |url| scripted_agent::card(url, json!({"supportedInterfaces": interfaces(url)})),
-        |asked, _| match asked.line.contains("/rest") {
+        |requests, _| match requests.line.contains("/rest") {
             true => scripted_agent::json_reply(
                 200,
                 &json!({"task": scripted_agent::task("TASK_STATE_COMPLETED")}),
             ),
-            false => scripted_agent::done()(asked, 0),
+            false => scripted_agent::answer_completed()(requests, 0),
         },
     )
 }
@@ -45,7 +45,7 @@ fn tx_001_default_001_transport_server_preference_order() {
 }
 
 #[test]
-fn tx_002_the_order_of_the_user_comes_first_and_what_is_not_there_is_skipped() {
+fn tx_002_transport_flags_take_precedence_and_missing_bindings_are_skipped() {
     let peer = offering(|url| {
         json!([
             interface(format!("{url}/rpc"), "JSONRPC", "1.0"),
@@ -94,7 +94,7 @@ fn tx_003_the_tenant_of_the_interface_is_in_every_request_or_absent() {
         "{:?}",
         peer.posted_bodies()
     );
-    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::done());
+    let peer = ScriptedAgent::new(scripted_agent::plain, scripted_agent::answer_completed());
     run_at(&peer.url, &["send", "hi"]);
     assert!(
         peer.posted_bodies()
@@ -104,12 +104,13 @@ fn tx_003_the_tenant_of_the_interface_is_in_every_request_or_absent() {
 }
 
 #[test]
-fn tx_004_tx_005_every_binding_gives_the_same() {
+fn tx_004_tx_005_every_binding_has_the_same_output() {
     let shown = |binding: &str| {
-        let said = run_at(&DEMO, &["send", "--transport", binding, "data"]);
-        assert_eq!(said.code, Some(0), "{said:?}");
+        let output = run_at(&DEMO, &["send", "--transport", binding, "data"]);
+        assert_eq!(output.code, Some(0), "{output:?}");
         let ids = ["Task", "Context", "Artifact", "Resume"];
-        said.out
+        output
+            .out
             .lines()
             .filter(|line| !ids.iter().any(|id| line.starts_with(id)))
             .collect::<Vec<_>>()
@@ -129,16 +130,16 @@ fn ver_001_default_001_protocol_version_highest_mutual() {
         ])
     });
     assert_eq!(run_at(&peer.url, &["send", "hi"]).code, Some(0));
-    let asked = peer.requests();
+    let requests = peer.requests();
     assert!(
-        asked[0].head.contains("a2a-version: 1.0\r\n"),
-        "the card too: {asked:?}"
+        requests[0].head.contains("a2a-version: 1.0\r\n"),
+        "the card too: {requests:?}"
     );
     assert!(
-        asked[1..]
+        requests[1..]
             .iter()
             .all(|it| it.line == "POST /b" && it.head.contains("a2a-version: 1.10\r\n")),
-        "{asked:?}"
+        "{requests:?}"
     );
     run_at(&peer.url, &["send", "--a2a-version", "1.7", "hi"]);
     assert!(
@@ -151,7 +152,7 @@ fn ver_001_default_001_protocol_version_highest_mutual() {
 }
 
 #[test]
-fn ver_001_an_agent_of_before_1_0_is_spoken_to_only_when_that_is_said() {
+fn ver_001_a_legacy_agent_is_used_only_on_request() {
     let old = |url: &str| {
         let interfaces = json!([interface(url.to_owned(), "JSONRPC", "0.3")]);
         scripted_agent::card(url, json!({"supportedInterfaces": interfaces}))
@@ -159,10 +160,10 @@ fn ver_001_an_agent_of_before_1_0_is_spoken_to_only_when_that_is_said() {
     let old_task =
         json!({"kind": "task", "id": "t-1", "contextId": "c-1", "status": {"state": "completed"}});
     let peer = ScriptedAgent::new(old, move |_, _| scripted_agent::result(&old_task));
-    let said = run_at(&peer.url, &["send", "-o", "json", "hi"]);
-    let error = &said.json()["error"];
+    let output = run_at(&peer.url, &["send", "-o", "json", "hi"]);
+    let error = &output.json()["error"];
     assert_eq!(
-        (said.code, &error["code"], &error["a2aCode"]),
+        (output.code, &error["code"], &error["a2aCode"]),
         (Some(1), &json!("VersionNotSupportedError"), &json!(null))
     );
     assert!(
@@ -174,16 +175,16 @@ fn ver_001_an_agent_of_before_1_0_is_spoken_to_only_when_that_is_said() {
     );
     assert_eq!(peer.requests().len(), 1, "nothing was tried");
     for version in ["0.3", "auto"] {
-        let said = run_at(
+        let output = run_at(
             &peer.url,
             &["send", "-o", "json", "--a2a-version", version, "hi"],
         );
         assert_eq!(
-            said.json()["task"]["status"]["state"],
+            output.json()["task"]["status"]["state"],
             "TASK_STATE_COMPLETED",
-            "{said:?}"
+            "{output:?}"
         );
-        assert!(said.err.contains("using A2A 0.3"), "{}", said.err);
+        assert!(output.err.contains("using A2A 0.3"), "{}", output.err);
         assert!(
             peer.requests()
                 .last()
@@ -199,29 +200,29 @@ fn ver_001_an_agent_of_before_1_0_is_spoken_to_only_when_that_is_said() {
 }
 
 #[test]
-fn ver_001_a_refused_version_is_shown_and_not_worked_around() {
+fn ver_001_a_refused_version_is_an_error_without_a_fallback() {
     let peer = ScriptedAgent::new(scripted_agent::plain, |_, _| {
         scripted_agent::error(-32009, "not that one")
     });
-    let said = run_at(&peer.url, &["send", "-o", "json", "hi"]);
+    let output = run_at(&peer.url, &["send", "-o", "json", "hi"]);
     assert_eq!(
-        (said.code, &said.json()["error"]["code"]),
+        (output.code, &output.json()["error"]["code"]),
         (Some(1), &json!("VersionNotSupportedError"))
     );
     assert_eq!(peer.posted_bodies().len(), 1);
 }
 
 #[test]
-fn ver_002_a_required_extension_is_named_or_the_call_is_not_made() {
+fn ver_002_a_required_extension_must_be_requested() {
     let card = |url: &str| {
         let extensions = json!([{"uri": "https://x.example/ext", "required": true}]);
         scripted_agent::card(url, json!({"capabilities": {"extensions": extensions}}))
     };
-    let peer = ScriptedAgent::new(card, scripted_agent::done());
-    let said = run_at(&peer.url, &["send", "-o", "json", "hi"]);
-    let error = &said.json()["error"];
+    let peer = ScriptedAgent::new(card, scripted_agent::answer_completed());
+    let output = run_at(&peer.url, &["send", "-o", "json", "hi"]);
+    let error = &output.json()["error"];
     assert_eq!(
-        (said.code, &error["code"]),
+        (output.code, &error["code"]),
         (Some(1), &json!("ExtensionSupportRequiredError"))
     );
     assert!(
@@ -250,7 +251,7 @@ fn ver_002_a_required_extension_is_named_or_the_call_is_not_made() {
 }
 
 #[test]
-fn demo_server_001_a_practice_agent_is_part_of_the_program() {
+fn demo_server_001_the_program_contains_a_demo_agent() {
     let demo = crate::harness::serve(&["demo-server", "--store", "memory"]);
     let url = demo.line("Listening on ");
     assert_eq!(
@@ -259,9 +260,9 @@ fn demo_server_001_a_practice_agent_is_part_of_the_program() {
     );
 }
 
-/// The guard of the library stands before the program too: nobody is asked, and the way out is named.
+/// The SSRF guard applies to the client: no request is sent, and the hint names the flag that allows the host.
 #[test]
-fn s28_tx_001_a_card_that_leads_inside_is_not_followed() {
+fn s28_tx_001_a_card_that_leads_to_a_private_network_is_blocked() {
     for place in [
         "http://169.254.169.254/",
         "http://0.0.0.0:1/",
@@ -270,15 +271,15 @@ fn s28_tx_001_a_card_that_leads_inside_is_not_followed() {
     ] {
         let peer = ScriptedAgent::new(
             move |_| scripted_agent::card(place, json!({})),
-            scripted_agent::done(),
+            scripted_agent::answer_completed(),
         );
         for args in [&["send", "hi"][..], &["task", "get", "t-1"]] {
-            let said = run_at(&peer.url, &[args, &["-o", "json"]].concat());
-            let error = &said.json()["error"];
+            let output = run_at(&peer.url, &[args, &["-o", "json"]].concat());
+            let error = &output.json()["error"];
             assert_eq!(
-                (said.code, &error["code"]),
+                (output.code, &error["code"]),
                 (Some(3), &json!("A2ACLI_ERR_UNREACHABLE")),
-                "{place}: {said:?}"
+                "{place}: {output:?}"
             );
             let message = error["message"].as_str().unwrap();
             assert!(
