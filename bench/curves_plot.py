@@ -1,4 +1,4 @@
-"""Two panels side by side, rate and memory against a number on a logarithmic axis, as SVG and as a table."""
+"""Plots rate and memory in two panels with a logarithmic x axis, as SVG, and prints them as a table."""
 
 import math
 
@@ -7,7 +7,7 @@ WIDTH, HEIGHT, LEFT, TOP = 330, 200, 62, 34
 
 
 def nice(top):
-    """The next round number."""
+    """Returns the next round number."""
     size = 10 ** math.floor(math.log10(top or 1))
     return next(step * size for step in (1, 2, 2.5, 5, 10) if step * size >= top)
 

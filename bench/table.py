@@ -1,10 +1,10 @@
-"""Markdown tables of what `bench/run run` wrote: medians over the rounds, and the ratio to the limit."""
+"""Markdown tables of the results of `bench/run run`: medians over the rounds, and the ratio to the limit."""
 
 import json
 import statistics
 import sys
 
-# The first column of a scenario is the one that is compared.
+# Columns of each scenario. The ratio compares the first column.
 COLUMNS = {
     "send": ["per_cpu_s", "per_s", "p50_ms", "p99_ms", "p999_ms", "cpu_ms_per_1k", "response_bytes", "bad"],
     "get": ["per_cpu_s", "per_s", "p50_ms", "p99_ms", "history", "response_bytes", "bad"],

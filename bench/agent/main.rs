@@ -1,7 +1,8 @@
-//! The agent that the load generator calls: our library with the defaults that its users get, and the allocator of the program.
+//! Agent for the load generator: the library with default settings and the allocator of `attache`.
 //!
-//! `agent PORT [memory | sqlite FOLDER] [agents N]`; those beside the first are at `/agents/echo-1` and so on. The first word of a message says what to do: `stream N SIZE` writes N chunks,
-//! `gate PORT N SIZE` does so after a byte from that port, `turn` asks back, `hang` never ends, anything else is echoed.
+//! `agent PORT [memory | sqlite FOLDER] [agents N]`: additional agents are at `/agents/echo-1` and so on. The first word of a message selects the
+//! action: `stream N SIZE` writes N chunks, `gate PORT N SIZE` writes them after a byte from that port, `turn` asks a
+//! question, `hang` never ends. Any other message is echoed.
 
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
@@ -10,15 +11,18 @@ use std::path::Path;
 use attache::model::{AgentSkill, Artifact};
 use attache::store::sqlite::Options;
 use attache::store::{Memory, Sqlite};
-use attache::{Agent, AgentCard, Failure, Outcome, HostedAgent, Server, ServerSettings, Settings, Turn};
+use attache::{
+    Agent, AgentCard, Failure, HostedAgent, Outcome, Server, ServerSettings, Settings, Turn,
+};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
-/// Room for the scenarios of 200,000 tasks and of large parts; all else is as everybody has it.
+/// Task limit of the memory store, raised for the scenarios with 200,000 tasks.
 const MAX_TASKS: u64 = 1_000_000;
+/// Body limit, raised for the scenarios with large parts. All other settings are defaults.
 const MAX_BODY_BYTES: usize = 64 << 20;
 
-/// The one that the program `attache` has on Linux, x86-64.
+/// Allocator of the program `attache` on Linux, x86-64.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -32,7 +36,7 @@ impl Agent for Echo {
             "hang" => std::future::pending().await,
             "turn" => return Ok(Outcome::ask("go on")),
             "stream" => stream(&turn, words).await?,
-            // Apart: a turn that hangs need not keep room for it.
+            // Boxed: keeps the future of a hanging turn small.
             "gate" => Box::pin(gate(&turn, words)).await?,
             _ => {
                 turn.add_artifact(Artifact::text("out", &*text).with_id("out"))
@@ -43,7 +47,7 @@ impl Agent for Echo {
     }
 }
 
-/// Chunks, after a byte from the port that the first word says.
+/// Writes chunks after a byte from the port in the first word.
 async fn gate(turn: &Turn, mut words: impl Iterator<Item = &str>) -> Result<(), Failure> {
     let port = words.next().unwrap_or_default().parse::<u16>()?;
     TcpStream::connect((Ipv4Addr::LOCALHOST, port))
@@ -53,7 +57,7 @@ async fn gate(turn: &Turn, mut words: impl Iterator<Item = &str>) -> Result<(), 
     stream(turn, words).await
 }
 
-/// As many chunks as the first word says, each as long as the second.
+/// Writes chunks: the first word is their number, the second their size.
 async fn stream(turn: &Turn, mut words: impl Iterator<Item = &str>) -> Result<(), Failure> {
     let count: usize = words.next().unwrap_or("100").parse()?;
     let size: usize = words.next().unwrap_or("50").parse()?;

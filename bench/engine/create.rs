@@ -1,4 +1,4 @@
-//! (d) A create among many tasks, against one among few; (e) what a stored task keeps in memory.
+//! (d) Cost of a create in a large store against a small one; (e) memory per stored task.
 
 use std::ops::Range;
 use std::path::Path;
@@ -13,11 +13,11 @@ use tokio::task::JoinSet;
 use crate::Effort;
 use crate::machine::{Cost, cost, memory};
 
-/// Creates that wait at the same time, and so share a commit.
+/// Number of concurrent creates, which share a commit.
 const GROUP: usize = 32;
 
-/// So many creates are one turn of each.
-const SHORT: usize = 4_096;
+/// Number of creates per store before the measurement switches to the other store.
+const CREATES_PER_ROUND: usize = 4_096;
 
 pub(crate) fn measure(effort: Effort) {
     let runtime = Builder::new_current_thread().build().expect("a runtime");
@@ -25,9 +25,9 @@ pub(crate) fn measure(effort: Effort) {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("many.db");
         let (small, grown) = fill(&runtime, &file, effort.many, keyed);
-        let (few, many) = few_and_many(&runtime, folder.path(), &file, effort, keyed);
-        let ((few, few_cpu), (many, many_cpu)) =
-            (few.per(effort.creates), many.per(effort.creates));
+        let (few, many) = measure_small_and_large(&runtime, folder.path(), &file, effort, keyed);
+        let (few, few_cpu) = few.per(effort.creates);
+        let (many, many_cpu) = many.per(effort.creates);
         println!(
             "| (d) create{}, {} stored against {}, {GROUP} at a time | {few:.1} µs, CPU {few_cpu:.1} | {many:.1} µs, CPU {many_cpu:.1} | {:.2} | {:.2} |",
             if keyed { " with a key" } else { "" },
@@ -36,7 +36,8 @@ pub(crate) fn measure(effort: Effort) {
             many / few,
             many_cpu / few_cpu,
         );
-        let (small, grown) = (small as f64 / 1e6, grown as f64 / 1e6);
+        let small = small as f64 / 1e6;
+        let grown = grown as f64 / 1e6;
         println!(
             "| (e) SQLite: memory at {} tasks against a tenth of them | {small:.1} MB | {grown:.1} MB | | |",
             effort.many
@@ -49,25 +50,26 @@ pub(crate) fn measure(effort: Effort) {
     );
 }
 
-/// What it costs to add tasks to a file of few and to one of many, in turn, with all that closing has to tidy up. Each time
-/// there is a new file of few.
-fn few_and_many(
+/// Measures creates in a small and in a large file, alternately, including the cost of closing. Each round has a new small
+/// file.
+fn measure_small_and_large(
     runtime: &Runtime,
     folder: &Path,
     file: &Path,
     effort: Effort,
     keyed: bool,
 ) -> (Cost, Cost) {
-    let (mut of_few, mut of_many) = (Cost::default(), Cost::default());
-    let tasks = SHORT.min(effort.creates);
+    let mut few_cost = Cost::default();
+    let mut many_cost = Cost::default();
+    let tasks = CREATES_PER_ROUND.min(effort.creates);
     let many = Arc::new(Sqlite::open(file, Options::default()).expect("the file"));
-    for number in 0..effort.creates.div_ceil(SHORT) {
+    for number in 0..effort.creates.div_ceil(CREATES_PER_ROUND) {
         let file = folder.join(format!("few-{number}.db"));
         fill(runtime, &file, effort.few, keyed);
         let few = Arc::new(Sqlite::open(&file, Options::default()).expect("the file"));
-        of_few.add(add(runtime, &few, effort.few, tasks, keyed));
-        of_few.add(close(runtime, &few));
-        of_many.add(add(
+        few_cost.add(add(runtime, &few, effort.few, tasks, keyed));
+        few_cost.add(close(runtime, &few));
+        many_cost.add(add(
             runtime,
             &many,
             effort.many + number * tasks,
@@ -75,11 +77,11 @@ fn few_and_many(
             keyed,
         ));
     }
-    of_many.add(close(runtime, &many));
-    (of_few, of_many)
+    many_cost.add(close(runtime, &many));
+    (few_cost, many_cost)
 }
 
-/// Fills a file without waiting for the disk; gives the memory at a tenth and at the end.
+/// Fills a file without syncing. Returns the memory at a tenth of the tasks and at the end.
 fn fill(runtime: &Runtime, file: &Path, tasks: usize, keyed: bool) -> (i64, i64) {
     let options = Options {
         synchronous: Synchronous::Normal,
@@ -102,7 +104,7 @@ fn close(runtime: &Runtime, store: &Sqlite) -> Cost {
     cost(|| runtime.block_on(store.close())).0
 }
 
-/// Each a millisecond after the one before.
+/// Creates tasks whose timestamps are one millisecond apart.
 async fn create<S: Store>(store: &Arc<S>, tasks: Range<usize>, keyed: bool) {
     let mut callers = JoinSet::new();
     for number in tasks {
@@ -124,10 +126,11 @@ async fn create<S: Store>(store: &Arc<S>, tasks: Range<usize>, keyed: bool) {
     callers.join_all().await;
 }
 
-/// A task that came and ended in one turn.
+/// Returns a task that was created and ended in one turn.
 fn new_task(number: usize, keyed: bool) -> NewTask {
     let time = Timestamp::from_millis(1_700_000_000_000 + number as i64).expect("a time");
-    let (id, context_id) = (TaskId::random(), ContextId::random());
+    let id = TaskId::random();
+    let context_id = ContextId::random();
     let key = keyed.then(|| IdempotencyKey {
         text: TaskId::random().to_string(),
         body: [7; 32],

@@ -12,13 +12,16 @@ use crate::Effort;
 use crate::machine::{Cost, cost, median};
 use crate::server::{Caller, Running};
 
-/// As a model writes: a few words at a time.
+/// Size of a chunk, typical for the output of a language model.
 const BYTES: usize = 50;
 
 pub(crate) fn measure(effort: Effort) {
     for tasks in [1, 100, 1_000] {
         let events = effort.events / tasks * tasks;
-        let (mut bare, mut ours, mut batches, mut all) = (Vec::new(), Vec::new(), 0, 0);
+        let mut bare = Vec::new();
+        let mut ours = Vec::new();
+        let mut batches = 0;
+        let mut all = 0;
         for _ in 0..effort.rounds {
             let folder = tempfile::tempdir().expect("a folder");
             let file = folder.path().join("tasks.db");
@@ -49,7 +52,7 @@ pub(crate) fn measure(effort: Effort) {
     }
 }
 
-/// All tasks are there before the clock starts; it stops when the last one is on disk.
+/// Measures from the release of all open tasks until the last one is on disk.
 fn run(file: &Path, tasks: usize, events: usize) -> (Cost, usize) {
     let store = Sqlite::open(file, Options::default()).expect("a new file");
     let commits = store.commit_counter();
@@ -78,7 +81,7 @@ fn run(file: &Path, tasks: usize, events: usize) -> (Cost, usize) {
     (cost, commits)
 }
 
-/// The batches as they are in the file, in rounds: the first of every task, the second, and so on.
+/// Reads the batches from the file in rounds: the first batch of every task, then the second, and so on.
 fn logs(file: &Path) -> Vec<(i64, i64, Vec<u8>)> {
     let connection = Connection::open(file).expect("the file");
     let mut statement = connection
@@ -88,18 +91,19 @@ fn logs(file: &Path) -> Vec<(i64, i64, Vec<u8>)> {
         .query_map((), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         .expect("rows");
     let mut rounds = BTreeMap::<usize, Vec<_>>::new();
-    let (mut before, mut round) = (0, 0);
+    let mut before = 0;
+    let mut round = 0;
     for row in rows {
         let row: (i64, i64, Vec<u8>) = row.expect("a row");
         round = if row.0 == before { round + 1 } else { 0 };
         before = row.0;
         rounds.entry(round).or_default().push(row);
     }
-    // The first is what opened the tasks, before the clock started.
+    // The first round created the tasks, before the measurement started.
     rounds.into_values().skip(1).flatten().collect()
 }
 
-/// Nothing but the rows, in as many commits.
+/// Writes the rows alone, in the same number of commits.
 fn write(file: &Path, logs: &[(i64, i64, Vec<u8>)], commits: usize) -> Cost {
     let connection = Connection::open(file).expect("a new file");
     connection

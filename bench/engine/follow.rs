@@ -1,6 +1,6 @@
-//! (b) Many followers of one task against one; (e) what an idle follower keeps in memory.
+//! (b) Many subscribers of one task against one; (e) memory per idle subscriber.
 //!
-//! The followers are in a process of their own, so that what is measured is the server's.
+//! The subscribers run in another process, so that the figures cover the server only.
 
 use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -24,9 +24,10 @@ pub(crate) fn measure(effort: Effort) {
         println!("| (b), (e) followers | | the server has no streams | | |");
         return server.stop();
     }
-    let (mut one, mut many) = (Vec::new(), Vec::new());
+    let mut one = Vec::new();
+    let mut many = Vec::new();
     for _ in 0..effort.rounds {
-        // A hundred single ones, one after the other: the CPU is counted in hundredths of a second.
+        // One hundred single runs in sequence: CPU time has a resolution of 10 ms.
         let mut sum = Cost::default();
         (0..100).for_each(|_| sum.add(run(&server, 1)));
         one.push(sum.per(100 * EVENTS));
@@ -36,7 +37,8 @@ pub(crate) fn measure(effort: Effort) {
         let (times, cpus) = costs.into_iter().unzip();
         (median(times), median(cpus))
     };
-    let ((one, one_cpu), (many, many_cpu)) = (middle(one), middle(many));
+    let (one, one_cpu) = middle(one);
+    let (many, many_cpu) = middle(many);
     println!(
         "| (b) one delivery of {EVENTS} events, {} followers against one | {one:.2} µs, CPU {one_cpu:.2} | {many:.2} µs, CPU {many_cpu:.2} | {:.2} | {:.2} |",
         effort.followers,
@@ -51,7 +53,7 @@ pub(crate) fn measure(effort: Effort) {
     server.stop();
 }
 
-/// From the moment the agent is let go until every follower has seen the end.
+/// Measures from the release of the agent until every subscriber has received the end.
 fn run(server: &Running, followers: usize) -> Cost {
     let task = Caller::new(server.address).open(EVENTS, BYTES);
     let mut readers = Readers::start(server, &task, followers);
@@ -77,7 +79,7 @@ fn idle(server: &Running, followers: usize) -> i64 {
     used / followers as i64
 }
 
-/// Whether a task can be followed at all.
+/// Whether the server supports subscriptions.
 fn streams(server: &Running) -> bool {
     let task = Caller::new(server.address).open(1, 1);
     let mut readers = Readers::spawn(server, &task, 1);
@@ -89,14 +91,14 @@ fn streams(server: &Running) -> bool {
     is_ready
 }
 
-/// The other process.
+/// Process with the subscribers.
 struct Readers {
     process: Child,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Readers {
-    /// Ready when each of them has seen the task.
+    /// Starts the process and waits until each subscriber has received the task.
     fn start(server: &Running, task: &str, count: usize) -> Self {
         let mut readers = Self::spawn(server, task, count);
         assert_eq!(readers.line(), "ready");
@@ -128,22 +130,20 @@ impl Drop for Readers {
     }
 }
 
-/// Follows a task many times over: says `ready` when every follower has seen it, then how many updates they saw in all.
+/// Subscribes to a task `count` times. Prints `ready` when every subscriber has the task, then the total of updates.
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn reader(address: &str, task: &str, count: usize) {
     let mut connected = JoinSet::new();
     for _ in 0..count {
-        let (address, request) = (
-            address.to_owned(),
-            request("SubscribeToTask", &json!({"id": task})),
-        );
+        let address = address.to_owned();
+        let request = request("SubscribeToTask", &json!({"id": task}));
         connected.spawn(async move {
             let mut stream = TcpStream::connect(address)
                 .await
                 .expect("the server listens");
             stream.write_all(&request).await.expect("the server reads");
             let mut seen = Vec::new();
-            // The head, and the task as it is.
+            // Reads the response head and the snapshot of the task.
             while !contains(&seen, b"data:") || !seen.ends_with(b"\n\n\r\n") {
                 if stream.read_buf(&mut seen).await.expect("an answer") == 0
                     || contains(&seen, b"application/json")
@@ -163,9 +163,10 @@ pub(crate) async fn reader(address: &str, task: &str, count: usize) {
     println!("{}", reads.join_all().await.into_iter().sum::<usize>());
 }
 
-/// How many updates come until the last chunk.
+/// Returns the number of updates until the last chunk.
 async fn read(mut stream: TcpStream) -> usize {
-    let (mut buffer, mut updates) = (vec![0; 65_536], 0);
+    let mut buffer = vec![0; 65_536];
+    let mut updates = 0;
     let mut line = Vec::new();
     loop {
         let count = stream.read(&mut buffer).await.expect("the server goes on");

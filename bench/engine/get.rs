@@ -1,4 +1,4 @@
-//! (c) Reading a task whose artifact came in many chunks, against the same text in few.
+//! (c) Cost of `GetTask` for an artifact of many chunks, against the same text in fewer chunks.
 
 use attache::store::Sqlite;
 use attache::store::sqlite::Options;

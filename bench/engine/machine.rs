@@ -1,17 +1,18 @@
-//! What the kernel knows about this process.
+//! Time, CPU time and memory of this process, from the kernel.
 
 use std::time::{Duration, Instant};
 
-/// Time that has passed, and time that any thread of this process has worked.
+/// Elapsed time, and CPU time of all threads of this process.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Cost {
     pub(crate) time: Duration,
     pub(crate) cpu: Duration,
 }
 
-/// What it costs to run this.
+/// Runs a function and returns its cost and its result.
 pub(crate) fn cost<T>(run: impl FnOnce() -> T) -> (Cost, T) {
-    let (start, worked) = (Instant::now(), cpu());
+    let start = Instant::now();
+    let worked = cpu();
     let result = run();
     (
         Cost {
@@ -28,14 +29,14 @@ impl Cost {
         self.cpu += other.cpu;
     }
 
-    /// Microseconds of each.
+    /// Returns elapsed and CPU microseconds per item.
     pub(crate) fn per(self, count: usize) -> (f64, f64) {
         let per = |time: Duration| time.as_secs_f64() * 1e6 / count as f64;
         (per(self.time), per(self.cpu))
     }
 }
 
-/// User and system time, in hundredths of a second: what is measured takes many of them.
+/// User and system time, at a resolution of 10 ms. Measurements must be much longer.
 fn cpu() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
     let fields = stat
@@ -51,7 +52,7 @@ fn cpu() -> Duration {
     Duration::from_millis(10 * ticks)
 }
 
-/// Bytes of memory of our own, without the pages of files.
+/// Anonymous memory in bytes, without file pages.
 pub(crate) fn memory() -> i64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let line = status

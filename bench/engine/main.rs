@@ -1,7 +1,7 @@
-//! What durability, followers, long logs and many tasks cost, as ratios within one run.
+//! Cost of durability, subscribers, long logs and many tasks, as ratios within one run.
 //!
-//! `engine` prints the table as Markdown, `engine quick` only shows that it runs, and `engine events`, `follow`, `get` or
-//! `create` does one part of it. `engine reader …` is the other process of `follow`.
+//! `engine` prints the table as Markdown, `engine quick` is a smoke test, and `engine events`, `follow`, `get` or
+//! `create` runs one part. `engine reader …` is the subscriber process of `follow`.
 
 mod create;
 mod events;
@@ -10,7 +10,7 @@ mod get;
 mod machine;
 mod server;
 
-/// How much is measured.
+/// Sizes of the measurements.
 #[derive(Clone, Copy)]
 struct Effort {
     rounds: usize,

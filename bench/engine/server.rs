@@ -1,4 +1,4 @@
-//! A server on a free port, and a caller on one connection.
+//! Server on a free port, and a client on one connection.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,8 +11,8 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
-/// A server whose agent waits to be let go and then writes as many chunks of a text as the message says:
-/// `<chunks> <bytes>`. Others may run after each of them, as when it waits for a model.
+/// Server whose agent waits for `release` and then writes the chunks that the message requests: `<chunks> <bytes>`. It
+/// yields after each chunk, like an agent that waits for a language model.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     gate: Arc<Semaphore>,
@@ -51,7 +51,7 @@ impl Running {
         }
     }
 
-    /// Lets so many turns go.
+    /// Releases this number of turns.
     pub(crate) fn release(&self, turns: usize) {
         self.gate.add_permits(turns);
     }
@@ -67,7 +67,8 @@ impl Running {
 async fn write(gate: Arc<Semaphore>, turn: Turn) -> Result<Outcome, Failure> {
     let text = turn.text();
     let (chunks, bytes) = text.split_once(' ').unwrap_or_default();
-    let (chunks, text) = (chunks.parse::<usize>()?, "x".repeat(bytes.parse()?));
+    let chunks = chunks.parse::<usize>()?;
+    let text = "x".repeat(bytes.parse()?);
     gate.acquire().await?.forget();
     let mut writer = turn.writer("text");
     for _ in 0..chunks {
@@ -77,7 +78,7 @@ async fn write(gate: Arc<Semaphore>, turn: Turn) -> Result<Outcome, Failure> {
     Ok(Outcome::Completed)
 }
 
-/// One connection that is kept.
+/// Client with one keep-alive connection.
 pub(crate) struct Caller(BufReader<TcpStream>);
 
 impl Caller {
@@ -87,7 +88,7 @@ impl Caller {
         Self(BufReader::new(stream))
     }
 
-    /// Opens a task that writes so many chunks of so many bytes once it is let go; gives its id.
+    /// Creates a task that writes `chunks` chunks of `bytes` bytes after its release. Returns its id.
     pub(crate) fn open(&mut self, chunks: usize, bytes: usize) -> String {
         let message = json!({
             "messageId": "m", "role": "ROLE_USER", "parts": [{"text": format!("{chunks} {bytes}")}],
@@ -101,13 +102,14 @@ impl Caller {
             .to_owned()
     }
 
-    /// The whole answer to a call.
+    /// Calls a method and returns the response body.
     pub(crate) fn call(&mut self, method: &str, params: &Value) -> Vec<u8> {
         self.0
             .get_mut()
             .write_all(&request(method, params))
             .expect("the server reads");
-        let (mut length, mut line) = (0, String::new());
+        let mut length = 0;
+        let mut line = String::new();
         while self.0.read_line(&mut line).expect("the server answers") > 2 {
             if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
                 length = value.trim().parse().expect("a length");

@@ -1,4 +1,4 @@
-//! What is measured: a call that sends a message of 1 KiB, and a status event, read and written in both versions.
+//! Benchmark cases: a call that sends a message of 1 KiB, and a status event, read and written in both versions.
 
 use std::hint::black_box;
 
@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use crate::plain;
 
-/// One thing done by us and by plain `serde_json`; each returns something that depends on all of it.
+/// Operation implemented by this library and by plain `serde_json`. Each returns a value that depends on the whole input.
 pub struct Case {
     pub name: &'static str,
     pub bytes: usize,
@@ -37,7 +37,7 @@ pub fn all() -> Vec<Case> {
 const TRACE: &str = r#"{"trace":"4bf92f3577b34da6a3ce929d0e0e4736","span":"00f067aa0ba902b7"}"#;
 const IDS: &str = r#""contextId":"2f6c5d0e-8a3b-4a57-9c1e-7d5b4e3f2a10","taskId":"9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d""#;
 
-/// A call of exactly 1 KiB, as our own writer puts it.
+/// Returns a call of exactly 1 KiB, encoded by this library.
 fn send(version: Version) -> String {
     let with = |text: &str| match version {
         Version::V1 => format!(
@@ -54,7 +54,7 @@ fn send(version: Version) -> String {
     with(&text)
 }
 
-/// A status event with a sentence, as our own writer puts it.
+/// Returns a status event with a sentence, encoded by this library.
 fn event(version: Version) -> String {
     let text = "Reading the tide tables for the third week of March";
     match version {
@@ -68,7 +68,8 @@ fn event(version: Version) -> String {
 }
 
 fn read_call<P: DeserializeOwned>(name: &'static str, body: &str) -> Case {
-    let (plain, ours) = (body.to_owned(), body.to_owned());
+    let plain = body.to_owned();
+    let ours = body.to_owned();
     Case {
         name,
         bytes: body.len(),
@@ -95,11 +96,12 @@ fn write_call<P: Serialize + DeserializeOwned + 'static>(
 ) -> Case {
     let plain: plain::Call<P> = serde_json::from_str(body).expect("a call");
     let call = jsonrpc::read_request(body.as_bytes()).expect("a call");
-    let (name_of_method, id) = (call.method.clone().into_owned(), call.id.into_owned());
-    let (request, _) =
-        wire::read_params(find_method(&call.method).expect("a method"), call.params).expect("params");
+    let method = call.method.clone().into_owned();
+    let id = call.id.into_owned();
+    let (request, _) = wire::read_params(find_method(&call.method).expect("a method"), call.params)
+        .expect("params");
     let write = move |out: &mut Vec<u8>| {
-        jsonrpc::write_request(out, black_box(&id), black_box(&name_of_method), |out| {
+        jsonrpc::write_request(out, black_box(&id), black_box(&method), |out| {
             wire::write_params(out, black_box(&request), version).expect("params");
         });
     };
@@ -107,7 +109,8 @@ fn write_call<P: Serialize + DeserializeOwned + 'static>(
 }
 
 fn read_event<E: DeserializeOwned>(name: &'static str, event: &str, dialect: Dialect) -> Case {
-    let (plain, ours) = (event.to_owned(), event.to_owned());
+    let plain = event.to_owned();
+    let ours = event.to_owned();
     Case {
         name,
         bytes: event.len(),
@@ -136,7 +139,7 @@ fn write_event<E: Serialize + DeserializeOwned + 'static>(
     })
 }
 
-/// Both sides write into a buffer that is there, and both write the bytes they were read from.
+/// Write case. Both sides write into a preallocated buffer and produce the bytes of the input.
 fn written<P: Serialize + 'static>(
     name: &'static str,
     bytes: &str,
@@ -155,7 +158,8 @@ fn written<P: Serialize + 'static>(
         bytes,
         "{name}: plain writes something else"
     );
-    let (mut plain_out, mut ours_out) = (Vec::with_capacity(2048), Vec::with_capacity(2048));
+    let mut plain_out = Vec::with_capacity(2048);
+    let mut ours_out = Vec::with_capacity(2048);
     Case {
         name,
         bytes: bytes.len(),

@@ -1,7 +1,7 @@
-//! How fast JSON is read and written, as a share of plain `serde_json` on the same bytes in the same run.
+//! Speed of reading and writing JSON, relative to plain `serde_json` on the same bytes in the same run.
 //!
-//! `wire` prints the table, `wire quick` only shows that it runs, and `wire once <case> <ours|plain> <count>` does one
-//! thing many times, for a tool that counts instructions.
+//! `wire` prints the table, `wire quick` is a smoke test, and `wire once <case> <ours|plain> <count>` repeats one
+//! case, for a tool that counts instructions.
 
 mod cases;
 mod plain;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use cases::Case;
 
-/// How much is measured: rounds of each side, and how long one round takes.
+/// Number of rounds per side, and the duration of a round.
 struct Effort {
     rounds: usize,
     round: Duration,
@@ -25,7 +25,7 @@ fn main() {
         .collect::<Vec<_>>()
         .as_slice()
     {
-        // Many short rounds: most fit between two interruptions.
+        // Rounds are short, so that most of them run without preemption.
         [] => table(&Effort {
             rounds: 501,
             round: Duration::from_micros(300),
@@ -52,8 +52,9 @@ fn table(effort: &Effort) {
     );
     for mut case in cases::all() {
         let count = count_for(&mut case, effort.round);
-        let (mut plain, mut ours) = (Vec::new(), Vec::new());
-        // One after the other, so that whatever else the machine does hits both.
+        let mut plain = Vec::new();
+        let mut ours = Vec::new();
+        // The sides alternate, so that other load of the machine affects both.
         for _ in 0..effort.rounds {
             plain.push(time(&mut case.plain, count));
             ours.push(time(&mut case.ours, count));
@@ -63,7 +64,9 @@ fn table(effort: &Effort) {
             .zip(&ours)
             .map(|(plain, ours)| plain / ours)
             .collect();
-        let (plain, ours, ratio) = (median(plain), median(ours), median(ratios));
+        let plain = median(plain);
+        let ours = median(ours);
+        let ratio = median(ratios);
         println!(
             "{:<26} {:>6} {plain:>9.0} {ours:>9.0} {ratio:>6.2}",
             case.name, case.bytes
@@ -71,7 +74,7 @@ fn table(effort: &Effort) {
     }
 }
 
-/// How often the plain side fits into a round.
+/// Returns the number of runs of the plain side that fill a round.
 fn count_for(case: &mut Case, round: Duration) -> u32 {
     let mut count = 1;
     while time(&mut case.plain, count) * f64::from(count) < round.as_nanos() as f64 {
@@ -80,7 +83,7 @@ fn count_for(case: &mut Case, round: Duration) -> u32 {
     count
 }
 
-/// Nanoseconds per run.
+/// Returns nanoseconds per run.
 fn time(run: &mut dyn FnMut() -> usize, count: u32) -> f64 {
     let start = Instant::now();
     for _ in 0..count {

@@ -1,4 +1,4 @@
-//! The least that could read the same bytes: strings, and exactly the members that are there.
+//! Minimal `serde` types for the same bytes: strings, and only the members that occur.
 
 use serde::{Deserialize, Serialize};
 

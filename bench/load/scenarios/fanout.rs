@@ -1,4 +1,4 @@
-//! One task, read by many.
+//! One task with many subscribers.
 use super::{micros, round};
 use crate::Args;
 use crate::http::{Conn, Events};
@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::task::spawn_local;
 
-/// One task, many subscribers, 100 events released at once through a gate the agent waits on.
+/// Subscribes to one task many times, then releases 100 events at once through the gate of the agent.
 pub async fn fanout(args: &Args, wire: Rc<Wire>) -> Result<Value, String> {
     use tokio::io::AsyncWriteExt;
     let err = |e: std::io::Error| e.to_string();
@@ -32,7 +32,7 @@ pub async fn fanout(args: &Args, wire: Rc<Wire>) -> Result<Value, String> {
         .map_err(|_| "agent did not reach the gate".to_string())?
         .map_err(err)?
         .0;
-    // The lead stream names the task.
+    // The first stream returns the task id.
     let mut ev = Events::default();
     let mut id = None;
     let mut out = Vec::new();
@@ -63,12 +63,10 @@ pub async fn fanout(args: &Args, wire: Rc<Wire>) -> Result<Value, String> {
             end_us: Cell::new(0),
         });
         subs.push(sub.clone());
-        let (host, req, want, released) = (
-            wire.host.clone(),
-            wire.subscribe(&id),
-            wire.completed(),
-            released.clone(),
-        );
+        let host = wire.host.clone();
+        let req = wire.subscribe(&id);
+        let want = wire.completed();
+        let released = released.clone();
         spawn_local(async move {
             let run = async {
                 let mut c = Conn::open(&host).await?;
@@ -83,7 +81,7 @@ pub async fn fanout(args: &Args, wire: Rc<Wire>) -> Result<Value, String> {
                     }
                     let s = &sub;
                     ev.feed(&out, |d| {
-                        // A snapshot task may repeat chunks already sent: only updates count.
+                        // A snapshot may repeat chunks that were already sent, so only updates are counted.
                         let update = find(d, b"artifactUpdate").is_some()
                             || find(d, b"artifact-update").is_some();
                         if update && find(d, b"\"chunk-").is_some() {
@@ -124,7 +122,7 @@ pub async fn fanout(args: &Args, wire: Rc<Wire>) -> Result<Value, String> {
     let t = Instant::now();
     released.set(Some(t));
     gate_sock.write_all(b"g").await.map_err(err)?;
-    // The lead must be read too, or it would hold the task back.
+    // The first stream must be read too. Otherwise it could slow down the task.
     spawn_local(async move {
         let mut out = Vec::new();
         while let Ok(true) = lead.more(&mut out).await {

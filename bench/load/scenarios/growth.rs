@@ -1,4 +1,4 @@
-//! Many tasks, one after the other: what does each cost when many are there?
+//! Cost per task as the number of stored tasks grows.
 use super::loops::{Kind, worker};
 use super::{ECHO, Shared, merge, round};
 use crate::Args;
@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::task::spawn_local;
 
-/// Sends `count` tasks (bounded by `seconds`) and samples rate, CPU and memory along the way.
+/// Sends `count` tasks (bounded by `seconds`) and samples rate, CPU and memory.
 pub async fn growth(args: &Args, wire: Rc<Wire>) -> Result<Value, String> {
     let count = if args.count == 0 { 200_000 } else { args.count } as u64;
     let step = (count / 10).max(1);
@@ -28,7 +28,9 @@ pub async fn growth(args: &Args, wire: Rc<Wire>) -> Result<Value, String> {
     }
     let t = Instant::now();
     let mut samples = Vec::new();
-    let (mut last_ok, mut last_t, mut last_cpu) = (0u64, Instant::now(), proc::cpu(args.pid));
+    let mut last_ok = 0u64;
+    let mut last_t = Instant::now();
+    let mut last_cpu = proc::cpu(args.pid);
     while t.elapsed().as_secs_f64() < args.seconds && !sh.stop.get() {
         tokio::time::sleep(Duration::from_millis(5)).await;
         let ok = sh.ok.get();

@@ -11,10 +11,10 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::task::spawn_local;
 
-/// Opens many streams on tasks that never finish and measures what each costs.
+/// Opens many streams on tasks that never end and measures the cost per stream.
 pub async fn idle(args: &Args, wire: Rc<Wire>) -> Result<Value, String> {
     let n = if args.count == 0 { 5000 } else { args.count };
-    // One stream first, so that lazily made tables do not count.
+    // Warm-up with one stream, so that lazily allocated tables are not counted.
     let opened = Rc::new(Cell::new(0usize));
     let first = Rc::new(Cell::new(0usize));
     let failed = Rc::new(RefCell::new(Vec::<String>::new()));
@@ -29,13 +29,11 @@ pub async fn idle(args: &Args, wire: Rc<Wire>) -> Result<Value, String> {
             .acquire_owned()
             .await
             .map_err(|e| e.to_string())?;
-        let (wire, opened, first, failed, hold) = (
-            wire.clone(),
-            opened.clone(),
-            first.clone(),
-            failed.clone(),
-            hold.clone(),
-        );
+        let wire = wire.clone();
+        let opened = opened.clone();
+        let first = first.clone();
+        let failed = failed.clone();
+        let hold = hold.clone();
         spawn_local(async move {
             let go = async {
                 let mut c = Conn::open(&wire.host).await?;
@@ -86,7 +84,7 @@ pub async fn idle(args: &Args, wire: Rc<Wire>) -> Result<Value, String> {
     let open_cpu = proc::cpu(args.pid) - cpu0;
     tokio::time::sleep(Duration::from_millis(500)).await;
     let rss1 = proc::rss_kb(args.pid);
-    // How much CPU do idle streams use, and does the server still answer?
+    // Measures the CPU use of the idle streams, then checks that the server still responds.
     let cpu1 = proc::cpu(args.pid);
     let q = Instant::now();
     tokio::time::sleep(Duration::from_secs(3)).await;

@@ -1,4 +1,4 @@
-//! The same call again and again, on every connection.
+//! Repeated calls on every connection.
 use super::{ECHO, Shared, merge, micros, percentiles, round};
 use crate::Args;
 use crate::http::{Conn, Events};
@@ -18,8 +18,8 @@ pub enum Kind {
     Stream,
 }
 
-/// Builds a task whose history holds ten messages, where the server keeps one: as many turns as that takes, since some have
-/// what the agent asked in it too, and eleven then.
+/// Creates a task whose history has ten messages if the server stores a history. Servers that also store the questions of
+/// the agent reach eleven, in fewer turns.
 async fn ten_messages(wire: &Wire) -> Result<(String, usize, usize), String> {
     let e = |e: std::io::Error| e.to_string();
     let mut c = Conn::open(&wire.host).await.map_err(e)?;
@@ -237,7 +237,7 @@ pub async fn closed_loop(args: &Args, wire: Rc<Wire>, kind: Kind) -> Result<Valu
             Kind::Get => wire::template(wire.get_task(get_id.as_deref().unwrap_or(""))),
         };
         req_len = req.len();
-        // A task that exists is what tasks/get must answer, whatever state the turns left it in.
+        // `tasks/get` must return the task. Its state depends on the server.
         let want: &'static [u8] = match &get_id {
             Some(id) => Box::leak(id.clone().into_bytes().into_boxed_slice()),
             None => wire.completed(),
@@ -255,8 +255,8 @@ pub async fn closed_loop(args: &Args, wire: Rc<Wire>, kind: Kind) -> Result<Valu
     sh.recording.set(true);
     let t = Instant::now();
     let deadline = Duration::from_secs_f64(args.seconds);
-    // On a shared machine the server may get little CPU: go on (up to four times as long) until it has
-    // used enough for the CPU-normalised figure to mean something.
+    // On a shared machine the server may get little CPU. The run is extended (up to four times) until the
+    // server has used enough CPU for a reliable figure per CPU-second.
     while !sh.stop.get() {
         let enough = args.pid.is_none() || proc::cpu(args.pid) - cpu0 >= 0.25 * args.seconds;
         if t.elapsed() >= deadline * 4 || (t.elapsed() >= deadline && enough) {

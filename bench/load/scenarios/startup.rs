@@ -1,4 +1,4 @@
-//! From nothing to the first card.
+//! Time from process start to the first agent card.
 use super::round;
 use crate::Args;
 use crate::http::Conn;
@@ -7,7 +7,7 @@ use crate::wire::Wire;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// Starts the server and times the first agent card it answers.
+/// Starts the server and measures the time until it returns an agent card.
 pub async fn startup(args: &Args, wire: &Wire) -> Result<Value, String> {
     let cmd = args.cmd.as_deref().ok_or("startup needs --cmd")?;
     let mut words = cmd.split_whitespace();
@@ -33,7 +33,8 @@ pub async fn startup(args: &Args, wire: &Wire) -> Result<Value, String> {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
-    let (rss, cpu) = (proc::rss_kb(pid), proc::cpu(pid));
+    let rss = proc::rss_kb(pid);
+    let cpu = proc::cpu(pid);
     let _ = child.kill();
     let _ = child.wait();
     Ok(json!({ "ready_ms": ready.map(|r| round(r, 1)), "rss_kb_idle": rss, "cpu_s_to_ready": cpu }))
