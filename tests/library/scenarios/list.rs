@@ -222,7 +222,7 @@ async fn a_page_token_survives_new_and_removed_tasks() {
             .await
             .1
             .split_off(3);
-        // The last task of the page moves to the front, ahead of it come new tasks. The sweep removes the oldest ended tasks.
+        // The last task of the page moves to the front, followed by new tasks. The sweep removes the oldest ended tasks.
         send(&client, message_to(&first.tasks[2], "ask")).await;
         for _ in 0..10 {
             send_text(&client, "done").await;

@@ -460,22 +460,22 @@ async fn r17_a_replayed_message_does_not_register_its_webhook_again() {
 #[tokio::test]
 async fn r17_concurrent_duplicates_register_one_webhook() {
     everywhere_on(server, async |client: Client| {
-        let keyed = |key| client.clone().with_header("Idempotency-Key", key).unwrap();
+        let with_key = |key| client.clone().with_header("Idempotency-Key", key).unwrap();
         let waiting = send_text(&client, "ask").await;
         for (key, request) in [
             ("k-1", message_to(&waiting, "ask")),
             ("k-2", message("ask")),
         ] {
-            let once = keyed(key);
+            let keyed_client = with_key(key);
             let request = with_inline(request, PushConfig::new(URL));
             let (one, two, three) = tokio::join!(
-                send(&once, request.clone()),
-                send(&once, request.clone()),
-                send(&once, request.clone())
+                send(&keyed_client, request.clone()),
+                send(&keyed_client, request.clone()),
+                send(&keyed_client, request.clone())
             );
             assert_eq!((&one.id, &one.id), (&two.id, &three.id), "{key}");
             assert_eq!(list(&client, &one.id).await.unwrap().len(), 1, "{key}");
-            let again = send(&once, request).await;
+            let again = send(&keyed_client, request).await;
             assert_eq!(list(&client, &again.id).await.unwrap().len(), 1, "{key}");
         }
     })
