@@ -27,7 +27,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     io_error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// An error with its causes, separated by colons. A cause that the text before it already contains is omitted.
+/// Formats an error with its causes, separated by colons. A cause that the text before it already contains is omitted.
 fn describe(error: &anyhow::Error) -> String {
     let mut causes = error.chain().map(ToString::to_string);
     let mut text = causes.next().unwrap_or_default();

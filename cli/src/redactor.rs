@@ -14,7 +14,7 @@ pub(crate) use by_name::is_credential;
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Redactor(Arc<RwLock<Vec<Secret>>>);
 
-/// Minimum length of a redacted secret, in bytes. Shorter ones would match ordinary text, and protect nothing.
+/// Minimum length of a redacted secret, in bytes. Shorter secrets would redact ordinary text.
 const MIN_SECRET_BYTES: usize = 4;
 
 impl Redactor {
@@ -72,7 +72,7 @@ impl Redactor {
     }
 }
 
-/// A word verbatim, percent-encoded, form-encoded and JSON-escaped.
+/// Returns a word verbatim, percent-encoded, form-encoded and JSON-escaped.
 fn spellings(word: &str) -> Vec<String> {
     let json = serde_json::to_string(word).unwrap_or_default();
     let mut all = vec![
@@ -98,7 +98,7 @@ fn percent(byte: u8, plain: &[u8]) -> String {
     }
 }
 
-/// The user info of a URL: the part before `@`.
+/// Returns the user info of a URL: the part before `@`.
 fn user_info(url: &str) -> Option<&str> {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     rest.split(['/', '?', '#'])

@@ -193,7 +193,7 @@ async fn fetch(settings: &Settings, url: &str) -> Result<String, Error> {
     } else if let Some(folder) = settings.cache_dir.as_ref().filter(|_| !settings.no_cache) {
         builder = builder.card_cache(Arc::new(FileCardCache::new(folder, &version)));
     }
-    wire_log::watch_builder(builder, settings)
+    wire_log::add_debug_log_to_builder(builder, settings)
         .card_text(url)
         .await
 }

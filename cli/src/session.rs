@@ -100,7 +100,7 @@ impl<'a> Session<'a> {
         }
         Ok(Self {
             settings,
-            client: wire_log::watch(client, settings),
+            client: wire_log::add_debug_log(client, settings),
             card: found.card.clone(),
             resume: ResumeHints::new(settings),
             binding,

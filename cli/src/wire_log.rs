@@ -11,11 +11,11 @@ use crate::redactor::{Redactor, is_credential};
 use crate::settings::Settings;
 use crate::sync;
 
-/// Headers without useful information.
+/// Response headers that the log omits.
 const OMITTED_HEADERS: &[&str] = &["date", "vary", "x-content-type-options"];
 
 /// Adds the log to a client if `--debug` is given.
-pub(crate) fn watch(client: Client, settings: &Settings) -> Client {
+pub(crate) fn add_debug_log(client: Client, settings: &Settings) -> Client {
     if settings.debug {
         client.with_traffic_observer(log_observer(settings))
     } else {
@@ -35,7 +35,10 @@ impl ResponseCapture {
 }
 
 /// Adds a capture of response bodies to a client, and the log if `--debug` is given.
-pub(crate) fn capture(client: Client, settings: &Settings) -> (Client, ResponseCapture) {
+pub(crate) fn with_response_capture(
+    client: Client,
+    settings: &Settings,
+) -> (Client, ResponseCapture) {
     let capture = ResponseCapture::default();
     let log = settings.debug.then(|| log_observer(settings));
     let body = capture.clone();
@@ -53,7 +56,10 @@ pub(crate) fn capture(client: Client, settings: &Settings) -> (Client, ResponseC
 }
 
 /// Adds the log to a client builder if `--debug` is given.
-pub(crate) fn watch_builder(builder: ClientBuilder, settings: &Settings) -> ClientBuilder {
+pub(crate) fn add_debug_log_to_builder(
+    builder: ClientBuilder,
+    settings: &Settings,
+) -> ClientBuilder {
     if settings.debug {
         builder.with_traffic_observer(log_observer(settings))
     } else {
@@ -62,7 +68,7 @@ pub(crate) fn watch_builder(builder: ClientBuilder, settings: &Settings) -> Clie
 }
 
 /// Adds the log to the calls of an authorization server if `--debug` is given.
-pub(crate) fn watch_authorization_server(
+pub(crate) fn add_debug_log_to_authorization_server(
     server: AuthorizationServer,
     settings: &Settings,
 ) -> AuthorizationServer {
@@ -73,7 +79,7 @@ pub(crate) fn watch_authorization_server(
     }
 }
 
-/// Logs traffic with the time since the start of the request.
+/// Returns an observer that logs traffic, with the time since the start of the request.
 fn log_observer(settings: &Settings) -> impl Fn(&Traffic<'_>) + Send + Sync + 'static {
     let redactor = settings.redactor.clone();
     let start = Mutex::new(Instant::now());

@@ -66,45 +66,34 @@ pub(crate) async fn login(args: AuthLoginArgs, settings: &Settings, out: &mut Ou
     let (name, scheme) = select_scheme(&found, args.scheme.as_deref())?;
     let secret = client_secret_of(&args)?;
     secret.iter().for_each(|secret| out.redact(secret));
-    let scheme_endpoints = SchemeEndpoints::from_scheme(scheme, settings).await?;
+    let endpoints = SchemeEndpoints::from_scheme(scheme, settings).await?;
     let flow = args
         .flow
-        .unwrap_or_else(|| scheme_endpoints.flow(secret.is_some()));
+        .unwrap_or_else(|| endpoints.flow(secret.is_some()));
     let client_id = args
         .client_id
         .or_else(|| std::env::var("ATTACHE_CLIENT_ID").ok())
         .ok_or_else(|| {
             CliError::usage("no client id is given").hint("set --client-id or ATTACHE_CLIENT_ID")
         })?;
-    let scopes = match (args.scope.is_empty(), scheme, flow) {
-        (false, ..) => args.scope,
+    let scopes = if !args.scope.is_empty() {
+        args.scope
+    } else if matches!(scheme, SecurityScheme::OpenIdConnect(_)) && flow != LoginFlow::Client {
         // OpenID Connect requires this scope.
-        (true, SecurityScheme::OpenIdConnect(_), LoginFlow::Device | LoginFlow::Code) => {
-            vec!["openid".to_owned()]
-        }
-        (true, ..) => scheme_endpoints.scopes,
+        vec!["openid".to_owned()]
+    } else {
+        endpoints.scopes
     };
-    let token_url = scheme_endpoints.endpoints.token_url().to_owned();
+    let token_url = endpoints.server.token_url().to_owned();
     if secret.is_some() && flow != LoginFlow::Device {
         check_secret_target(&found, &token_url, settings)?;
     }
-    let token = match (flow, secret) {
-        (LoginFlow::Device, _) => {
-            login_by_device_code(scheme_endpoints.endpoints, &client_id, &scopes, out).await?
-        }
-        (LoginFlow::Code, secret) => {
-            browser::login(scheme_endpoints.endpoints, &client_id, secret, &scopes, out).await?
-        }
-        (LoginFlow::Client, Some(secret)) => {
-            login_with_secret(scheme_endpoints.endpoints, &client_id, secret, &scopes).await?
-        }
-        (LoginFlow::Client, None) => {
-            return Err(
-                CliError::usage("the client credentials flow needs a client secret")
-                    .hint("set ATTACHE_CLIENT_SECRET, or give a file: --client-secret-file"),
-            );
-        }
+    let request = LoginRequest {
+        server: endpoints.server,
+        client_id: &client_id,
+        scopes: &scopes,
     };
+    let token = get_token(flow, request, secret, out).await?;
     out.redact(&token.access);
     token.refresh.iter().for_each(|refresh| out.redact(refresh));
     let mut login = Login {
@@ -140,13 +129,35 @@ fn client_secret_of(args: &AuthLoginArgs) -> CliResult<Option<Secret>> {
     Ok(Some(Secret::from(text.trim())))
 }
 
-async fn login_by_device_code(
-    endpoints: AuthorizationServer,
-    client_id: &str,
-    scopes: &[String],
+/// Parameters of a token request.
+struct LoginRequest<'a> {
+    server: AuthorizationServer,
+    client_id: &'a str,
+    scopes: &'a [String],
+}
+
+/// Gets a token by an OAuth flow.
+async fn get_token(
+    flow: LoginFlow,
+    request: LoginRequest<'_>,
+    secret: Option<Secret>,
     out: &mut Output,
 ) -> CliResult<Token> {
-    let login = DeviceLogin::start(endpoints, client_id, scopes)
+    match flow {
+        LoginFlow::Device => login_by_device_code(request, out).await,
+        LoginFlow::Code => browser::login(request, secret, out).await,
+        LoginFlow::Client => {
+            let secret = secret.ok_or_else(|| {
+                CliError::usage("the client credentials flow needs a client secret")
+                    .hint("set ATTACHE_CLIENT_SECRET, or give a file: --client-secret-file")
+            })?;
+            login_with_secret(request, secret).await
+        }
+    }
+}
+
+async fn login_by_device_code(request: LoginRequest<'_>, out: &mut Output) -> CliResult<Token> {
+    let login = DeviceLogin::start(request.server, request.client_id, request.scopes)
         .await
         .map_err(|error| login_error(&error))?;
     out.note(&format!(
@@ -160,13 +171,9 @@ async fn login_by_device_code(
     login.wait().await.map_err(|error| login_error(&error))
 }
 
-async fn login_with_secret(
-    endpoints: AuthorizationServer,
-    client_id: &str,
-    secret: Secret,
-    scopes: &[String],
-) -> CliResult<Token> {
-    let oauth = OAuth::client_credentials(endpoints, client_id, secret).scopes(scopes.to_vec());
+async fn login_with_secret(request: LoginRequest<'_>, secret: Secret) -> CliResult<Token> {
+    let oauth = OAuth::client_credentials(request.server, request.client_id, secret)
+        .scopes(request.scopes.to_vec());
     oauth
         .auth_params(None, &[])
         .await

@@ -63,7 +63,7 @@ async fn extended(session: &Session<'_>, out: &mut Output) -> CliResult {
         .hint("an extended card is for authenticated callers: the public card must declare a security scheme"));
     }
     let settings = session.settings;
-    let (client, capture) = wire_log::capture(session.client.clone(), settings);
+    let (client, capture) = wire_log::with_response_capture(session.client.clone(), settings);
     let card = session.call(client.get_extended_agent_card()).await?;
     let received = document(&capture.take());
     let text = match &received {

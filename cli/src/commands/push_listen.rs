@@ -4,7 +4,9 @@ use attache::jws::PublishedKeys;
 use attache::model::{
     AuthenticationInfo, DeletePushConfigRequest, MessageId, PushConfig, Secret, StreamResponse,
 };
-use attache::{ErrorKind, PushReceiver, PushReceiverSettings, PushSignatureVerifier};
+use attache::{
+    ErrorKind, PushNotifications, PushReceiver, PushReceiverSettings, PushSignatureVerifier,
+};
 
 use super::push_config::variable;
 use crate::args::PushListenArgs;
@@ -14,14 +16,13 @@ use crate::session::Session;
 use crate::settings::Settings;
 
 pub(crate) async fn run(args: PushListenArgs, settings: &Settings, out: &mut Output) -> CliResult {
-    let mut token = args
-        .token
-        .or_else(|| variable("ATTACHE_PUSH_TOKEN"))
-        .map(Secret::from);
-    if settings.task_id.is_some() {
-        // Without a token, any process that finds the address could send notifications.
-        token = token.or_else(|| Some(MessageId::random().as_str().into()));
-    }
+    let token = args.token.or_else(|| variable("ATTACHE_PUSH_TOKEN"));
+    // A registered webhook has a token: without it any process that finds the address could send notifications.
+    let token = token.or_else(|| {
+        let is_registered = settings.task_id.is_some();
+        is_registered.then(|| MessageId::random().as_str().to_owned())
+    });
+    let token = token.map(Secret::from);
     let credentials = args
         .auth_credentials
         .or_else(|| variable("ATTACHE_PUSH_CREDENTIALS"))
@@ -40,55 +41,60 @@ pub(crate) async fn run(args: PushListenArgs, settings: &Settings, out: &mut Out
         .map_err(unusable)?;
     let address = listener.local_addr().map_err(unusable)?;
     let url = args.url.unwrap_or_else(|| format!("http://{address}/"));
-    let (mut receiver, mut notifications) = PushReceiver::new(PushReceiverSettings {
+    let (mut receiver, notifications) = PushReceiver::new(PushReceiverSettings {
         token: token.clone(),
         authentication: authentication.clone(),
         ..PushReceiverSettings::default()
     });
     if let Some(keys) = &args.key_set {
-        let keys = PublishedKeys::from_url(keys);
-        let keys =
-            keys.map_err(|error| CliError::usage(format!("--key-set: {}", error.message())))?;
+        let keys = PublishedKeys::from_url(keys)
+            .map_err(|error| CliError::usage(format!("--key-set: {}", error.message())))?;
         receiver = receiver.with_verifier(PushSignatureVerifier::new(keys).audience(&url));
     }
     // Each notification is a result, so JSON has one line per notification.
     out.stream = true;
     out.note(&format!("listening on {url}"));
-    let printing = async {
-        let registered = match &settings.task_id {
-            Some(task) => {
-                let config = PushConfig {
-                    token,
-                    authentication,
-                    ..PushConfig::new(url)
-                };
-                Some(register(task, config, settings, out).await?)
-            }
-            None => None,
-        };
-        let mut left = args.count;
-        while left != Some(0) {
-            let Some(notification) = notifications.next().await else {
-                break;
-            };
-            out.print_event(&notification.event)?;
-            left = left.map(|left| left - 1);
-            if registered.is_some() && is_terminal_event(&notification.event) {
-                break;
-            }
-        }
-        if let Some((session, delete)) = registered {
-            // A failure is harmless: the registration ends with its task.
-            let _ = session
-                .call(session.client.delete_push_config(delete))
-                .await;
-        }
-        Ok(())
+    let config = PushConfig {
+        token,
+        authentication,
+        ..PushConfig::new(url)
     };
     tokio::select! {
-        printed = printing => printed,
+        printed = register_and_print(config, notifications, args.count, settings, out) => printed,
         () = receiver.serve(listener) => Ok(()),
     }
+}
+
+/// Registers the webhook if `--task-id` is given, prints notifications, and removes the registration.
+async fn register_and_print(
+    config: PushConfig,
+    mut notifications: PushNotifications,
+    count: Option<u64>,
+    settings: &Settings,
+    out: &mut Output,
+) -> CliResult {
+    let registered = match &settings.task_id {
+        Some(task) => Some(register(task, config, settings, out).await?),
+        None => None,
+    };
+    let mut remaining = count;
+    while remaining != Some(0) {
+        let Some(notification) = notifications.next().await else {
+            break;
+        };
+        out.print_event(&notification.event)?;
+        remaining = remaining.map(|remaining| remaining - 1);
+        if registered.is_some() && is_terminal_event(&notification.event) {
+            break;
+        }
+    }
+    if let Some((session, delete)) = registered {
+        // A failure is harmless: the registration ends with its task.
+        let _ = session
+            .call(session.client.delete_push_config(delete))
+            .await;
+    }
+    Ok(())
 }
 
 /// Registers this receiver for a task; returns the request that removes the registration.

@@ -44,38 +44,21 @@ pub(crate) async fn run(
     let mut page = TextPage::new(false);
     page.add_ids(task.id.as_str(), task.context_id.as_str());
     page.add_field("State", task.status.state.as_str());
-    let wanted = |artifact: &Artifact| {
-        args.artifact.is_empty()
-            || args
-                .artifact
-                .iter()
-                .any(|id| id == artifact.artifact_id.as_str())
+    let is_selected = |artifact: &&mut Artifact| {
+        let id = artifact.artifact_id.as_str();
+        args.artifact.is_empty() || args.artifact.iter().any(|selected| selected == id)
     };
-    let fetcher = args.fetch_urls.then(|| fetcher(&session)).transpose()?;
-    let mut seen = 0;
-    for artifact in task
-        .artifacts
-        .iter_mut()
-        .filter(|artifact| wanted(artifact))
-    {
-        seen += 1;
-        page.add_field("Artifact", artifact.artifact_id.as_str());
-        let names: Vec<_> = (0..artifact.parts.len())
-            .map(|at| file_name(artifact, at))
-            .collect();
-        for (part, name) in artifact.parts.iter_mut().zip(names) {
-            let Some(bytes) = part_bytes(part, fetcher.as_ref(), out).await else {
-                page.add_field("Not fetched", &describe(part));
-                continue;
-            };
-            let path = write(&folder, &name, &bytes, args.force)?;
-            page.add_field("Saved", &path.display().to_string());
-            let mut metadata = part.metadata().cloned().unwrap_or_else(Object::new);
-            metadata.insert(SAVED_TO, Json::from(path.display().to_string().as_str()));
-            *part = part.clone().with_metadata(metadata);
-        }
+    let download = Download {
+        folder: &folder,
+        fetcher: args.fetch_urls.then(|| fetcher(&session)).transpose()?,
+        force: args.force,
+    };
+    let mut saved = 0;
+    for artifact in task.artifacts.iter_mut().filter(is_selected) {
+        saved += 1;
+        download.save(artifact, &mut page, out).await?;
     }
-    if seen == 0 && !args.artifact.is_empty() {
+    if saved == 0 && !args.artifact.is_empty() {
         return Err(CliError::usage(format!(
             "the task has no artifact {}",
             args.artifact.join(", ")
@@ -85,6 +68,42 @@ pub(crate) async fn run(
         out.print_json(&task)
     } else {
         out.print_page(&page)
+    }
+}
+
+/// Parameters of a download.
+struct Download<'a> {
+    folder: &'a Path,
+    /// Fetches URL parts; `None` without `--fetch-urls`.
+    fetcher: Option<FileFetcher>,
+    force: bool,
+}
+
+impl Download<'_> {
+    /// Saves the parts of an artifact, and adds their paths to their metadata and to the page.
+    async fn save(
+        &self,
+        artifact: &mut Artifact,
+        page: &mut TextPage,
+        out: &mut Output,
+    ) -> CliResult {
+        page.add_field("Artifact", artifact.artifact_id.as_str());
+        let names: Vec<_> = (0..artifact.parts.len())
+            .map(|index| file_name(artifact, index))
+            .collect();
+        for (part, name) in artifact.parts.iter_mut().zip(names) {
+            let Some(bytes) = part_bytes(part, self.fetcher.as_ref(), out).await else {
+                page.add_field("Not fetched", &describe(part));
+                continue;
+            };
+            let path = write(self.folder, &name, &bytes, self.force)?;
+            let path = path.display().to_string();
+            page.add_field("Saved", &path);
+            let mut metadata = part.metadata().cloned().unwrap_or_else(Object::new);
+            metadata.insert(SAVED_TO, Json::from(path.as_str()));
+            *part = part.clone().with_metadata(metadata);
+        }
+        Ok(())
     }
 }
 

@@ -57,7 +57,7 @@ impl RestartOnly {
         self.0.extend(values);
     }
 
-    /// The keys whose values differ.
+    /// Returns the keys whose values differ.
     pub(crate) fn changed_keys(&self, other: &Self) -> Vec<String> {
         let keys = self
             .0

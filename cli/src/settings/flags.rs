@@ -1,8 +1,11 @@
 //! The flags that every client verb accepts, declared once as data.
 //!
-//! The rest follows from this table: the clap arguments and their help ([`CommonFlags`](crate::args::CommonFlags)), the
-//! environment variables and dotenv keys ([`SettingSources`](super::SettingSources)), the rows of `config show`, the
-//! effective defaults below `--help`, and the options of resume commands ([`ResumeHints`](crate::resume::ResumeHints)).
+//! This table generates:
+//! - the clap arguments and their help ([`CommonFlags`](crate::args::CommonFlags));
+//! - the environment variables and dotenv keys ([`SettingSources`](super::SettingSources));
+//! - the rows of `config show`;
+//! - the effective defaults below `--help`;
+//! - the options of resume commands ([`ResumeHints`](crate::resume::ResumeHints)).
 
 /// Declaration of one flag.
 #[derive(Debug)]
@@ -47,9 +50,9 @@ pub(crate) enum FlagKind {
 }
 
 /// Prefix of the variables that the CLI contract prescribes.
-const CONTRACT: &str = "A2ACLI_";
-/// Prefix of the variables of our own flags.
-const VENDOR: &str = "ATTACHE_";
+const CONTRACT_PREFIX: &str = "A2ACLI_";
+/// Prefix of the variables of flags outside the contract.
+const VENDOR_PREFIX: &str = "ATTACHE_";
 
 const AGENT: &str = "Agent";
 const OUTPUT_HEADING: &str = "Output";
@@ -195,7 +198,7 @@ flags! {
 }
 
 impl Flag {
-    /// A flag of the contract that takes a value.
+    /// Declares a contract flag with a value.
     const fn value(
         name: &'static str,
         value_name: &'static str,
@@ -210,7 +213,7 @@ impl Flag {
             value_name,
             heading,
             about,
-            variable_prefix: Some(CONTRACT),
+            variable_prefix: Some(CONTRACT_PREFIX),
             is_secret: false,
             default: None,
             is_listed: true,
@@ -219,7 +222,7 @@ impl Flag {
         }
     }
 
-    /// A flag of the contract that takes `=true` or `=false`; off by default.
+    /// Declares a contract switch (`=true` or `=false`), off by default.
     const fn switch(name: &'static str, heading: &'static str, about: &'static str) -> Self {
         Self {
             kind: FlagKind::Switch,
@@ -228,7 +231,7 @@ impl Flag {
         }
     }
 
-    /// A flag that the contract does not have.
+    /// Declares a flag outside the contract.
     const fn vendor(
         name: &'static str,
         value_name: &'static str,
@@ -236,18 +239,18 @@ impl Flag {
         about: &'static str,
     ) -> Self {
         Self {
-            variable_prefix: Some(VENDOR),
+            variable_prefix: Some(VENDOR_PREFIX),
             ..Self::value(name, value_name, heading, about)
         }
     }
 
-    /// The environment variable, if the flag has one.
+    /// Returns the environment variable, if the flag has one.
     pub(crate) fn variable(&self) -> Option<String> {
         let name = self.name.to_ascii_uppercase().replace('-', "_");
         Some(format!("{}{name}", self.variable_prefix?))
     }
 
-    /// The flag on a command line: the short form if there is one.
+    /// Returns the flag as typed: the short form if there is one.
     pub(crate) fn option(&self) -> String {
         match self.short {
             Some(short) => format!("-{short}"),
@@ -255,10 +258,10 @@ impl Flag {
         }
     }
 
-    /// The help text. It names the variable of a vendor flag, whose prefix users cannot guess.
+    /// Returns the help text. It names the variable of a vendor flag, whose prefix users cannot guess.
     pub(crate) fn help(&self) -> String {
         match self.variable() {
-            Some(variable) if self.variable_prefix == Some(VENDOR) => {
+            Some(variable) if self.variable_prefix == Some(VENDOR_PREFIX) => {
                 format!("{} [{variable}]", self.about)
             }
             _ => self.about.to_owned(),

@@ -40,7 +40,7 @@ impl StoredToken {
             store,
             host: login.host.clone(),
             scheme: login.scheme.clone(),
-            server: wire_log::watch_authorization_server(server, settings),
+            server: wire_log::add_debug_log_to_authorization_server(server, settings),
             redactor: settings.redactor.clone(),
             rejected: Mutex::new(None),
         })

@@ -4,44 +4,54 @@ use std::io;
 use std::time::Duration;
 
 use attache::model::Secret;
-use attache::{AuthorizationCodeLogin, AuthorizationServer, Token};
+use attache::{AuthorizationCodeLogin, Token};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use super::login_error;
+use super::{LoginRequest, login_error};
 use crate::error::{CliError, CliResult};
 use crate::output::Output;
 
-/// Time for the person to log in. A shorter `--timeout` ends the verb earlier.
+/// Maximum time for the user to log in. A shorter `--timeout` ends the verb earlier.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 /// Time for one request of the browser.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum size of a request head, in bytes.
-const MAX_HEAD: usize = 16 << 10;
+const MAX_HEAD_BYTES: usize = 16 << 10;
 /// Path of the redirect URL.
-const PATH: &str = "/callback";
+const REDIRECT_PATH: &str = "/callback";
 
 /// Prints the login URL, and waits for the redirect with the code.
 pub(super) async fn login(
-    endpoints: AuthorizationServer,
-    client_id: &str,
+    request: LoginRequest<'_>,
     secret: Option<Secret>,
-    scopes: &[String],
     out: &mut Output,
 ) -> CliResult<Token> {
-    let cannot =
+    let listen_error =
         |error: io::Error| CliError::internal(format!("cannot listen on 127.0.0.1: {error}"));
-    let listener = TcpListener::bind("127.0.0.1:0").await.map_err(cannot)?;
-    let redirect = format!("http://{}{PATH}", listener.local_addr().map_err(cannot)?);
-    let login = AuthorizationCodeLogin::start(endpoints, client_id, secret, scopes, redirect)
-        .map_err(|error| login_error(&error))?;
+    let listener = TcpListener::bind("127.0.0.1:0")
+        .await
+        .map_err(listen_error)?;
+    let redirect = format!(
+        "http://{}{REDIRECT_PATH}",
+        listener.local_addr().map_err(listen_error)?
+    );
+    let login = AuthorizationCodeLogin::start(
+        request.server,
+        request.client_id,
+        secret,
+        request.scopes,
+        redirect,
+    )
+    .map_err(|error| login_error(&error))?;
     out.note(&format!(
         "open {} in a browser on this machine",
         login.url()
     ));
     let query = timeout(LOGIN_TIMEOUT, await_redirect(&listener, &login)).await;
-    let query = query.map_err(|_| CliError::timeout("no login within 5 minutes"))?;
+    let query = query
+        .map_err(|_| CliError::timeout("login timed out after 5 minutes; run the command again"))?;
     login
         .finish(&query)
         .await
@@ -60,7 +70,7 @@ async fn await_redirect(listener: &TcpListener, login: &AuthorizationCodeLogin) 
             .flatten();
         let query = target
             .as_deref()
-            .and_then(|target| target.strip_prefix(PATH)?.strip_prefix('?'));
+            .and_then(|target| target.strip_prefix(REDIRECT_PATH)?.strip_prefix('?'));
         match query.filter(|query| login.matches_state(query)) {
             Some(query) => {
                 respond(
@@ -81,7 +91,7 @@ async fn read_target(stream: &mut TcpStream) -> Option<String> {
     let mut head = Vec::new();
     while !head.windows(4).any(|four| four == b"\r\n\r\n") {
         let read = stream.read_buf(&mut head).await.ok()?;
-        if read == 0 || head.len() > MAX_HEAD {
+        if read == 0 || head.len() > MAX_HEAD_BYTES {
             return None;
         }
     }

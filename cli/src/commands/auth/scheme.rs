@@ -11,7 +11,7 @@ use crate::wire_log;
 
 /// OAuth endpoints of a security scheme.
 pub(super) struct SchemeEndpoints {
-    pub(super) endpoints: AuthorizationServer,
+    pub(super) server: AuthorizationServer,
     /// The flow of the scheme; `None` if the endpoints come from a metadata document.
     flow: Option<LoginFlow>,
     pub(super) scopes: Vec<String>,
@@ -23,18 +23,18 @@ impl SchemeEndpoints {
         settings: &Settings,
     ) -> CliResult<Self> {
         let tls = crate::tls::client_tls(settings)?;
-        let prepare = |endpoints: AuthorizationServer| {
-            wire_log::watch_authorization_server(endpoints.tls(&tls), settings)
+        let prepare = |server: AuthorizationServer| {
+            wire_log::add_debug_log_to_authorization_server(server.tls(&tls), settings)
         };
         let metadata_url = match scheme {
             SecurityScheme::OpenIdConnect(oidc) => Some(&oidc.open_id_connect_url),
             SecurityScheme::OAuth2(oauth) => {
                 let named = oauth.flows.as_ref().and_then(flow);
-                if let (Some((flow, scopes)), Some(endpoints)) =
+                if let (Some((flow, scopes)), Some(server)) =
                     (named, AuthorizationServer::from_scheme(scheme))
                 {
                     return Ok(Self {
-                        endpoints: prepare(endpoints),
+                        server: prepare(server),
                         flow: Some(flow),
                         scopes,
                     });
@@ -54,7 +54,7 @@ impl SchemeEndpoints {
             .await
             .map_err(|error| login_error(&error))?;
         Ok(Self {
-            endpoints: found,
+            server: found,
             flow: None,
             scopes: Vec::new(),
         })
@@ -65,8 +65,8 @@ impl SchemeEndpoints {
         match self.flow {
             Some(flow) => flow,
             None if has_secret => LoginFlow::Client,
-            None if self.endpoints.device_url().is_none()
-                && self.endpoints.authorization_url().is_some() =>
+            None if self.server.device_url().is_none()
+                && self.server.authorization_url().is_some() =>
             {
                 LoginFlow::Code
             }
