@@ -79,14 +79,14 @@ async fn get_task_anonymously(agent: &AgentUnderTest<'_>) -> CheckResult<Result<
 /// Skips the check unless the card requires credentials other than a client certificate.
 fn require_declared_auth(agent: &AgentUnderTest<'_>) -> CheckResult {
     let requirements = &agent.session.card.security_requirements;
-    let asks = |one: &SecurityRequirement| !one.schemes.is_empty();
-    match !requirements.is_empty() && requirements.iter().all(asks) {
-        true if agent.session.settings.cert.is_some() => {
-            Err(skip("every connection has a client certificate"))
-        }
-        true => Ok(()),
-        false => Err(skip("the card requires no credentials")),
+    let has_scheme = |one: &SecurityRequirement| !one.schemes.is_empty();
+    if requirements.is_empty() || !requirements.iter().all(has_scheme) {
+        return Err(skip("the card requires no credentials"));
     }
+    if agent.session.settings.cert.is_some() {
+        return Err(skip("every connection has a client certificate"));
+    }
+    Ok(())
 }
 
 async fn auth_required(agent: &AgentUnderTest<'_>) -> CheckResult {
