@@ -36,7 +36,7 @@ pub struct HttpSettings {
     pub max_output: usize,
     /// Maximum number of retries. A request that may have reached the backend is retried only if it is `idempotent`.
     pub retries: u32,
-    /// Whether the backend tolerates repeated requests, for example by their `Idempotency-Key`.
+    /// Whether a repeated request has no further effect, for example because of its `Idempotency-Key`.
     pub idempotent: bool,
     /// Number of consecutive failures after which the circuit breaker opens for `breaker_pause`; 0 disables it.
     pub breaker_failures: u32,

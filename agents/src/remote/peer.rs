@@ -93,7 +93,7 @@ impl RemotePeer {
     /// Returns the lineage for the remote task, with the remaining budget of this turn.
     ///
     /// # Errors
-    /// The call would form a cycle, exceed the depth limit or has no budget left. The message is for the caller.
+    /// The call would form a cycle or exceed the depth limit, or no budget is left. The message is for the caller.
     pub(super) fn child_lineage(&self, turn: &Turn) -> Result<Lineage, String> {
         let lineage = Lineage::from_turn(turn);
         if let Some(reason) = lineage.cycle_refusal(&self.agent_id) {

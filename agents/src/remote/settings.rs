@@ -34,10 +34,10 @@ pub struct RemoteSettings {
     pub pin: Option<String>,
     /// Whether calls name the authenticated caller and its tenant in `Attache-Caller` and `Attache-Tenant`.
     pub forward_caller: bool,
-    /// Timeout of one turn. Then the remote task is canceled.
+    /// Timeout of one turn, after which the remote task is canceled.
     #[serde(with = "HumanDuration")]
     pub timeout: Duration,
-    /// Idle timeout of a stream. Then it is opened again.
+    /// Idle timeout of a stream, after which it is reopened.
     #[serde(with = "HumanDuration")]
     pub max_silence: Duration,
     /// Maximum number of consecutive retries of a call that did not reach the agent, or that may be repeated.
