@@ -1,7 +1,7 @@
 //! Encodes a task stream in chunks of bounded size.
 //!
 //! A subscriber with a long backlog has at most one encoded chunk in memory, like one that keeps up
-//! (R06).
+//! (R6).
 
 use std::task::{Context, Poll, ready};
 use std::vec;
