@@ -8,16 +8,16 @@ use crate::model::{self, Call, Caller, Error, INPUT_REQUEST, Result, Seq, TraceC
 use crate::service::CallMetadata;
 use crate::telemetry::trace;
 use crate::wire::negotiation::RequestedVersion;
-use crate::wire::{Dialect, has_tool_parts};
+use crate::wire::{Dialect, has_tool_parts, header};
 
 /// Names of the extension header: that of version 1.0 first, then that of 0.3.
 const EXTENSION_HEADERS: [HeaderName; 2] = [
     HeaderName::from_static("a2a-extensions"),
     HeaderName::from_static("x-a2a-extensions"),
 ];
-const VERSION: HeaderName = HeaderName::from_static("a2a-version");
+const VERSION: HeaderName = HeaderName::from_static(header::VERSION);
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static(header::LAST_EVENT_ID);
 const TRACE_PARENT: HeaderName = HeaderName::from_static(TraceContext::PARENT);
 /// Maximum number of `tracestate` lines that are read.
 const MAX_TRACE_STATE_LINES: usize = 32;

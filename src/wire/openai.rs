@@ -444,7 +444,24 @@ pub fn write_error(out: &mut Vec<u8>, error: &Error) {
         ErrorKind::Unavailable | ErrorKind::Internal | ErrorKind::DeadlineExceeded => {
             ("server_error", "unavailable")
         }
-        _ => ("invalid_request_error", "invalid_request"),
+        ErrorKind::Parse
+        | ErrorKind::InvalidRequest
+        | ErrorKind::PayloadTooLarge
+        | ErrorKind::RequestTimeout
+        | ErrorKind::MethodNotFound
+        | ErrorKind::MethodNotAllowed
+        | ErrorKind::InvalidParams
+        | ErrorKind::TaskNotCancelable
+        | ErrorKind::PushNotificationNotSupported
+        | ErrorKind::UnsupportedOperation
+        | ErrorKind::ContentTypeNotSupported
+        | ErrorKind::UnsupportedMediaType
+        | ErrorKind::InvalidAgentResponse
+        | ErrorKind::ExtendedAgentCardNotConfigured
+        | ErrorKind::ExtensionSupportRequired
+        | ErrorKind::VersionNotSupported
+        | ErrorKind::Canceled
+        | ErrorKind::Other(_) => ("invalid_request_error", "invalid_request"),
     };
     let error = OpenAiError {
         message: error.message(),
