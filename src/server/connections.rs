@@ -7,7 +7,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Request;
+use http::header::CONNECTION;
+use http::{HeaderValue, Request};
 use hyper::body::Incoming;
 use hyper::rt::Executor;
 use hyper::server::conn::{http1, http2};
@@ -22,8 +23,9 @@ use super::active_streams::ActiveStreams;
 use super::connection_io::{ConnectionIo, HttpVersion};
 use super::h2_stall;
 use super::handle::CurrentRoutes;
+use super::http1_head::{self, HeadError};
 use super::listener::ConnectionPermit;
-use super::reply::Reply;
+use super::reply::{self, Reply};
 use super::settings::ServerSettings;
 use super::timer::ReusableTimer;
 use super::transport::{ByteStream, ConnectionPeer};
@@ -188,10 +190,21 @@ async fn handle_request(
     peer: Arc<ConnectionPeer>,
     request: Request<Incoming>,
 ) -> Result<Reply, Infallible> {
+    if let Err(error) = http1_head::check(&request) {
+        return Ok(refuse_head(error));
+    }
     let routes = current.get();
     // Boxed: hyper keeps this future for the life of the connection. The request is boxed too,
     // since each function that passes it on would reserve space for it.
     Ok(Box::pin(routes.handle(&peer, Box::new(request))).await)
+}
+
+/// Returns the reply to an ambiguous head, and closes the connection after it.
+fn refuse_head(error: HeadError) -> Reply {
+    let mut reply = reply::text(error.status(), error.message());
+    let close = HeaderValue::from_static("close");
+    reply.headers_mut().insert(CONNECTION, close);
+    reply
 }
 
 /// Executor of HTTP/2 streams: runs them on the server's tracker, counts them, and ends stalled

@@ -20,7 +20,7 @@
 //! | `builder`, `bound_server`, `in_process`, `handle` | public API |
 //! | `assembly`, `reloadable_config` | engine and routes from the configuration |
 //! | `listener`, `http_server`, `transport`, `tls` | accepting connections, draining |
-//! | `connections`, `connection_io`, `timer`, `active_streams`, `h2_stall` | one connection |
+//! | `connections`, `connection_io`, `http1_head`, `timer`, `active_streams`, `h2_stall` | one connection |
 //! | `routes`, `cors`, `card`, `signing`, `base_url` | dispatch, origin checks, discovery documents |
 //! | `admission`, `body`, `call_headers`, `call_span`, `bindings` | the request pipeline |
 //! | `reply`, `event_encoder`, `chunked_stream`, `sse_body`, `encodings` | replies and streams |
@@ -48,6 +48,7 @@ mod event_encoder;
 mod h2_stall;
 mod handle;
 mod hosted_agent;
+mod http1_head;
 mod http_server;
 #[cfg(feature = "client")]
 mod in_process;

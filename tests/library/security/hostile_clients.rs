@@ -306,6 +306,49 @@ async fn a_stream_is_not_delayed_by_a_pipelined_request() {
     }
 }
 
+/// Servers and proxies read these heads differently, so a request could be smuggled past a proxy.
+#[tokio::test]
+async fn d21_ambiguous_http_1_heads_are_refused() {
+    let server = start(Echo).await;
+    let host = "Host: localhost\r\n";
+    let WireRequest { head, body } = send(WireFormat::Rpc1, "hi");
+    let chunked = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
+    let coded = |codings: &str| format!("{head}\r\n{host}{codings}\r\n{chunked}");
+    for (request, status) in [
+        ("GET /healthz HTTP/1.1\r\n\r\n".to_owned(), "400"),
+        (format!("GET /healthz HTTP/1.1\r\n{host}{host}\r\n"), "400"),
+        (
+            format!("GET /healthz HTTP/1.1\r\n{host}Host: other\r\n\r\n"),
+            "400",
+        ),
+        (
+            "GET http://localhost/healthz HTTP/1.1\r\n\r\n".to_owned(),
+            "400",
+        ),
+        (coded("Transfer-Encoding: gzip, chunked\r\n"), "501"),
+        (
+            coded("Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n"),
+            "501",
+        ),
+        (coded("Transfer-Encoding: chunked, chunked\r\n"), "501"),
+    ] {
+        let text = refusal(&server, request.as_bytes()).await;
+        assert!(
+            text.starts_with(&format!("HTTP/1.1 {status}")),
+            "{request}: {text}"
+        );
+        assert_eq!(text.matches("connection: close").count(), 1, "{text}");
+    }
+    for request in [
+        "GET /healthz HTTP/1.0\r\n\r\n".to_owned(),
+        coded("Transfer-Encoding: Chunked\r\nConnection: close\r\n"),
+    ] {
+        let text = refusal(&server, request.as_bytes()).await;
+        assert!(text.contains(" 200 OK"), "{request}: {text}");
+    }
+    assert_eq!(server.result("ListTasks", json!({})).await["totalSize"], 1);
+}
+
 /// Encodes an HTTP/2 frame.
 pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
