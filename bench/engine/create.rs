@@ -134,6 +134,7 @@ fn new_task(number: usize, keyed: bool) -> NewTask {
     let key = keyed.then(|| IdempotencyKey {
         text: TaskId::random().to_string(),
         body: [7; 32],
+        oldest_valid: Timestamp::default(),
     });
     let events = vec![
         Event::Created {

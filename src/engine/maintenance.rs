@@ -23,7 +23,7 @@ pub(super) const MIN_RETRY_DELAY: Duration = Duration::from_millis(100);
 /// Longest delay of the exponential backoff after a store failure.
 pub(super) const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
 
-/// Number of tasks per read of the store.
+/// Number of tasks per read of the store, and of idempotency keys per removal.
 const SWEEP_PAGE_TASKS: usize = 500;
 
 /// Maximum number of tasks that are recovered at the same time: as many as the store commits in one group.
@@ -109,7 +109,7 @@ impl Engine {
         }
     }
 
-    /// Runs one sweep: expires overdue tasks, deletes old ones, enforces limits.
+    /// Runs one sweep: expires overdue tasks, deletes old tasks and idempotency keys, enforces limits.
     pub(crate) async fn sweep(&self) -> Result<()> {
         let settings = &self.inner.settings;
         let has_age_limit = settings.max_parked_age.is_some() || settings.orphan_timeout.is_some();
@@ -121,7 +121,27 @@ impl Engine {
             let time = self.time_before_on(&self.inner.retention_clock, age);
             self.delete_ended_before(time).await?;
         }
+        self.remove_expired_keys().await?;
         self.enforce_limits().await
+    }
+
+    /// Returns the earliest time of an idempotency key that has not expired.
+    pub(crate) fn oldest_valid_key(&self) -> Timestamp {
+        let age = self.inner.settings.idempotency_max_age;
+        age.map_or_else(Timestamp::default, |age| {
+            self.time_before_on(&self.inner.retention_clock, age)
+        })
+    }
+
+    /// Deletes expired idempotency keys, a page at a time.
+    async fn remove_expired_keys(&self) -> Result<()> {
+        if self.inner.settings.idempotency_max_age.is_none() {
+            return Ok(());
+        }
+        let store = &self.inner.journal.store;
+        let before = self.oldest_valid_key();
+        while store.remove_keys(before, SWEEP_PAGE_TASKS).await? == SWEEP_PAGE_TASKS {}
+        Ok(())
     }
 
     /// Deletes and expires the oldest tasks beyond the limits.

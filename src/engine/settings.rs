@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::model::units::{ByteSize, HumanDuration, HumanDurationOrNever, OptionalHumanDuration};
 use crate::store::Store;
 
+const DAY: Duration = Duration::from_secs(60 * 60 * 24);
+
 /// Limits, timeouts and policies of an engine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -62,6 +64,9 @@ pub struct Settings {
     /// Whether the message id is an idempotency key. A repeated message of the same caller is answered with the task
     /// it created or continued; with different content it is refused. An `Idempotency-Key` header takes precedence.
     pub idempotent_message_ids: bool,
+    /// How long an idempotency key is remembered. A later message with the key counts as a new one.
+    #[serde(with = "HumanDurationOrNever")]
+    pub idempotency_max_age: Option<Duration>,
     /// How long a task may be `input-required` or `auth-required`, whatever `on_waiting` says. Then it fails with the
     /// reason `expired`.
     #[serde(with = "HumanDurationOrNever")]
@@ -139,7 +144,6 @@ pub enum UnansweredPolicy {
 impl Settings {
     /// Sets the defaults that depend on whether the store is durable.
     pub(super) fn for_store(mut self, store: &dyn Store) -> Self {
-        const DAY: Duration = Duration::from_secs(60 * 60 * 24);
         let durable = store.is_durable();
         self.max_tasks = self.max_tasks.or((!durable).then_some(2000));
         self.max_age = self.max_age.or(durable.then_some(30 * DAY));
@@ -167,6 +171,7 @@ impl Default for Settings {
             max_tasks: None,
             max_age: None,
             idempotent_message_ids: false,
+            idempotency_max_age: Some(7 * DAY),
             max_parked_age: None,
             max_anonymous_waiting_tasks: 10_000,
             orphan_timeout: None,

@@ -14,7 +14,7 @@ use self::harness::{
 use super::PushSettings;
 use crate::egress::EgressPolicy;
 use crate::engine::tests::harness::{FaultyStore, ScriptedAgent};
-use crate::model::{Seq, Version};
+use crate::model::{Seq, Timestamp, Version};
 use crate::store::{DeliveryState, IdempotencyKey, Memory, Store};
 
 const URL: &str = "http://a.example/hook?x=1";
@@ -256,6 +256,7 @@ async fn r13_a_stored_end_without_notification_is_waited_for() {
     let key = IdempotencyKey {
         text: "once".to_owned(),
         body: [0; 32],
+        oldest_valid: Timestamp::default(),
     };
     let head = process.send_with(Some(key), WORK, URL, Version::V1).await;
     process.idle().await;

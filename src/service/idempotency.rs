@@ -1,7 +1,7 @@
 //! Idempotency keys: the same message sent twice becomes one message (04 §3.4).
 //!
 //! The key is the caller's `Idempotency-Key` or, if the engine deduplicates by message id, the message id. Each key is stored
-//! with a SHA-256 of the request body; the same key with another body is refused.
+//! with a SHA-256 of the request body; the same key with another body is refused. A key expires after `idempotency_max_age`.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,9 @@ use sha2::{Digest, Sha256};
 
 use super::Service;
 use crate::engine::{self, AcceptedMessage};
-use crate::model::{Call, Error, Json, Message, PushConfigId, Result, SendMessageRequest};
+use crate::model::{
+    Call, Error, Json, Message, PushConfigId, Result, SendMessageRequest, Timestamp,
+};
 use crate::store::{self, IdempotencyKey};
 
 /// Longest `Idempotency-Key`, in bytes.
@@ -24,9 +26,12 @@ impl Service {
         call: &Call,
         request: &SendMessageRequest,
     ) -> Result<Option<IdempotencyKey>> {
+        let oldest_valid = || self.engine.oldest_valid_key();
         match &call.idempotency_key {
-            Some(text) => explicit_key(text, request).map(Some),
-            None if self.engine.has_idempotent_message_ids() => message_key(request).map(Some),
+            Some(text) => explicit_key(text, request, oldest_valid()).map(Some),
+            None if self.engine.has_idempotent_message_ids() => {
+                message_key(request, oldest_valid()).map(Some)
+            }
             None => Ok(None),
         }
     }
@@ -44,7 +49,11 @@ impl Service {
 }
 
 /// The caller's key. Its digest covers the whole request, the task alias included.
-fn explicit_key(text: &str, request: &SendMessageRequest) -> Result<IdempotencyKey> {
+fn explicit_key(
+    text: &str,
+    request: &SendMessageRequest,
+    oldest_valid: Timestamp,
+) -> Result<IdempotencyKey> {
     if text.is_empty() || text.len() > MAX_KEY_BYTES || text.chars().any(char::is_control) {
         return Err(Error::invalid(
             "Idempotency-Key",
@@ -61,6 +70,7 @@ fn explicit_key(text: &str, request: &SendMessageRequest) -> Result<IdempotencyK
     Ok(IdempotencyKey {
         text: text.to_owned(),
         body: Sha256::digest(body).into(),
+        oldest_valid,
     })
 }
 
@@ -79,12 +89,13 @@ fn aliased_body(alias: &str, request: &SendMessageRequest) -> Result<String> {
 }
 
 /// The message id as a key.
-fn message_key(request: &SendMessageRequest) -> Result<IdempotencyKey> {
+fn message_key(request: &SendMessageRequest, oldest_valid: Timestamp) -> Result<IdempotencyKey> {
     let body = Json::from_serialize(&request.message).map_err(Error::internal)?;
     let text = format!("{MESSAGE_ID_PREFIX}{}", request.message.message_id);
     Ok(IdempotencyKey {
         text,
         body: Sha256::digest(body.get()).into(),
+        oldest_valid,
     })
 }
 

@@ -1,15 +1,18 @@
-//! `ListTasks` over a store that fails, and that deletes tasks between and during reads.
+//! `ListTasks` over a store that fails, and that deletes tasks between and during reads. Expiry of idempotency keys.
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::*;
-use crate::engine::Settings;
 use crate::engine::tests::harness::{
     FaultTiming, FaultyStore, ManualClock, ScriptedAgent, call, engine_with, scope, send,
     within_deadline,
 };
-use crate::model::{ErrorKind, ListTasksRequest, ListTasksResponse, TaskId};
+use crate::engine::{AgentRegistration, AgentSettings, Settings};
+use crate::model::{
+    ErrorKind, ListTasksRequest, ListTasksResponse, Message, SendMessageRequest,
+    SendMessageResponse, TaskId, Timestamp,
+};
 use crate::push::PushSettings;
 use crate::store::{Store, TaskQuery};
 
@@ -43,6 +46,15 @@ async fn fixture() -> ServiceFixture {
         ids.push(send(&engine, "done").await.0.id);
     }
     ids.reverse();
+    let service = service(engine);
+    ServiceFixture {
+        service,
+        store,
+        ids,
+    }
+}
+
+fn service(engine: Engine) -> Service {
     let stream_limiter = StreamLimiter::new(StreamLimits {
         total: 10,
         per_task: 10,
@@ -63,12 +75,14 @@ async fn fixture() -> ServiceFixture {
         waiting_stream_timeout: None,
         max_blocking_wait: None,
     };
-    let service = Service::new(engine, None, push, options);
-    ServiceFixture {
-        service,
-        store,
-        ids,
-    }
+    let agents = engine.prepare_agents([AgentRegistration {
+        name: scope().agent,
+        agent: Arc::new(ScriptedAgent::default()),
+        settings: AgentSettings::default(),
+    }]);
+    let agent = agents.get(&scope().agent).cloned();
+    engine.replace_agents(agents);
+    Service::new(engine, agent, push, options)
 }
 
 impl ServiceFixture {
@@ -202,4 +216,69 @@ async fn s62_a_page_over_max_page_bytes_ends_early_and_the_next_continues() {
         (1, 3, 13)
     );
     assert_eq!(read_all(&fixture).await, (fixture.ids.clone(), 0));
+}
+
+#[cfg(feature = "sqlite")]
+/// Sends a message with the key `k` and returns the id of its task.
+async fn send_with_key(service: &Service, text: &str) -> Result<TaskId> {
+    let call = Call {
+        idempotency_key: Some("k".into()),
+        ..call()
+    };
+    let message = Message {
+        message_id: "m".into(),
+        ..Message::user(text)
+    };
+    let request = Box::new(SendMessageRequest::new(message));
+    match within_deadline(service.send_message(&call, request)).await? {
+        ServiceResponse::Single(Response::SendMessage(SendMessageResponse::Task(task))) => {
+            Ok(task.id.clone())
+        }
+        _ => panic!("the agent replies with a task"),
+    }
+}
+
+#[cfg(feature = "sqlite")]
+#[tokio::test]
+async fn an_expired_idempotency_key_is_unused_in_every_store() {
+    use crate::store::sqlite::Options;
+    use crate::store::{Memory, Sqlite};
+
+    const DAY: i64 = 24 * 60 * 60 * 1000;
+    let folder = tempfile::tempdir().unwrap();
+    let sqlite = Sqlite::open(folder.path().join("a.db"), Options::default()).unwrap();
+    let stores: [Arc<dyn Store>; 2] = [Arc::new(Memory::new()), Arc::new(sqlite)];
+    for store in stores {
+        let clock = ManualClock::starting_at(0);
+        let engine = engine_with(
+            store.clone(),
+            ScriptedAgent::default(),
+            Settings::default(),
+            clock.clone(),
+        );
+        let service = service(engine.clone());
+        let first = send_with_key(&service, "done").await.unwrap();
+        // By default a key is valid for 7 days.
+        clock.advance_to(7 * DAY);
+        within_deadline(engine.sweep()).await.unwrap();
+        assert_eq!(send_with_key(&service, "done").await.unwrap(), first);
+        let reused = send_with_key(&service, "say").await.unwrap_err();
+        assert_eq!(reused.kind(), ErrorKind::InvalidParams);
+        clock.advance_to(7 * DAY + 1);
+        let second = send_with_key(&service, "say").await.unwrap();
+        assert_ne!(second, first, "an expired key starts a new task");
+        assert_eq!(send_with_key(&service, "say").await.unwrap(), second);
+        // The sweep removes expired keys, and no others.
+        within_deadline(engine.sweep()).await.unwrap();
+        assert_eq!(send_with_key(&service, "say").await.unwrap(), second);
+        clock.advance_to(15 * DAY);
+        within_deadline(engine.sweep()).await.unwrap();
+        let later = Timestamp::from_millis(99 * DAY).unwrap();
+        assert_eq!(store.remove_keys(later, 9).await.unwrap(), 0);
+        let query = TaskQuery {
+            limit: 9,
+            ..TaskQuery::default()
+        };
+        assert_eq!(store.list(&scope(), &query).await.unwrap().total, 2);
+    }
 }

@@ -121,7 +121,8 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
-    /// Finds the task and the turn that were recorded with an idempotency key of the scope. `None`: the key is unused.
+    /// Finds the task and the turn that were recorded with an idempotency key of the scope. `None`: the key is unused, or its
+    /// record has expired ([`IdempotencyKey::oldest_valid`]).
     ///
     /// # Errors
     /// [`Error::KeyReused`]: the scope has used the key with another body.
@@ -130,6 +131,11 @@ pub trait Store: Send + Sync + 'static {
         scope: &Scope,
         key: &IdempotencyKey,
     ) -> Result<Option<IdempotencyRecord>>;
+
+    /// Removes at most `limit` idempotency keys of every scope that were recorded before this time, and returns their number.
+    ///
+    /// Their tasks stay. The engine calls it with the time before which keys have expired.
+    async fn remove_keys(&self, before: Timestamp, limit: usize) -> Result<usize>;
 
     /// Lists the tasks of the scope that match the query, and counts the matches on all pages.
     ///

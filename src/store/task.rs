@@ -75,6 +75,9 @@ pub struct IdempotencyKey {
     pub text: String,
     /// SHA-256 digest of the request body. It distinguishes a repeated message from a reused key.
     pub body: [u8; 32],
+    /// Earliest time of a valid record. A record whose [`Batch::time`] is earlier has expired: the key counts as unused,
+    /// and a write with the key replaces the record.
+    pub oldest_valid: Timestamp,
 }
 
 /// Outcome recorded for an idempotency key.

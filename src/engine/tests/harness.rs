@@ -314,6 +314,10 @@ impl Store for FaultyStore {
         self.read(self.memory.find_by_key(scope, key)).await
     }
 
+    async fn remove_keys(&self, before: Timestamp, limit: usize) -> store::Result<usize> {
+        self.write(self.memory.remove_keys(before, limit)).await
+    }
+
     async fn list(&self, scope: &Scope, query: &TaskQuery) -> store::Result<TaskPage> {
         let page = self.read(self.memory.list(scope, query)).await?;
         if self.deletes_listed.load(Ordering::SeqCst) {
@@ -592,6 +596,7 @@ pub(super) fn key(text: &str, body: u8) -> Option<IdempotencyKey> {
     Some(IdempotencyKey {
         text: text.to_owned(),
         body: [body; 32],
+        oldest_valid: Timestamp::default(),
     })
 }
 

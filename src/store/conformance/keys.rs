@@ -5,11 +5,13 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use super::{
-    batch, create, expect_eq, expect_ok, expect_true, find, key, log, new_task, note, registration,
-    scope, status_batch,
+    batch, create, expect_eq, expect_ok, expect_true, find, key, log, new_task, new_task_at, note,
+    registration, scope, status_batch, timestamp,
 };
 use crate::model::{Seq, TaskState};
-use crate::store::{Batch, CreateResult, Error, Head, IdempotencyRecord, NewTask, Store};
+use crate::store::{
+    Batch, CreateResult, Error, Head, IdempotencyKey, IdempotencyRecord, NewTask, Store,
+};
 
 pub(super) async fn check<S: Store>(make: &impl AsyncFn() -> S) {
     create_replays_a_used_key(&make().await).await;
@@ -17,6 +19,8 @@ pub(super) async fn check<S: Store>(make: &impl AsyncFn() -> S) {
     appends_a_keyed_message_once(&make().await).await;
     keys_belong_to_a_scope(&make().await).await;
     finds_tasks_by_key(&make().await).await;
+    expired_keys_are_unused(&make().await).await;
+    removes_old_keys(&make().await).await;
     concurrent_creates_with_one_key_create_one_task(make().await).await;
     concurrent_appends_at_one_position_append_one_batch(make().await).await;
     finds_tasks_by_alias(&make().await).await;
@@ -239,6 +243,115 @@ async fn finds_tasks_by_key(store: &dyn Store) {
         expect_ok(removed, "`find_by_key` of a removed key succeeds"),
         None,
         "`remove` removes the idempotency keys of the task",
+    );
+}
+
+async fn expired_keys_are_unused(store: &dyn Store) {
+    let valid_since = |millis, body| {
+        key("k", body).map(|key| IdempotencyKey {
+            oldest_valid: timestamp(millis),
+            ..key
+        })
+    };
+    let find_key = async |millis, body| {
+        let key = valid_since(millis, body).expect("a key");
+        let found = store.find_by_key(&scope("ann"), &key).await;
+        expect_ok(found, "`find_by_key` succeeds").map(|record| record.head.id)
+    };
+    // The record is of time 1,000.
+    let first = create(store, task_with_key("first", "k", 1)).await;
+    expect_eq(
+        find_key(1_000, 1).await,
+        Some(first.id.clone()),
+        "a record of the time `oldest_valid` has not expired",
+    );
+    expect_eq(
+        find_key(1_001, 2).await,
+        None,
+        "a record from before `oldest_valid` has expired, whatever its body is",
+    );
+    let message = Batch {
+        key: valid_since(1_001, 2),
+        turn: 2,
+        ..status_batch(TaskState::Working, 2_000)
+    };
+    expect_ok(
+        store.append(&first, Seq(1), &message).await,
+        "`append` with an expired key succeeds",
+    );
+    let mut second = new_task_at("second", 3_000);
+    second.batch.key = valid_since(2_001, 3);
+    let second = create(store, second).await;
+    expect_eq(
+        find_key(1_000, 3).await,
+        Some(second.id.clone()),
+        "a write with an expired key replaces its record",
+    );
+    expect_ok(store.remove(&[first]).await, "`remove` succeeds");
+    expect_eq(
+        find_key(1_000, 3).await,
+        Some(second.id),
+        "`remove` keeps a key that another task uses now",
+    );
+}
+
+async fn removes_old_keys(store: &dyn Store) {
+    for number in 0..5 {
+        let mut task = new_task_at(&format!("t{number}"), 1_000 + number);
+        task.batch.key = key(&format!("k{number}"), 1);
+        create(store, task).await;
+    }
+    let used_keys = async || {
+        let mut used = Vec::new();
+        for number in 0..5 {
+            let key = key(&format!("k{number}"), 1).expect("a key");
+            let found = store.find_by_key(&scope("ann"), &key).await;
+            if expect_ok(found, "`find_by_key` succeeds").is_some() {
+                used.push(number);
+            }
+        }
+        used
+    };
+    let remove = async |before, limit| {
+        let removed = store.remove_keys(timestamp(before), limit).await;
+        expect_ok(removed, "`remove_keys` succeeds")
+    };
+    expect_eq(
+        (remove(1_000, 9).await, used_keys().await),
+        (0, vec![0, 1, 2, 3, 4]),
+        "`remove_keys` keeps keys of the given time and later",
+    );
+    expect_eq(
+        (remove(1_004, 2).await, used_keys().await.len()),
+        (2, 3),
+        "`remove_keys` removes at most `limit` keys",
+    );
+    expect_eq(
+        (remove(1_004, 9).await, used_keys().await),
+        (2, vec![4]),
+        "`remove_keys` removes the keys of earlier times",
+    );
+    expect_eq(
+        remove(1_004, 9).await,
+        0,
+        "`remove_keys` returns the number of removed keys",
+    );
+    expect_true(
+        find(store, "ann", "t0").await.is_some(),
+        "`remove_keys` keeps the tasks",
+    );
+    // The removed keys are free again, and their tasks can be removed.
+    let again = create(store, task_with_key("again", "k0", 2)).await;
+    for id in ["t0", "t4"] {
+        let head = find(store, "ann", id).await.expect("a task");
+        expect_ok(store.remove(&[head]).await, "`remove` succeeds");
+    }
+    let key = key("k0", 2).expect("a key");
+    let found = store.find_by_key(&scope("ann"), &key).await;
+    expect_eq(
+        expect_ok(found, "`find_by_key` succeeds").map(|record| record.head.id),
+        Some(again.id),
+        "a removed key can be used again",
     );
 }
 

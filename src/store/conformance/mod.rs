@@ -86,6 +86,7 @@ fn key(text: &str, body: u8) -> Option<IdempotencyKey> {
     Some(IdempotencyKey {
         text: text.to_owned(),
         body: [body; 32],
+        oldest_valid: Timestamp::default(),
     })
 }
 

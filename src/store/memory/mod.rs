@@ -103,6 +103,10 @@ impl Store for Memory {
         self.tables().find_key(scope, Some(key))
     }
 
+    async fn remove_keys(&self, before: Timestamp, limit: usize) -> Result<usize> {
+        Ok(self.tables().remove_keys(before, limit))
+    }
+
     async fn list(&self, scope: &Scope, query: &TaskQuery) -> Result<TaskPage> {
         Ok(self.tables().list(scope, query))
     }

@@ -1,5 +1,6 @@
 //! Tables of the memory store: tasks by number, and indexes over them.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Bound;
@@ -27,6 +28,8 @@ pub(super) struct Tables {
     runnable: BTreeSet<TaskId>,
     ended: TimeIndex,
     keys: HashMap<(u32, String), KeyEntry>,
+    /// Idempotency keys by the time of their record.
+    keys_by_time: BTreeSet<(Timestamp, u32, String)>,
     aliases: HashMap<(u32, TaskId), u32>,
     /// Task numbers by webhook number.
     webhooks: BTreeMap<u64, u32>,
@@ -36,6 +39,7 @@ pub(super) struct Tables {
 /// Task and turn recorded with an idempotency key.
 #[derive(Debug)]
 struct KeyEntry {
+    time: Timestamp,
     body: [u8; 32],
     task: u32,
     turn: u64,
@@ -112,6 +116,7 @@ impl Tables {
         };
         match self.keys.get(&(scope, key.text.clone())) {
             None => Ok(None),
+            Some(used) if used.time < key.oldest_valid => Ok(None),
             Some(used) if used.body != key.body => Err(Error::KeyReused),
             Some(used) => Ok(self.head(used.task).map(|head| IdempotencyRecord {
                 head,
@@ -242,8 +247,14 @@ impl Tables {
         self.remove_from_sweeps(number, &head.id, listed);
         self.scopes.remove(scope, number, listed);
         let Some(rare) = log.into_rare() else { return };
-        for key in rare.keys {
-            self.keys.remove(&(scope, key));
+        for text in rare.keys {
+            // An expired key may belong to another task by now.
+            if let Entry::Occupied(key) = self.keys.entry((scope, text))
+                && key.get().task == number
+            {
+                let ((scope, text), entry) = key.remove_entry();
+                self.keys_by_time.remove(&(entry.time, scope, text));
+            }
         }
         for webhook in rare.webhooks {
             self.webhooks.remove(&webhook.number);
@@ -334,11 +345,38 @@ impl Tables {
         };
         log.rare_mut().keys.push(key.text.clone());
         let entry = KeyEntry {
+            time: batch.time,
             body: key.body,
             task,
             turn: batch.turn,
         };
-        self.keys.insert((scope, key.text.clone()), entry);
+        if let Some(expired) = self.keys.insert((scope, key.text.clone()), entry) {
+            let expired = (expired.time, scope, key.text.clone());
+            self.keys_by_time.remove(&expired);
+        }
+        self.keys_by_time
+            .insert((batch.time, scope, key.text.clone()));
+    }
+
+    /// Removes the oldest keys that were recorded before a time, and returns their number.
+    pub(super) fn remove_keys(&mut self, before: Timestamp, limit: usize) -> usize {
+        let mut removed = 0;
+        while removed < limit
+            && let Some(oldest) = self.keys_by_time.pop_first()
+        {
+            if oldest.0 >= before {
+                self.keys_by_time.insert(oldest);
+                break;
+            }
+            let (_, scope, text) = oldest;
+            if let Some(entry) = self.keys.remove(&(scope, text.clone()))
+                && let Some(log) = self.logs[entry.task as usize].as_mut()
+            {
+                log.rare_mut().keys.retain(|key| *key != text);
+            }
+            removed += 1;
+        }
+        removed
     }
 
     fn insert_alias(&mut self, task: u32, scope: u32, alias: Option<&TaskId>) {

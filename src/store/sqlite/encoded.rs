@@ -15,6 +15,7 @@ const BYTES_PER_ROW: usize = 900_000_000;
 
 /// Encoded [`Batch`].
 pub(super) struct EncodedBatch {
+    pub(super) time: Timestamp,
     pub(super) rows: Vec<EncodedRow>,
     pub(super) state: TaskState,
     pub(super) status_time: Timestamp,
@@ -44,6 +45,7 @@ impl EncodedBatch {
             .map(encode_row)
             .collect::<Result<_>>()?;
         Ok(Self {
+            time: batch.time,
             rows,
             state: batch.state,
             status_time: batch.status_time,

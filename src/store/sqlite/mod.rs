@@ -225,6 +225,12 @@ impl Store for Sqlite {
         }
     }
 
+    async fn remove_keys(&self, before: Timestamp, limit: usize) -> Result<usize> {
+        self.writer
+            .run(move |transaction| transaction.remove_keys(before, limit))
+            .await
+    }
+
     async fn list(&self, scope: &Scope, query: &TaskQuery) -> Result<TaskPage> {
         let scope = scope.clone();
         let query = query.clone();

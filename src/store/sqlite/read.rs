@@ -143,20 +143,23 @@ pub(super) fn find_key_in_scope(
     // Key rows are in the index under their negated number.
     let sql = format!(
         "SELECT {HEAD_COLUMNS}, key.body, key.turn FROM key JOIN task ON task.number = key.task
-         WHERE key.number = -?1 AND key.scope = ?2 AND key.text = ?3"
+         WHERE key.number = -?1 AND key.scope = ?2 AND key.text = ?3 AND key.time >= ?4"
     );
     let mut statement = connection.prepare_cached(&sql)?;
     let hash = id_index::hash_key(number, &key.text);
     let found = id_index.find(connection, hash, |key_number| {
-        let lookup = statement.query_row(params![key_number, number, key.text], |row| {
-            if row.get_ref(5)?.as_blob()? != key.body {
-                return Ok(KeyLookup::OtherBody);
-            }
-            Ok(KeyLookup::SameBody(IdempotencyRecord {
-                head: head_from_row(row, scope.clone())?,
-                turn: count_column(row, 6)?,
-            }))
-        });
+        let lookup = statement.query_row(
+            params![key_number, number, key.text, key.oldest_valid.as_millis()],
+            |row| {
+                if row.get_ref(5)?.as_blob()? != key.body {
+                    return Ok(KeyLookup::OtherBody);
+                }
+                Ok(KeyLookup::SameBody(IdempotencyRecord {
+                    head: head_from_row(row, scope.clone())?,
+                    turn: count_column(row, 6)?,
+                }))
+            },
+        );
         lookup.optional()
     })?;
     Ok(found.unwrap_or(KeyLookup::Unused))

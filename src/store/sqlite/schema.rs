@@ -17,6 +17,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/4.sql"),
     include_str!("../migrations/5.sql"),
     include_str!("../migrations/6.sql"),
+    include_str!("../migrations/7.sql"),
 ];
 
 /// SQLite application id of our files: `A2At`.

@@ -13,7 +13,7 @@ use super::head_cache::{HeadCache, HeadChange};
 use super::id_index::{self, IdIndex, IndexEntry};
 use super::prepared_statement::PreparedStatement;
 use super::read::{self, KeyLookup};
-use super::row::{seq_column, sql_position, state_column, time_column};
+use super::row::{seq_column, sql_limit, sql_position, state_column, time_column};
 use super::sorted_pages::{LARGE_LEVEL, SMALL_LEVEL};
 use super::writer::CommandResult;
 use crate::model::{PushConfigId, Scope, Seq, TaskId, TaskState, Timestamp};
@@ -221,6 +221,22 @@ impl<'a> Transaction<'a> {
         Ok(Ok(()))
     }
 
+    /// [`Store::remove_keys`](crate::store::Store::remove_keys)
+    pub(super) fn remove_keys(&mut self, before: Timestamp, limit: usize) -> CommandResult<usize> {
+        let sql = "SELECT number, scope, text FROM key WHERE time < ?1 ORDER BY time LIMIT ?2";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let keys = statement.query_map(params![before.as_millis(), sql_limit(limit)], key_entry)?;
+        let keys = keys.collect::<rusqlite::Result<Vec<_>>>()?;
+        for (_, number) in &keys {
+            self.connection
+                .prepare_cached("DELETE FROM key WHERE number = -?1")?
+                .execute([number])?;
+        }
+        let removed = keys.len();
+        self.cache.removed.extend(keys);
+        Ok(Ok(removed))
+    }
+
     /// [`Store::put_config`](crate::store::Store::put_config)
     pub(super) fn put_config(
         &mut self,
@@ -326,10 +342,18 @@ impl<'a> Transaction<'a> {
                 .execute(self.connection, params![task, sql_position(last), row.body])?;
         }
         if let Some(key) = &batch.key {
-            let sql = "INSERT INTO key (number, scope, text, body, task, turn) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+            let sql = "INSERT INTO key (number, scope, text, body, task, turn, time) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
             let number = self.id_index.next_key();
             let turn = sql_position(Seq(batch.turn));
-            let values = params![number, scope, key.text, key.body, task, turn];
+            let values = params![
+                number,
+                scope,
+                key.text,
+                key.body,
+                task,
+                turn,
+                batch.time.as_millis()
+            ];
             self.connection.prepare_cached(sql)?.execute(values)?;
             self.add_to_index((id_index::hash_key(scope, &key.text), -number));
         }
@@ -411,13 +435,7 @@ impl<'a> Transaction<'a> {
     fn key_entries(&self, task: i64) -> rusqlite::Result<Vec<IndexEntry>> {
         let sql = "SELECT number, scope, text FROM key WHERE task = ?1";
         let mut statement = self.connection.prepare_cached(sql)?;
-        let keys = statement.query_map([task], |row| {
-            Ok((
-                id_index::hash_key(row.get(1)?, row.get_ref(2)?.as_str()?),
-                -row.get::<_, i64>(0)?,
-            ))
-        })?;
-        keys.collect()
+        statement.query_map([task], key_entry)?.collect()
     }
 
     fn add_to_index(&mut self, entry: IndexEntry) {
@@ -521,4 +539,12 @@ impl<'a> Transaction<'a> {
         }
         self.cache.scopes.insert(scope.clone(), number);
     }
+}
+
+/// Reads the index entry of an idempotency key from the columns `number`, `scope` and `text`.
+fn key_entry(row: &rusqlite::Row<'_>) -> rusqlite::Result<IndexEntry> {
+    Ok((
+        id_index::hash_key(row.get(1)?, row.get_ref(2)?.as_str()?),
+        -row.get::<_, i64>(0)?,
+    ))
 }

@@ -88,6 +88,10 @@ impl Store for Faulty {
         self.ready()?.find_by_key(scope, key).await
     }
 
+    async fn remove_keys(&self, before: Timestamp, limit: usize) -> Result<usize> {
+        self.ready()?.remove_keys(before, limit).await
+    }
+
     async fn save_snapshot(&self, task: &Head, at: Seq, snapshot: &Snapshot) -> Result<()> {
         self.ready()?.save_snapshot(task, at, snapshot).await
     }

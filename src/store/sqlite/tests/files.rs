@@ -383,6 +383,7 @@ fn full_task() -> NewTask {
     task.batch.key = Some(IdempotencyKey {
         text: "key".into(),
         body: [7; 32],
+        oldest_valid: Timestamp::default(),
     });
     task.batch.turn = 7;
     task

@@ -23,6 +23,7 @@ fn task_with_key(number: usize) -> NewTask {
     task.batch.key = Some(IdempotencyKey {
         text: format!("k{number}"),
         body: [7; 32],
+        oldest_valid: Timestamp::default(),
     });
     task
 }

@@ -48,6 +48,10 @@ impl Store for UnavailableStore {
         unavailable()
     }
 
+    async fn remove_keys(&self, _: Timestamp, _: usize) -> Result<usize> {
+        unavailable()
+    }
+
     async fn save_snapshot(&self, _: &Head, _: Seq, _: &Snapshot) -> Result<()> {
         unavailable()
     }
