@@ -14,6 +14,7 @@ use super::shared_entry::SharedEntry;
 use super::tail::{SnapshotOccasion, Tail, TailLimits};
 use crate::model::{Entry, Event, Seq, TaskId, Timestamp};
 use crate::rt::lock;
+use crate::store::ReadLimit;
 
 /// In-memory state of a task that has a runner: the inbox of the runner, and the tail for readers.
 ///
@@ -108,8 +109,12 @@ impl ActiveTask {
         self.tail().mark_snapshotted();
     }
 
-    /// Returns up to `limit` entries after `position`; see [`Tail::entries_after`].
-    pub(super) fn entries_after(&self, position: Seq, limit: usize) -> Option<Vec<SharedEntry>> {
+    /// Returns the entries after `position`, up to the limit; see [`Tail::entries_after`].
+    pub(super) fn entries_after(
+        &self,
+        position: Seq,
+        limit: ReadLimit,
+    ) -> Option<Vec<SharedEntry>> {
         self.tail().entries_after(position, limit)
     }
 }

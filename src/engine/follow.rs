@@ -6,11 +6,17 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::active_tasks::ActiveTask;
-use super::journal::{Journal, READ_PAGE_ENTRIES};
+use super::journal::Journal;
 use super::shared_entry::SharedEntry;
 use super::{Error, Result};
 use crate::model::{Entry, Seq};
-use crate::store::Head;
+use crate::store::{Head, ReadLimit};
+
+/// Limit of one read for a subscriber. A subscriber that does not read keeps one such page in memory.
+pub(super) const STREAM_PAGE: ReadLimit = ReadLimit {
+    entries: 1000,
+    bytes: 64 << 10,
+};
 
 /// Subscription to the tail of an active task. While it exists, the tail buffers new entries, within its limits.
 #[derive(Debug)]
@@ -117,7 +123,7 @@ impl Follow {
     }
 
     fn read_tail_of(&mut self, active: Arc<ActiveTask>) -> Result<Option<Vec<SharedEntry>>> {
-        let entries = active.entries_after(self.position, READ_PAGE_ENTRIES);
+        let entries = active.entries_after(self.position, STREAM_PAGE);
         if entries.as_ref().is_some_and(Vec::is_empty) && active.is_unwritable() {
             return Err(Error::StoreUnavailable);
         }
@@ -127,9 +133,7 @@ impl Follow {
 
     async fn read_store(&self) -> Result<Vec<Entry>> {
         let store = &self.journal.store;
-        let entries = store
-            .read(&self.task, self.position, READ_PAGE_ENTRIES)
-            .await?;
+        let entries = store.read(&self.task, self.position, STREAM_PAGE).await?;
         if entries.is_empty() && !self.exists().await? {
             return Err(Error::Deleted);
         }
@@ -138,7 +142,10 @@ impl Follow {
 
     /// Returns whether the log exists. Logs are deleted as a whole, so the first entry decides.
     async fn exists(&self) -> Result<bool> {
-        let first = self.journal.store.read(&self.task, Seq(0), 1).await?;
+        let store = &self.journal.store;
+        let first = store
+            .read(&self.task, Seq(0), ReadLimit::entries(1))
+            .await?;
         Ok(!first.is_empty())
     }
 }

@@ -21,11 +21,14 @@ use super::{Error, Result, Settings};
 use crate::bus::Bus;
 use crate::model::{Entry, Event, Scope, Seq, Task, TaskId};
 use crate::store::{
-    self, Batch, CreateResult, Head, NewTask, Store, StoreFuture, TaskPage, TaskQuery,
+    self, Batch, CreateResult, Head, NewTask, ReadLimit, Store, StoreFuture, TaskPage, TaskQuery,
 };
 
-/// Number of entries per read of the store.
-pub(super) const READ_PAGE_ENTRIES: usize = 1000;
+/// Limit of one read of the store for a fold.
+pub(super) const FOLD_PAGE: ReadLimit = ReadLimit {
+    entries: 1000,
+    bytes: 1 << 20,
+};
 
 /// Access to the logs of all tasks.
 pub(crate) struct Journal {
@@ -237,7 +240,10 @@ impl Journal {
         let mut log = self.load_snapshot(task, position).await;
         while log.position < position {
             let missing = usize::try_from(position.0 - log.position.0).unwrap_or(usize::MAX);
-            let limit = missing.min(READ_PAGE_ENTRIES);
+            let limit = ReadLimit {
+                entries: missing.min(FOLD_PAGE.entries),
+                ..FOLD_PAGE
+            };
             let entries = self.store.read(task, log.position, limit).await?;
             if entries.is_empty() {
                 return Err(Error::Deleted);
@@ -256,7 +262,7 @@ impl Journal {
         // Starts with the last known entry: if it does not exist, the task was deleted.
         let mut after = Seq(from.0.saturating_sub(1));
         loop {
-            let entries = self.store.read(task, after, READ_PAGE_ENTRIES).await?;
+            let entries = self.store.read(task, after, FOLD_PAGE).await?;
             if entries.is_empty() && log.position == from {
                 self.task_cache.remove(&task.id);
                 return Err(Error::Deleted);
@@ -265,7 +271,7 @@ impl Journal {
                 log.apply(entry)?;
             }
             after = log.position;
-            if entries.len() < READ_PAGE_ENTRIES {
+            if !FOLD_PAGE.is_reached(&entries) {
                 break;
             }
         }

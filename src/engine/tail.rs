@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use super::folded_log::FoldedLog;
 use super::shared_entry::{EntryBatch, SharedEntry};
 use crate::model::{Entry, Event, Seq, Timestamp};
+use crate::store::ReadLimit;
 
 /// Bounds of a tail. Older entries are dropped from memory; readers find them in the store.
 #[derive(Debug, Clone, Copy)]
@@ -154,9 +155,15 @@ impl Tail {
         self.snapshot_position = self.end;
     }
 
-    /// Returns up to `limit` entries after `position`, none if the reader has them all. `None` if the tail does not
-    /// reach back that far.
-    pub(super) fn entries_after(&self, position: Seq, limit: usize) -> Option<Vec<SharedEntry>> {
+    /// Returns the entries after `position`, none if the reader has them all. `None` if the tail does not reach back
+    /// that far.
+    ///
+    /// The page ends with the batch that reaches the limit of bytes: a reader of one entry keeps its batch in memory.
+    pub(super) fn entries_after(
+        &self,
+        position: Seq,
+        limit: ReadLimit,
+    ) -> Option<Vec<SharedEntry>> {
         if self.end > Seq(0) && self.end <= position {
             return Some(Vec::new());
         }
@@ -169,14 +176,17 @@ impl Tail {
         let skipped = |batch: &EntryBatch| {
             usize::try_from(next.0.saturating_sub(batch[0].seq.0)).unwrap_or(usize::MAX)
         };
-        Some(
-            self.batches
-                .iter()
-                .skip(first_batch)
-                .flat_map(|(batch, _)| SharedEntry::iter_from(batch, skipped(batch)))
-                .take(limit)
-                .collect(),
-        )
+        let mut entries = Vec::new();
+        let mut bytes = 0;
+        for (batch, batch_bytes) in self.batches.iter().skip(first_batch) {
+            let room = limit.entries - entries.len();
+            entries.extend(SharedEntry::iter_from(batch, skipped(batch)).take(room));
+            bytes += batch_bytes;
+            if bytes >= limit.bytes || entries.len() >= limit.entries {
+                break;
+            }
+        }
+        Some(entries)
     }
 
     /// Appends a batch, and drops the oldest ones until the tail is within its limits.

@@ -29,8 +29,8 @@ pub use memory::Memory;
 #[cfg(feature = "sqlite")]
 pub use sqlite::Sqlite;
 pub use task::{
-    Batch, CreateResult, Head, IdempotencyKey, IdempotencyRecord, NewTask, Snapshot, TaskCounts,
-    TaskPage, TaskQuery,
+    Batch, CreateResult, Head, IdempotencyKey, IdempotencyRecord, NewTask, ReadLimit, Snapshot,
+    TaskCounts, TaskPage, TaskQuery,
 };
 pub use webhook::{DeliveryProgress, DeliveryState, PushRegistration, Webhook, WebhookFilter};
 
@@ -108,8 +108,9 @@ pub trait Store: Send + Sync + 'static {
     /// - [`Error::Failed`]: the store failed. The batch is applied entirely or not at all: read the log before a retry.
     async fn append(&self, task: &Head, at: Seq, batch: &Batch) -> Result<Seq>;
 
-    /// Returns at most `limit` entries after position `after`, oldest first. A removed task has no entries.
-    async fn read(&self, task: &Head, after: Seq, limit: usize) -> Result<Vec<Entry>>;
+    /// Returns the entries after position `after`, oldest first, until one of them reaches the limit. A removed task has no
+    /// entries.
+    async fn read(&self, task: &Head, after: Seq, limit: ReadLimit) -> Result<Vec<Entry>>;
 
     /// Finds a task of the scope by its id, or else by the alias its client chose.
     async fn find(&self, scope: &Scope, task: &TaskId) -> Result<Option<Head>>;

@@ -132,6 +132,71 @@ impl Batch {
     }
 }
 
+/// Limit of one [`Store::read`](super::Store::read). The entry that reaches it is the last one of the page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadLimit {
+    /// Maximum number of entries.
+    pub entries: usize,
+    /// Size in bytes ([`Event::memory_size`]) at which a page ends. The last entry may exceed it, so a page has at least
+    /// one entry, unless the limit is 0.
+    pub bytes: usize,
+}
+
+impl ReadLimit {
+    /// Returns a limit on the number of entries only.
+    #[must_use]
+    pub const fn entries(entries: usize) -> Self {
+        Self {
+            entries,
+            bytes: usize::MAX,
+        }
+    }
+
+    /// Returns whether a page has reached the limit. If not, it contains the last entry of the log.
+    #[must_use]
+    pub fn is_reached(&self, page: &[Entry]) -> bool {
+        let sizes = page.iter().map(|entry| entry.event.memory_size());
+        page.len() >= self.entries || sizes.sum::<usize>() >= self.bytes
+    }
+}
+
+/// Entries of one [`Store::read`](super::Store::read), collected up to its limit.
+#[derive(Debug)]
+pub(super) struct EntryPage {
+    limit: ReadLimit,
+    entries: Vec<Entry>,
+    bytes: usize,
+}
+
+impl EntryPage {
+    pub(super) fn new(limit: ReadLimit) -> Self {
+        Self {
+            limit,
+            entries: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.entries.len() >= self.limit.entries || self.bytes >= self.limit.bytes
+    }
+
+    /// Adds entries until the page is full.
+    pub(super) fn extend(&mut self, entries: impl IntoIterator<Item = Entry>) {
+        for entry in entries {
+            if self.is_full() {
+                return;
+            }
+            self.bytes += entry.event.memory_size();
+            self.entries.push(entry);
+        }
+    }
+
+    pub(super) fn into_entries(self) -> Vec<Entry> {
+        self.entries
+    }
+}
+
 /// Snapshot of a task: the fold of its log up to one position.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Snapshot {

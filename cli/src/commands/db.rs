@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use attache::model::{Seq, Task, TaskId, Timestamp};
 use attache::store::sqlite::Options;
-use attache::store::{Head, Sqlite, Store};
+use attache::store::{Head, ReadLimit, Sqlite, Store};
 use serde_json::json;
 
 use crate::args::{DbArgs, DbCommand};
@@ -118,7 +118,8 @@ async fn write_task(store: &Sqlite, head: &Head) -> anyhow::Result<()> {
         let at = entries
             .last()
             .map_or(Seq(0), |entry: &attache::model::Entry| entry.seq);
-        let more = store.read(head, at, PAGE_SIZE).await?;
+        let limit = ReadLimit::entries(PAGE_SIZE);
+        let more = store.read(head, at, limit).await?;
         if more.is_empty() {
             break;
         }

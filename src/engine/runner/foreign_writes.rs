@@ -5,7 +5,7 @@ use tokio::sync::watch;
 use super::{CommitPoint, Runner, RunnerResult, RunnerStop, recv_or_pending, status_event};
 use crate::engine::Error;
 use crate::engine::inbox::RunnerCommand;
-use crate::engine::journal::READ_PAGE_ENTRIES;
+use crate::engine::journal::FOLD_PAGE;
 use crate::model::{Event, Seq, TaskState};
 
 /// Observed appends of other processes.
@@ -64,7 +64,7 @@ impl Runner {
         let durable = self.pipeline.durable_position;
         let store = &self.engine.inner.journal.store;
         while position < durable {
-            let entries = store.read(head, position, READ_PAGE_ENTRIES).await?;
+            let entries = store.read(head, position, FOLD_PAGE).await?;
             for entry in entries.iter().filter(|entry| entry.seq <= durable) {
                 match entry.event {
                     Event::TurnStarted => return Err(RunnerStop::Superseded),

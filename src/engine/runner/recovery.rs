@@ -11,6 +11,7 @@ use crate::engine::maintenance::MAX_RETRY_DELAY;
 use crate::engine::{Error, RestartPolicy, Result, UnansweredPolicy, reason};
 use crate::model::{Seq, TaskStatus};
 use crate::rt::cancel;
+use crate::store::ReadLimit;
 
 /// Decision about a task whose runner was lost.
 enum RecoveryAction {
@@ -102,7 +103,8 @@ impl Runner {
             return Ok(false);
         };
         let before_last = Seq(self.pipeline.durable_position.0.saturating_sub(1));
-        let last = engine.journal.store.read(head, before_last, 1).await?;
+        let store = &engine.journal.store;
+        let last = store.read(head, before_last, ReadLimit::entries(1)).await?;
         Ok(last
             .first()
             .is_some_and(|entry| entry.time < self.engine.time_before(age)))

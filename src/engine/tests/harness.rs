@@ -14,7 +14,8 @@ use crate::agent::{Agent, ArtifactWriter, Failure, Outcome, Turn};
 use crate::bus::LocalBus;
 use crate::model::{Artifact, Entry, Event, Json, PushConfigId, TaskState, Timestamp};
 use crate::store::{
-    self, Batch, CreateResult, IdempotencyRecord, Memory, NewTask, Snapshot, Webhook, WebhookFilter,
+    self, Batch, CreateResult, IdempotencyRecord, Memory, NewTask, ReadLimit, Snapshot, Webhook,
+    WebhookFilter,
 };
 
 pub(crate) use super::{call, scope, within_deadline};
@@ -295,7 +296,7 @@ impl Store for FaultyStore {
         self.write(self.memory.append(task, at, batch)).await
     }
 
-    async fn read(&self, task: &Head, after: Seq, limit: usize) -> store::Result<Vec<Entry>> {
+    async fn read(&self, task: &Head, after: Seq, limit: ReadLimit) -> store::Result<Vec<Entry>> {
         let entries = self.read(self.memory.read(task, after, limit)).await?;
         self.entries_read
             .fetch_add(entries.len() as u64, Ordering::SeqCst);
@@ -644,7 +645,7 @@ pub(super) async fn entries(engine: &Engine, head: &Head) -> Vec<Entry> {
         .inner
         .journal
         .store
-        .read(head, Seq(0), usize::MAX)
+        .read(head, Seq(0), ReadLimit::entries(usize::MAX))
         .await
         .unwrap()
 }

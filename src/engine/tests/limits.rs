@@ -314,11 +314,13 @@ async fn r44_the_tail_of_a_task_is_bounded_in_bytes_and_readers_miss_nothing() {
     let (_, at) = engine.task(&head).await.unwrap();
     assert!(
         active
-            .entries_after(Seq(at.0 - 4), 9)
+            .entries_after(Seq(at.0 - 4), ReadLimit::entries(9))
             .is_some_and(|tail| tail.len() == 4)
     );
     assert!(
-        active.entries_after(Seq(at.0 - 6), 9).is_none(),
+        active
+            .entries_after(Seq(at.0 - 6), ReadLimit::entries(9))
+            .is_none(),
         "the entry has left the tail"
     );
     let mut seen = Vec::new();
@@ -349,7 +351,9 @@ async fn unfollowed_entries_leave_memory_and_later_readers_miss_nothing() {
     let (task, at) = engine.task(&head).await.unwrap();
     assert_eq!(task.artifacts[0].as_text(), "piecepiecepiece");
     assert!(
-        active.entries_after(Seq(at.0 - 1), 9).is_none(),
+        active
+            .entries_after(Seq(at.0 - 1), ReadLimit::entries(9))
+            .is_none(),
         "unfollowed entries are not buffered"
     );
     let mut follow = engine.follow(&head, Seq(0));
@@ -357,7 +361,7 @@ async fn unfollowed_entries_leave_memory_and_later_readers_miss_nothing() {
     yield_until_idle().await;
     assert!(
         active
-            .entries_after(at, 9)
+            .entries_after(at, ReadLimit::entries(9))
             .is_some_and(|tail| tail.len() == 1),
         "entries are buffered while a subscriber exists"
     );

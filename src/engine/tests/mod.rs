@@ -25,7 +25,7 @@ use tokio::time::timeout;
 use super::*;
 use crate::agent::{Agent, Failure, Outcome, Turn};
 use crate::model::{self, Caller, ErrorKind, Event, MessageId, TaskState, Timestamp};
-use crate::store::{self, Memory};
+use crate::store::{self, Memory, ReadLimit};
 
 struct FixedClock(AtomicU64);
 

@@ -478,7 +478,7 @@ impl Agent for DurableStartAgent {
     async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
         let head = self.store.find(&turn.call().scope, turn.task_id()).await?;
         let entries = match &head {
-            Some(head) => Store::read(&*self.store, head, Seq(0), 100).await?,
+            Some(head) => Store::read(&*self.store, head, Seq(0), ReadLimit::entries(100)).await?,
             None => Vec::new(),
         };
         let turns = entries

@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 
 use super::{batch, create, expect_eq, expect_ok, expect_true, log, new_task, note};
 use crate::model::{Seq, TaskState};
-use crate::store::{CreateResult, Error, Head, Store};
+use crate::store::{CreateResult, Error, Head, ReadLimit, Store};
 
 const TASKS: usize = 40;
 const BATCHES: u64 = 25;
@@ -64,7 +64,10 @@ async fn append_batches(store: &dyn Store, id: &str) -> Head {
             Seq(position.0 + 2),
             "`append` returns the position of the last entry",
         );
-        let read = expect_ok(store.read(&head, position, 10).await, "`read` succeeds");
+        let read = expect_ok(
+            store.read(&head, position, ReadLimit::entries(10)).await,
+            "`read` succeeds",
+        );
         expect_eq(read.len(), 2, "`read` returns an appended batch at once");
         position = next;
     }
@@ -155,7 +158,7 @@ async fn accepts_a_large_batch(store: &dyn Store) {
         "`read` returns a large batch completely",
     );
     let middle = expect_ok(
-        store.read(&head, Seq(5_000), 100).await,
+        store.read(&head, Seq(5_000), ReadLimit::entries(100)).await,
         "`read` returns a part of a large batch",
     );
     expect_true(

@@ -11,8 +11,8 @@ use super::{
     append, batch, create, expect_eq, expect_ok, expect_true, find, key, log, new_task, note,
     registration, status_batch, timestamp,
 };
-use crate::model::{Artifact, Event, Message, Part, Scope, Seq, TaskId, TaskState};
-use crate::store::{Batch, CreateResult, Error, Head, NewTask, Store};
+use crate::model::{Artifact, Entry, Event, Message, Part, Scope, Seq, TaskId, TaskState};
+use crate::store::{Batch, CreateResult, Error, Head, NewTask, ReadLimit, Store};
 
 pub(super) async fn check<S: Store>(make: &impl AsyncFn() -> S) {
     create_writes_the_first_batch(&make().await).await;
@@ -269,7 +269,9 @@ async fn reads_from_any_position(store: &dyn Store) {
     for after in [0, 1, 2, 4, 5, 6, 300, 704, 705, 706, 707, 708] {
         for limit in [0, 1, 2, 3, 256, 257, 1_000] {
             let read = expect_ok(
-                store.read(&head, Seq(after), limit).await,
+                store
+                    .read(&head, Seq(after), ReadLimit::entries(limit))
+                    .await,
                 "`read` succeeds at any position",
             );
             let from = usize::try_from(after).unwrap_or_default();
@@ -281,8 +283,30 @@ async fn reads_from_any_position(store: &dyn Store) {
             );
         }
     }
+    for bytes in [0, 1, 2_000, 20_000, usize::MAX] {
+        let limit = ReadLimit {
+            entries: 600,
+            bytes,
+        };
+        let read = expect_ok(store.read(&head, Seq(2), limit).await, "`read` succeeds");
+        let mut size = 0;
+        let is_before_limit = |entry: &&Entry| {
+            let is_before = size < bytes;
+            size += entry.event.memory_size();
+            is_before
+        };
+        let rest = all.iter().skip(2).take(600);
+        let expected: Vec<_> = rest.take_while(is_before_limit).cloned().collect();
+        expect_eq(
+            read,
+            expected,
+            "`read` ends with the entry that reaches the limit of bytes",
+        );
+    }
     let beyond = expect_ok(
-        store.read(&head, Seq(u64::MAX), 10).await,
+        store
+            .read(&head, Seq(u64::MAX), ReadLimit::entries(10))
+            .await,
         "`read` after the end succeeds",
     );
     expect_eq(beyond, Vec::new(), "`read` after the end returns nothing");

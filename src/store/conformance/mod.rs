@@ -12,7 +12,9 @@ mod webhooks;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use super::{Batch, CreateResult, Head, IdempotencyKey, NewTask, PushRegistration, Result, Store};
+use super::{
+    Batch, CreateResult, Head, IdempotencyKey, NewTask, PushRegistration, ReadLimit, Result, Store,
+};
 use crate::model::{
     Caller, Entry, Event, PushConfig, Scope, Seq, TaskId, TaskState, TaskStatus, Timestamp, Version,
 };
@@ -205,7 +207,9 @@ async fn find(store: &dyn Store, owner: &str, id: &str) -> Option<Head> {
 
 async fn log(store: &dyn Store, head: &Head) -> Vec<Entry> {
     expect_ok(
-        store.read(head, Seq(0), usize::MAX).await,
+        store
+            .read(head, Seq(0), ReadLimit::entries(usize::MAX))
+            .await,
         "`read` succeeds",
     )
 }

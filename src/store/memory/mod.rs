@@ -19,7 +19,7 @@ use self::stored_webhook::StoredWebhook;
 use self::tables::Tables;
 use super::{
     Batch, CreateResult, Error, Head, IdempotencyKey, IdempotencyRecord, NewTask, PushRegistration,
-    Result, Snapshot, Store, TaskCounts, TaskPage, TaskQuery, Webhook, WebhookFilter,
+    ReadLimit, Result, Snapshot, Store, TaskCounts, TaskPage, TaskQuery, Webhook, WebhookFilter,
 };
 use crate::model::{Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
 use crate::rt::lock;
@@ -76,7 +76,7 @@ impl Store for Memory {
         self.tables().append(task, at, batch, form)
     }
 
-    async fn read(&self, task: &Head, after: Seq, limit: usize) -> Result<Vec<Entry>> {
+    async fn read(&self, task: &Head, after: Seq, limit: ReadLimit) -> Result<Vec<Entry>> {
         let copied = self
             .tables()
             .find_log(task)
@@ -288,7 +288,10 @@ mod tests {
         }
         for after in (0..all.len() + 3).step_by(7) {
             for limit in [0, 1, 2, 100, usize::MAX] {
-                let read = store.read(&head, Seq(after as u64), limit).await.unwrap();
+                let read = store
+                    .read(&head, Seq(after as u64), ReadLimit::entries(limit))
+                    .await
+                    .unwrap();
                 let expected: Vec<_> = all.iter().skip(after).take(limit).cloned().collect();
                 assert!(read == expected, "{limit} after {after}");
             }
@@ -374,7 +377,10 @@ mod tests {
             store.list(&head.scope, &query).await.unwrap().tasks,
             std::slice::from_ref(&head)
         );
-        let read = store.read(&head, Seq(1), 9).await.unwrap();
+        let read = store
+            .read(&head, Seq(1), ReadLimit::entries(9))
+            .await
+            .unwrap();
         assert!(
             matches!(&read[..], [Entry { event: Event::Message(read), .. }] if *read == message)
         );

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::stored_webhook::StoredWebhook;
 use crate::model::{ContextId, Entry, Event, Scope, Seq, TaskId, TaskState, Timestamp};
 use crate::store::codec::{self, CodecError};
-use crate::store::{Batch, Error, Head, NewTask, Result, Snapshot, TaskQuery};
+use crate::store::task::EntryPage;
+use crate::store::{Batch, Error, Head, NewTask, ReadLimit, Result, Snapshot, TaskQuery};
 
 /// Approximate size of a page in bytes. A long log is split into pages, so that appending moves little memory and reading
 /// from the middle skips little.
@@ -81,6 +82,16 @@ impl BatchForm {
             .map_err(|error| Error::Failed(Box::new(error)))?;
         bytes[..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
         Ok(Self::Packed(bytes))
+    }
+}
+
+impl BatchForm {
+    /// Size of the encoded batches. A shared batch occupies no memory of its own.
+    fn packed_bytes(&self) -> usize {
+        match self {
+            Self::Packed(bytes) => bytes.len(),
+            Self::Whole(..) => 0,
+        }
     }
 }
 
@@ -268,8 +279,8 @@ impl PackedLog {
         }
     }
 
-    /// Copies the pages that have the `limit` entries after `after`.
-    pub(super) fn copy(&self, after: Seq, limit: usize) -> CopiedPages {
+    /// Copies the pages that have the entries after `after`, up to the limit.
+    pub(super) fn copy(&self, after: Seq, limit: ReadLimit) -> CopiedPages {
         let full = self.rare().map_or(&[][..], |rare| &rare.pages);
         let from = full.partition_point(|page| page.end <= after);
         let mut at = if from == 0 {
@@ -277,16 +288,21 @@ impl PackedLog {
         } else {
             full[from - 1].end
         };
-        let until = Seq(after.0.saturating_add(limit as u64));
+        let until = Seq(after.0.saturating_add(limit.entries as u64));
         let mut copied = CopiedPages {
             at,
             pages: Vec::new(),
         };
+        let mut bytes = 0_usize;
         for page in &full[from..] {
-            if at >= until {
+            if at >= until || bytes >= limit.bytes {
                 return copied;
             }
             copied.pages.push(page.form.clone());
+            // The first page may begin with entries before `after`, which do not count.
+            if at >= after {
+                bytes += page.form.packed_bytes();
+            }
             at = page.end;
         }
         if at < until && after < self.position && at < self.position {
@@ -305,13 +321,12 @@ pub(super) struct CopiedPages {
 }
 
 impl CopiedPages {
-    /// Decodes at most `limit` entries after `after`, oldest first.
-    pub(super) fn entries(&self, after: Seq, limit: usize) -> Result<Vec<Entry>, CodecError> {
+    /// Decodes the entries after `after`, oldest first, up to the limit.
+    pub(super) fn entries(&self, after: Seq, limit: ReadLimit) -> Result<Vec<Entry>, CodecError> {
         let mut found = EntryCollector {
             at: self.at,
             after,
-            limit,
-            entries: Vec::new(),
+            page: EntryPage::new(limit),
         };
         for page in &self.pages {
             match page {
@@ -330,7 +345,7 @@ impl CopiedPages {
                 }
             }
         }
-        Ok(found.entries)
+        Ok(found.page.into_entries())
     }
 }
 
@@ -339,15 +354,14 @@ struct EntryCollector {
     /// Position before the next entry.
     at: Seq,
     after: Seq,
-    limit: usize,
-    entries: Vec<Entry>,
+    page: EntryPage,
 }
 
 impl EntryCollector {
     /// Returns whether one of the next `count` entries is in the range; if not, skips them.
     fn should_decode(&mut self, count: u64) -> bool {
         let end = Seq(self.at.0 + count);
-        let wanted = end > self.after && self.entries.len() < self.limit;
+        let wanted = end > self.after && !self.page.is_full();
         if !wanted {
             self.at = end;
         }
@@ -356,7 +370,6 @@ impl EntryCollector {
 
     fn take(&mut self, time: Timestamp, events: impl IntoIterator<Item = Event>) {
         let after = self.after;
-        let room = self.limit - self.entries.len();
         let mut at = self.at;
         let entries = events.into_iter().map(|event| {
             at = Seq(at.0 + 1);
@@ -366,8 +379,7 @@ impl EntryCollector {
                 event,
             }
         });
-        self.entries
-            .extend(entries.filter(|entry| entry.seq > after).take(room));
+        self.page.extend(entries.filter(|entry| entry.seq > after));
         self.at = at;
     }
 }

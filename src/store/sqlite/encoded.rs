@@ -4,11 +4,14 @@
 
 use super::error::DatabaseError;
 use super::secret_box::SecretBox;
-use crate::model::{ContextId, PushConfigId, Scope, TaskId, TaskState, Timestamp};
+use crate::model::{ContextId, Event, PushConfigId, Scope, TaskId, TaskState, Timestamp};
 use crate::store::{Batch, IdempotencyKey, NewTask, PushRegistration, Result, codec};
 
 /// Maximum number of events in one row. A larger batch takes several rows, so that a read can skip a part of it.
 const EVENTS_PER_ROW: usize = 256;
+
+/// Size in bytes above which a row with several events is split. A read decodes whole rows.
+const SPLIT_ROW_BYTES: usize = 64 << 10;
 
 /// Maximum size of a blob in bytes. SQLite refuses 1,000,000,000.
 const BYTES_PER_ROW: usize = 900_000_000;
@@ -33,17 +36,10 @@ pub(super) struct EncodedRow {
 
 impl EncodedBatch {
     pub(super) fn new(batch: &Batch) -> Result<Self> {
-        let encode_row = |events: &[_]| {
-            Ok(EncodedRow {
-                count: events.len() as u64,
-                body: check_row_size(codec::encode_events(batch.time, events))?,
-            })
-        };
-        let rows = batch
-            .events
-            .chunks(EVENTS_PER_ROW)
-            .map(encode_row)
-            .collect::<Result<_>>()?;
+        let mut rows = Vec::with_capacity(1);
+        for events in batch.events.chunks(EVENTS_PER_ROW) {
+            encode_rows(&mut rows, batch.time, events)?;
+        }
         Ok(Self {
             time: batch.time,
             rows,
@@ -59,6 +55,21 @@ impl EncodedBatch {
     pub(super) fn count(&self) -> u64 {
         self.rows.iter().map(|row| row.count).sum()
     }
+}
+
+/// Encodes events as one row, or as several if the row would be too large to be read in pages.
+fn encode_rows(rows: &mut Vec<EncodedRow>, time: Timestamp, events: &[Event]) -> Result<()> {
+    let body = check_row_size(codec::encode_events(time, events))?;
+    if body.len() > SPLIT_ROW_BYTES && events.len() > 1 {
+        let (first, second) = events.split_at(events.len() / 2);
+        encode_rows(rows, time, first)?;
+        return encode_rows(rows, time, second);
+    }
+    rows.push(EncodedRow {
+        count: events.len() as u64,
+        body,
+    });
+    Ok(())
 }
 
 /// Encoded [`NewTask`].
@@ -111,5 +122,35 @@ pub(super) fn check_row_size(body: Vec<u8>) -> Result<Vec<u8>> {
         Ok(body)
     } else {
         Err(DatabaseError::too_large(body.len(), BYTES_PER_ROW))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_events_get_rows_of_their_own() {
+        let event = |length| Event::Ignored {
+            reason: "x".repeat(length),
+        };
+        for (lengths, counts) in [
+            (vec![10; 300], vec![256, 44]),
+            (vec![SPLIT_ROW_BYTES; 3], vec![1, 1, 1]),
+            (vec![2 * SPLIT_ROW_BYTES, 10, 10, 10], vec![1, 1, 2]),
+        ] {
+            let batch = Batch {
+                time: Timestamp::default(),
+                events: lengths.into_iter().map(event).collect(),
+                state: TaskState::Working,
+                status_time: Timestamp::default(),
+                parked: false,
+                key: None,
+                turn: 1,
+            };
+            let rows = EncodedBatch::new(&batch).unwrap().rows;
+            let found: Vec<_> = rows.iter().map(|row| row.count).collect();
+            assert_eq!(found, counts);
+        }
     }
 }

@@ -34,7 +34,7 @@ use async_trait::async_trait;
 
 use super::{
     Batch, CreateResult, Error, Head, HealthProblem, IdempotencyKey, IdempotencyRecord, NewTask,
-    PushRegistration, Result, Snapshot, Store, TaskCounts, TaskPage, TaskQuery, Webhook,
+    PushRegistration, ReadLimit, Result, Snapshot, Store, TaskCounts, TaskPage, TaskQuery, Webhook,
     WebhookFilter, codec,
 };
 use crate::model::{Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
@@ -174,7 +174,7 @@ impl Store for Sqlite {
             .await
     }
 
-    async fn read(&self, task: &Head, after: Seq, limit: usize) -> Result<Vec<Entry>> {
+    async fn read(&self, task: &Head, after: Seq, limit: ReadLimit) -> Result<Vec<Entry>> {
         let task = TaskKey::from(task);
         self.reader_pool
             .run(move |connection, id_index| {

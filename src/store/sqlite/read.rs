@@ -8,7 +8,8 @@ use super::id_index::{self, IdIndex};
 use super::row::{HEAD_COLUMNS, count_column, head_from_row, seq_column, sql_position};
 use crate::model::{Entry, Scope, Seq, TaskId};
 use crate::store::codec::{self, CodecError};
-use crate::store::{Head, IdempotencyKey, IdempotencyRecord, Snapshot};
+use crate::store::task::EntryPage;
+use crate::store::{Head, IdempotencyKey, IdempotencyRecord, ReadLimit, Snapshot};
 
 /// Result of the lookup of an idempotency key.
 pub(super) enum KeyLookup {
@@ -20,32 +21,27 @@ pub(super) enum KeyLookup {
     OtherBody,
 }
 
-/// Reads at most `limit` entries after `after`. A row holds up to 256 events, so the first one may be skipped partly.
+/// Reads the entries after `after`, up to the limit. A row holds up to 256 events, so the first one may be skipped partly.
 pub(super) fn entries(
     connection: &Connection,
     id_index: &IdIndex,
     task: &TaskKey,
     after: Seq,
-    limit: usize,
+    limit: ReadLimit,
 ) -> rusqlite::Result<Vec<Entry>> {
-    let mut entries = Vec::new();
+    let mut page = EntryPage::new(limit);
     let Some(task) = task_number(connection, id_index, task)? else {
-        return Ok(entries);
+        return Ok(Vec::new());
     };
     let sql = "SELECT last, body FROM batch WHERE task = ?1 AND last > ?2 ORDER BY last";
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query([task, sql_position(after)])?;
-    while entries.len() < limit {
-        let Some(row) = rows.next()? else { break };
-        let remaining = limit - entries.len();
-        let numbered = row_entries(row)?;
-        entries.extend(
-            numbered
-                .skip_while(|entry| entry.seq <= after)
-                .take(remaining),
-        );
+    while !page.is_full()
+        && let Some(row) = rows.next()?
+    {
+        page.extend(row_entries(row)?.skip_while(|entry| entry.seq <= after));
     }
-    Ok(entries)
+    Ok(page.into_entries())
 }
 
 /// Decodes one row of `batch`. Its key is the position of its last entry.

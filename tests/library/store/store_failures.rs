@@ -8,7 +8,7 @@ use attache::Outcome;
 use attache::model::{Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
 use attache::store::{
     Batch, CreateResult, Error, Head, HealthProblem, IdempotencyKey, IdempotencyRecord, Memory,
-    NewTask, PushRegistration, Result, Snapshot, Store, TaskPage, TaskQuery, Webhook,
+    NewTask, PushRegistration, ReadLimit, Result, Snapshot, Store, TaskPage, TaskQuery, Webhook,
     WebhookFilter,
 };
 use serde_json::{Value, json};
@@ -56,7 +56,7 @@ impl Store for Faulty {
         self.ready()?.append(task, at, batch).await
     }
 
-    async fn read(&self, task: &Head, after: Seq, limit: usize) -> Result<Vec<Entry>> {
+    async fn read(&self, task: &Head, after: Seq, limit: ReadLimit) -> Result<Vec<Entry>> {
         self.ready()?.read(task, after, limit).await
     }
 

@@ -43,7 +43,14 @@ async fn r26_a_full_disk_fails_writes_but_not_reads() {
             store.find(&head.scope, &head.id).await.unwrap(),
             Some(head.clone())
         );
-        assert_eq!(store.read(&head, Seq(0), 9).await.unwrap().len(), 1);
+        assert_eq!(
+            store
+                .read(&head, Seq(0), ReadLimit::entries(9))
+                .await
+                .unwrap()
+                .len(),
+            1
+        );
         assert_eq!(store.writer.health_problem(), Some(HealthProblem::Full));
     }
     set_pragma(&store, "max_page_count", 1 << 30).await;
@@ -266,7 +273,7 @@ async fn r26_a_damaged_row_fails_its_own_task_only() {
     .unwrap();
     tool.execute("UPDATE snapshot SET body = x'ff'", ())
         .unwrap();
-    let error = error_message(store.read(&bad, Seq(0), 9).await);
+    let error = error_message(store.read(&bad, Seq(0), ReadLimit::entries(9)).await);
     let expected = "is damaged: stop the server, keep a copy for repair, and restore a backup";
     assert_eq!(error, format!("{} {expected}", path.display()));
     assert_eq!(
@@ -285,7 +292,14 @@ async fn r26_a_damaged_row_fails_its_own_task_only() {
         None,
         "a snapshot of an older format is ignored"
     );
-    assert_eq!(store.read(&good, Seq(0), 9).await.unwrap().len(), 1);
+    assert_eq!(
+        store
+            .read(&good, Seq(0), ReadLimit::entries(9))
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
 }
 
 #[tokio::test]
@@ -343,7 +357,7 @@ async fn r26_a_damaged_table_is_reported_on_access() {
     fs::write(&path, &bytes).unwrap();
     let store = open(&path);
     for error in [
-        error_message(store.read(&head, Seq(0), 9).await),
+        error_message(store.read(&head, Seq(0), ReadLimit::entries(9)).await),
         error_message(create(&store, "new").await),
     ] {
         assert!(error.contains("is damaged: stop the server"), "{error}");

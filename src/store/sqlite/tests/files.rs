@@ -430,7 +430,10 @@ type Everything = (
 
 async fn read_everything(store: &Sqlite, head: &Head) -> Everything {
     (
-        store.read(head, Seq(0), 99).await.unwrap(),
+        store
+            .read(head, Seq(0), ReadLimit::entries(99))
+            .await
+            .unwrap(),
         store
             .list(
                 &head.scope,

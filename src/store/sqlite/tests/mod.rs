@@ -43,7 +43,11 @@ async fn callers_wait_while_the_queue_is_full() {
         let store = Arc::clone(&store);
         callers.spawn(async move {
             let head = create(&store, &format!("t{number}")).await.unwrap();
-            store.read(&head, Seq(0), 9).await.unwrap().len()
+            store
+                .read(&head, Seq(0), ReadLimit::entries(9))
+                .await
+                .unwrap()
+                .len()
         });
     }
     assert_eq!(callers.join_all().await, [1; 50]);

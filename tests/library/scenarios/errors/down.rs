@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use attache::model::{Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
 use attache::store::{
     Batch, CreateResult, Error, Head, IdempotencyKey, IdempotencyRecord, NewTask, PushRegistration,
-    Result, Snapshot, Store, TaskPage, TaskQuery, Webhook, WebhookFilter,
+    ReadLimit, Result, Snapshot, Store, TaskPage, TaskQuery, Webhook, WebhookFilter,
 };
 
 /// Store that is unavailable.
@@ -22,7 +22,7 @@ impl Store for UnavailableStore {
     async fn append(&self, _: &Head, _: Seq, _: &Batch) -> Result<Seq> {
         unavailable()
     }
-    async fn read(&self, _: &Head, _: Seq, _: usize) -> Result<Vec<Entry>> {
+    async fn read(&self, _: &Head, _: Seq, _: ReadLimit) -> Result<Vec<Entry>> {
         unavailable()
     }
     async fn find(&self, _: &Scope, _: &TaskId) -> Result<Option<Head>> {

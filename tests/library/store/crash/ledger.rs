@@ -6,7 +6,7 @@ use std::path::Path;
 
 use attache::model::{Entry, Event, Message, Seq, Task, Timestamp};
 use attache::store::sqlite::Options;
-use attache::store::{Head, Sqlite, Store};
+use attache::store::{Head, ReadLimit, Sqlite, Store};
 use serde_json::{Value, json};
 
 use super::follower::FollowedTask;
@@ -181,7 +181,7 @@ pub(super) async fn read_in_pages(store: &Sqlite, head: &Head) -> Vec<Entry> {
     let mut entries = Vec::<Entry>::new();
     loop {
         let at = entries.last().map_or(Seq(0), |entry| entry.seq);
-        let more = store.read(head, at, 50).await.unwrap();
+        let more = store.read(head, at, ReadLimit::entries(50)).await.unwrap();
         if more.is_empty() {
             assert_eq!(at, head.position);
             assert!(
