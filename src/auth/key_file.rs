@@ -1,12 +1,13 @@
-//! API key file, readable only by its owner.
+//! API key file, readable only by its owner: the owner of its directory.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::ApiKey;
+use crate::rt::create_private_file;
 
 /// A file of API keys. Updates replace it atomically, so a reader always sees one consistent version.
 #[derive(Debug, Clone)]
@@ -47,16 +48,12 @@ impl KeyFile {
         Ok(content.keys)
     }
 
-    /// Updates the keys under an exclusive lock file.
+    /// Updates the keys under an exclusive lock file. If root runs this, the files belong to the owner of the directory.
     ///
     /// # Errors
     /// As [`read`](Self::read), or the file cannot be written.
     pub fn update<T>(&self, update: impl FnOnce(&mut Vec<ApiKey>) -> T) -> io::Result<T> {
-        let lock = owner_only_options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(self.sibling_path(".lock"))?;
+        let lock = self.open_lock_file()?;
         lock.lock()?;
         let mut keys = self.read()?;
         let result = update(&mut keys);
@@ -64,13 +61,24 @@ impl KeyFile {
         Ok(result)
     }
 
+    fn open_lock_file(&self) -> io::Result<File> {
+        let path = self.sibling_path(".lock");
+        match create_private_file(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                File::options().write(true).open(path)
+            }
+            opened => opened,
+        }
+    }
+
     fn write(&self, content: &KeyFileContent) -> io::Result<()> {
         let temporary = self.sibling_path(".new");
-        let mut file = owner_only_options()
-            .create(true)
-            .truncate(true)
-            .write(true)
-            .open(&temporary)?;
+        // A previous update may have been killed.
+        match fs::remove_file(&temporary) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = create_private_file(&temporary)?;
         serde_json::to_writer_pretty(&mut file, content)?;
         file.write_all(b"\n")?;
         file.sync_all()?;
@@ -82,14 +90,6 @@ impl KeyFile {
         name.push(ending);
         name.into()
     }
-}
-
-/// Options that create a file with mode 0600.
-fn owner_only_options() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options
 }
 
 #[cfg(unix)]
@@ -143,5 +143,43 @@ mod tests {
         fs::set_permissions(file.path(), fs::Permissions::from_mode(0o644)).unwrap();
         let error = file.read().unwrap_err();
         assert!(error.to_string().contains("chmod"), "{error}");
+    }
+
+    /// Another owner can be tested only as root; as another user the test has one owner.
+    #[cfg(unix)]
+    #[test]
+    fn e03_the_owner_of_the_directory_owns_the_key_file() {
+        use std::os::unix::fs::{MetadataExt, chown, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let is_root = fs::metadata(folder.path()).unwrap().uid() == 0;
+        if is_root {
+            chown(folder.path(), Some(12_345), Some(12_346)).unwrap();
+        }
+        let owner = fs::metadata(folder.path()).unwrap();
+        let file = KeyFile::new(folder.path().join("keys.json"));
+        // A file that root must not overwrite or give away.
+        let precious = tempfile::NamedTempFile::new().unwrap();
+        let before = precious.as_file().metadata().unwrap();
+        for ending in [".lock", ".new"] {
+            symlink(precious.path(), file.sibling_path(ending)).unwrap();
+        }
+        for name in ["ann", "bob"] {
+            file.update(|keys| keys.push(ApiKey::generate(name).1))
+                .unwrap();
+            let written = fs::metadata(file.path()).unwrap();
+            assert_eq!(
+                (written.uid(), written.gid()),
+                (owner.uid(), owner.gid()),
+                "{name}"
+            );
+        }
+        assert_eq!(file.read().unwrap().len(), 2);
+        let after = precious.as_file().metadata().unwrap();
+        assert_eq!(after.len(), 0);
+        assert_eq!((after.uid(), after.mode()), (before.uid(), before.mode()));
+        fs::remove_file(file.sibling_path(".lock")).unwrap();
+        file.update(|keys| keys.clear()).unwrap();
+        let lock = fs::metadata(file.sibling_path(".lock")).unwrap();
+        assert_eq!((lock.uid(), lock.mode() & 0o777), (owner.uid(), 0o600));
     }
 }

@@ -1,7 +1,9 @@
-//! Small runtime helpers shared by several modules: locking, cancellation, conditional polling.
+//! Small runtime helpers shared by several modules: locking, cancellation, conditional polling, private files.
 
 #[cfg(feature = "server")]
 pub(crate) mod cancel;
+#[cfg(feature = "server")]
+mod private_file;
 #[cfg(feature = "server")]
 mod wake_flag;
 
@@ -9,6 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[cfg(feature = "server")]
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+#[cfg(feature = "server")]
+pub(crate) use private_file::create_private_file;
 #[cfg(feature = "server")]
 pub(crate) use wake_flag::WakeFlag;
 
