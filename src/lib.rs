@@ -65,7 +65,9 @@ pub use server::InProcessServer;
 #[cfg(all(feature = "server", feature = "tls"))]
 pub use server::Tls;
 #[cfg(feature = "server")]
-pub use server::{BoundServer, HostedAgent, Server, ServerHandle, ServerSettings};
+pub use server::{
+    BoundServer, Exposure, ExposureError, HostedAgent, Server, ServerHandle, ServerSettings,
+};
 
 // Client.
 #[cfg(feature = "blocking")]

@@ -241,6 +241,9 @@ pub(crate) fn apply(
     if let Some(access) = config.access(keys)? {
         server = server.access(access);
     }
+    if config.server.allow_anonymous {
+        server = server.allow_anonymous();
+    }
     Ok(match config.caller_limits() {
         Some(limits) => server.caller_limits(limits.clone()),
         None => server,

@@ -37,7 +37,7 @@ pub(crate) struct ServeSpec {
     pub(crate) agents: Vec<HostedAgent>,
     /// Default directory below the user's data directory.
     pub(crate) folder: &'static str,
-    /// Whether webhooks on loopback addresses are allowed while the server listens on loopback only.
+    /// Whether webhooks on loopback addresses are allowed while other machines cannot reach the server.
     pub(crate) allows_local_webhooks: bool,
     /// Commands for the banner.
     pub(crate) examples: [Example; 3],
@@ -72,7 +72,8 @@ async fn serve(spec: ServeSpec, config: &Config) -> anyhow::Result<()> {
     let mut banner = Banner::new(&spec, config, &access, folder.as_deref());
     let server = configure(spec.agents, config, &access)?;
     let (server, store_location) = with_store(server, spec.folder, config)?;
-    let allows_local_webhooks = spec.allows_local_webhooks && listen::are_loopback(&addresses);
+    let allows_local_webhooks =
+        spec.allows_local_webhooks && listen::exposure(config, &addresses)?.is_none();
     let admin_address = listen::resolve_admin(&config.server).await?;
     let reloader = Arc::new(Reloader::new(ReloaderSetup {
         reread: spec.reread,
@@ -132,14 +133,16 @@ pub(crate) async fn dry_run(
 ) -> anyhow::Result<()> {
     let folder = data_dir::locate(config.store.data_dir.as_deref(), folder);
     let access = access::prepare(config, folder.as_deref())?;
-    if let Some(address) = listen::parse_address(&config.server.listen)? {
-        listen::check(
-            config,
-            &[address],
-            access.has_authentication(config),
-            folder.as_deref(),
-        )?;
-    }
+    // A host name is not resolved: its addresses are checked when the server starts.
+    let addresses: Vec<_> = listen::parse_address(&config.server.listen)?
+        .into_iter()
+        .collect();
+    listen::check(
+        config,
+        &addresses,
+        access.has_authentication(config),
+        folder.as_deref(),
+    )?;
     if let Some(listen) = &config.server.admin_listen
         && let Some(address) = listen::parse_address(listen)?
     {

@@ -32,9 +32,26 @@ pub(super) struct StaticConfig {
     pub(super) handshake: Option<Arc<dyn TlsHandshake>>,
 }
 
+/// Where a server accepts connections.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Endpoint {
+    /// On a TCP address.
+    Tcp(SocketAddr),
+    /// From this process only. Connections appear to come from this address.
+    InProcess(SocketAddr),
+}
+
+impl Endpoint {
+    pub(super) fn address(self) -> SocketAddr {
+        match self {
+            Self::Tcp(address) | Self::InProcess(address) => address,
+        }
+    }
+}
+
 /// Parts of a server that a reload keeps.
 pub(super) struct ServerRuntime {
-    pub(super) address: SocketAddr,
+    pub(super) endpoint: Endpoint,
     pub(super) uses_tls: bool,
     pub(super) engine: Engine,
     pub(super) push_dispatcher: PushDispatcher,
@@ -60,18 +77,18 @@ pub(super) struct AssembledServer {
 }
 
 impl StaticConfig {
-    /// Builds the server for a listening address, and recovers the tasks in the store.
+    /// Builds the server for an endpoint, and recovers the tasks in the store.
     ///
     /// # Errors
     /// Unavailable: the store failed. Invalid: a setting of `config`.
     pub(super) async fn assemble(
         self,
         config: ReloadableConfig,
-        address: SocketAddr,
+        endpoint: Endpoint,
     ) -> Result<AssembledServer> {
         let tasks = TaskTracker::new();
         let stop = CancellationToken::new();
-        let base_url = config.base_url(address, self.handshake.is_some())?;
+        let base_url = config.base_url(endpoint.address(), self.handshake.is_some())?;
         let engine = Engine::new(EngineConfig {
             store: self.store,
             bus: Arc::new(bus::LocalBus::default()),
@@ -90,7 +107,7 @@ impl StaticConfig {
         #[cfg(not(feature = "jws"))]
         let signer = None;
         let runtime = ServerRuntime {
-            address,
+            endpoint,
             uses_tls: self.handshake.is_some(),
             push_dispatcher: push_dispatcher(&engine, self.push, signer, &stop),
             engine,

@@ -95,6 +95,22 @@ impl BaseUrl {
         }
     }
 
+    /// Whether the host is this machine: a loopback address, or a name below `localhost`.
+    pub(super) fn is_loopback(&self) -> bool {
+        let (_, authority) = self.origin.split_once("://").unwrap_or_default();
+        let Ok(authority) = authority.parse::<Authority>() else {
+            return false;
+        };
+        let host = authority.host().trim_matches(['[', ']']);
+        match host.parse::<IpAddr>() {
+            Ok(ip) => ip.to_canonical().is_loopback(),
+            Err(_) => {
+                let name = host.trim_end_matches('.').to_ascii_lowercase();
+                name == "localhost" || name.ends_with(".localhost")
+            }
+        }
+    }
+
     pub(super) fn url(&self) -> String {
         format!("{}{}", self.origin, self.path)
     }

@@ -6,7 +6,7 @@ use tokio::net::{TcpListener, ToSocketAddrs};
 
 #[cfg(unix)]
 use super::admin::Admin;
-use super::assembly::StaticConfig;
+use super::assembly::{Endpoint, StaticConfig};
 use super::bound_server::BoundServer;
 use super::hosted_agent::HostedAgent;
 use super::reloadable_config::ReloadableConfig;
@@ -42,6 +42,7 @@ pub struct Server {
     limits: Limits,
     push: PushSettings,
     access: Option<Access>,
+    allow_anonymous: bool,
     caller_limits: Option<CallerLimits>,
     #[cfg(unix)]
     pub(super) admin: Option<Admin>,
@@ -75,6 +76,7 @@ impl Server {
             limits: Limits::default(),
             push: PushSettings::default(),
             access: None,
+            allow_anonymous: false,
             caller_limits: None,
             #[cfg(unix)]
             admin: None,
@@ -118,10 +120,19 @@ impl Server {
     }
 
     /// Enables authentication and access rules. Without it, callers are not authenticated and share
-    /// one identity.
+    /// one identity. A server that other machines can reach then needs
+    /// [`allow_anonymous`](Self::allow_anonymous).
     #[must_use]
     pub fn access(mut self, access: Access) -> Self {
         self.access = Some(access);
+        self
+    }
+
+    /// Serves without authentication even if other machines can reach the server: through its
+    /// listening address, its public URL or a trusted proxy.
+    #[must_use]
+    pub fn allow_anonymous(mut self) -> Self {
+        self.allow_anonymous = true;
         self
     }
 
@@ -187,7 +198,8 @@ impl Server {
     /// free port.
     ///
     /// # Errors
-    /// Invalid: a setting. Unavailable: the address cannot be bound, with the cause as its source,
+    /// Invalid: a setting, or other machines can reach the server and callers are not
+    /// authenticated, with an [`ExposureError`](super::ExposureError) as its source. Unavailable: the address cannot be bound, with the cause as its source,
     /// or the store failed.
     pub async fn bind(self, address: impl ToSocketAddrs) -> Result<BoundServer> {
         #[cfg(unix)]
@@ -195,6 +207,8 @@ impl Server {
         let (config, static_config) = self.into_configs()?;
         let listener = TcpListener::bind(address).await.map_err(cannot_listen)?;
         let address = listener.local_addr().map_err(cannot_listen)?;
+        let endpoint = Endpoint::Tcp(address);
+        config.check_exposure(endpoint)?;
         #[cfg(unix)]
         let admin = match admin {
             Some(admin) => {
@@ -208,7 +222,7 @@ impl Server {
             #[cfg(unix)]
             admin,
             address,
-            server: static_config.assemble(config, address).await?,
+            server: static_config.assemble(config, endpoint).await?,
         })
     }
 
@@ -224,6 +238,7 @@ impl Server {
             settings: Arc::new(self.server_settings),
             limits: self.limits,
             access: self.access,
+            allow_anonymous: self.allow_anonymous,
             caller_limits: self.caller_limits,
             public_url: self.public_url,
             #[cfg(feature = "jws")]

@@ -88,10 +88,12 @@ impl ServerHandle {
     /// and streams, and the admin interface.
     ///
     /// # Errors
-    /// Invalid, with the name of the setting. The old configuration then stays in place.
+    /// Invalid, with the name of the setting; also if other machines can reach the server and the
+    /// new configuration does not authenticate callers. The old configuration then stays in place.
     pub fn replace(&self, server: Server) -> Result<()> {
         let _guard = lock(&self.replace_lock);
         let (config, _) = server.into_configs()?;
+        config.check_exposure(self.runtime.endpoint)?;
         let agents = self.runtime.engine.prepare_agents(config.registrations());
         let routes = config.build_routes(&self.runtime, &agents, Some(&self.current.get()))?;
         // Before the routes, so that every agent of the routes exists. Removed agents live as long

@@ -8,7 +8,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use tokio::io::{DuplexStream, duplex};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::assembly::AssembledServer;
+use super::assembly::{AssembledServer, Endpoint};
 use super::builder::Server;
 use super::handle::ServerHandle;
 use super::http_server::HttpServer;
@@ -59,12 +59,13 @@ impl Server {
     /// Unavailable: the store failed. Invalid: a setting.
     pub async fn serve_in_process(self) -> Result<InProcessServer> {
         let (config, static_config) = self.into_configs()?;
+        let endpoint = Endpoint::InProcess(IN_PROCESS_ADDRESS);
         let AssembledServer {
             handle,
             tasks,
             stop,
             ..
-        } = static_config.assemble(config, IN_PROCESS_ADDRESS).await?;
+        } = static_config.assemble(config, endpoint).await?;
         let engine = handle.engine().clone();
         let maintenance = async move { match engine.run_maintenance().await {} };
         tasks.spawn(stop.clone().run_until_cancelled_owned(maintenance));

@@ -18,7 +18,7 @@
 //! | module | content |
 //! | --- | --- |
 //! | `builder`, `bound_server`, `in_process`, `handle` | public API |
-//! | `assembly`, `reloadable_config` | engine and routes from the configuration |
+//! | `assembly`, `reloadable_config`, `exposure` | engine and routes from the configuration |
 //! | `listener`, `http_server`, `transport`, `tls` | accepting connections, draining |
 //! | `connections`, `connection_io`, `http1_head`, `timer`, `active_streams`, `h2_stall` | one connection |
 //! | `routes`, `cors`, `card`, `signing`, `base_url` | dispatch, origin checks, discovery documents |
@@ -45,6 +45,7 @@ mod connections;
 mod cors;
 mod encodings;
 mod event_encoder;
+mod exposure;
 mod h2_stall;
 mod handle;
 mod hosted_agent;
@@ -69,6 +70,7 @@ mod transport;
 pub use admin::Admin;
 pub use bound_server::BoundServer;
 pub use builder::Server;
+pub use exposure::{Exposure, ExposureError};
 pub use handle::ServerHandle;
 pub use hosted_agent::HostedAgent;
 #[cfg(feature = "client")]

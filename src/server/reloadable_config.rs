@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::admission::Admission;
-use super::assembly::ServerRuntime;
+use super::assembly::{Endpoint, ServerRuntime};
 use super::base_url::BaseUrl;
 use super::card::{self, Document, PublishedCard};
 use super::cors::OriginPolicy;
+use super::exposure::{Exposure, ExposureError};
 use super::hosted_agent::HostedAgent;
 use super::routes::Routes;
 use super::settings::ServerSettings;
@@ -30,6 +31,8 @@ pub(super) struct ReloadableConfig {
     pub(super) settings: Arc<ServerSettings>,
     pub(super) limits: Limits,
     pub(super) access: Option<Access>,
+    /// Whether an exposed server may serve without `access`.
+    pub(super) allow_anonymous: bool,
     pub(super) caller_limits: Option<CallerLimits>,
     pub(super) public_url: Option<String>,
     /// Keys that sign cards.
@@ -67,6 +70,24 @@ impl ReloadableConfig {
         }
     }
 
+    /// Checks that callers are authenticated, or anonymous callers are allowed explicitly, if other
+    /// machines can reach the server.
+    ///
+    /// # Errors
+    /// Invalid `access`, with an [`ExposureError`]. Invalid `public_url`.
+    pub(super) fn check_exposure(&self, endpoint: Endpoint) -> Result<()> {
+        let Endpoint::Tcp(address) = endpoint else {
+            return Ok(());
+        };
+        if self.access.is_some() || self.allow_anonymous {
+            return Ok(());
+        }
+        match Exposure::find(&[address], self.public_url.as_deref(), &self.settings)? {
+            Some(exposure) => Err(ExposureError { exposure }.into()),
+            None => Ok(()),
+        }
+    }
+
     /// Builds the routes. `agents` are the registered agents of this configuration.
     ///
     /// Agents of `previous` that are not in this configuration stay as draining agents while they
@@ -80,10 +101,10 @@ impl ReloadableConfig {
         agents: &AgentSet,
         previous: Option<&Routes>,
     ) -> Result<Routes> {
-        let base_url = self.base_url(runtime.address, runtime.uses_tls)?;
+        let base_url = self.base_url(runtime.endpoint.address(), runtime.uses_tls)?;
         let origin_policy = OriginPolicy::new(
             &self.settings.cors_origins,
-            runtime.address,
+            runtime.endpoint.address(),
             self.public_url.as_deref(),
         );
         let caller_limits = self.effective_caller_limits();

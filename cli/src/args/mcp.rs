@@ -18,14 +18,18 @@ pub(crate) struct McpArgs {
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) listen: Option<String>,
 
-    /// File with the key that clients send as `Authorization: Bearer`; alternatively set ATTACHE_MCP_KEY. Required on an
-    /// address that other machines can reach
+    /// File with the key that clients send as `Authorization: Bearer`; alternatively set ATTACHE_MCP_KEY. Required if other
+    /// machines can reach the server, by its address or `--host`
     #[arg(long, value_name = "FILE", requires = "listen")]
     pub(crate) key_file: Option<PathBuf>,
 
     /// Accepted `Host` name, besides those of the local machine; may be repeated
     #[arg(long, value_name = "HOST", requires = "listen")]
     pub(crate) host: Vec<String>,
+
+    /// Serve clients without a key even if other machines can reach the server
+    #[arg(long, requires = "listen")]
+    pub(crate) allow_anonymous: bool,
 
     /// Time after which a call returns the id of its unfinished task
     #[arg(long, value_name = "DURATION", default_value = "45s")]

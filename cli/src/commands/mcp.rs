@@ -139,7 +139,7 @@ async fn local_agents(
     Ok(local)
 }
 
-/// Binds the listener, and returns the key of clients. An address that other machines can reach needs a key.
+/// Binds the listener, and returns the key of clients. A server that other machines can reach needs a key.
 async fn bind(listen: &str, args: &McpArgs) -> CliResult<(TcpListener, Option<Secret>)> {
     let unusable = |error| CliError::usage(format!("--listen {listen}: {error}"));
     let key = match &args.key_file {
@@ -156,11 +156,23 @@ async fn bind(listen: &str, args: &McpArgs) -> CliResult<(TcpListener, Option<Se
         .await
         .map_err(unusable)?
         .collect();
-    if key.is_none() && !addresses.iter().all(|address| address.ip().is_loopback()) {
-        return Err(CliError::usage(format!(
-            "--listen {listen}: other machines can reach it, and there is no key"
-        ))
-        .hint("write a key to a file: --key-file <FILE>"));
+    if key.is_none() && !args.allow_anonymous {
+        check_exposure(listen, &addresses, &args.host)?;
     }
     Ok((TcpListener::bind(&*addresses).await.map_err(unusable)?, key))
+}
+
+/// Checks that only this machine can reach the server: by a loopback address and without other host names, which a proxy
+/// would forward.
+fn check_exposure(listen: &str, addresses: &[SocketAddr], hosts: &[String]) -> CliResult {
+    let is_public = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
+    let reason = if addresses.iter().any(is_public) {
+        format!("--listen {listen}: other machines can reach it")
+    } else if let Some(host) = hosts.first() {
+        format!("--host {host}: other machines can reach it")
+    } else {
+        return Ok(());
+    };
+    Err(CliError::usage(format!("{reason}, and there is no key"))
+        .hint("write a key to a file: --key-file <FILE>, or serve without one: --allow-anonymous"))
 }

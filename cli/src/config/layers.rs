@@ -60,7 +60,7 @@ pub(crate) static OVERRIDES: &[Override] = &[
         flag: Some(ServerFlag::new(
             "--allow-anonymous",
             "",
-            "Also serve callers without a credential: every client that reaches the address can use the agent",
+            "Also serve callers without a credential: every client that reaches the server can use the agent",
         )),
         ..Override::new("server.allow_anonymous", &["ATTACHE_ALLOW_ANONYMOUS"])
     },
@@ -119,7 +119,7 @@ pub(crate) static OVERRIDES: &[Override] = &[
             "--local-webhooks",
             "",
             "Allow webhooks on loopback addresses, for development: callers can then make the server post to local services. \
-             The demo allows them while it listens on loopback only",
+             The demo allows them while other machines cannot reach it",
         )),
         ..Override::new("push.local_webhooks", &["ATTACHE_LOCAL_WEBHOOKS"])
     },

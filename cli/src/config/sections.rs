@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct ServerSection {
     /// Listen address. Port 0 selects a free port.
     pub(crate) listen: String,
-    /// Also serve callers without a credential. Required to listen without authentication on an address that other machines
-    /// can reach.
+    /// Also serve callers without a credential. Required to serve without authentication if other machines can reach the
+    /// server: by its listen address, `public_url` or `trusted_proxies`.
     pub(crate) allow_anonymous: bool,
     /// URL of the server for clients, if it is not the listen address. The card contains it.
     #[serde(skip_serializing_if = "Option::is_none")]

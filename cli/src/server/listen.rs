@@ -6,11 +6,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use attache::Exposure;
 
 use crate::access;
 use crate::config::{Config, ServerSection};
 
-/// Resolves and checks the listen address. An address that other machines can reach requires authentication or
+/// Resolves and checks the listen address. A server that other machines can reach requires authentication or
 /// `--allow-anonymous`.
 pub(super) async fn resolve(
     config: &Config,
@@ -42,8 +43,8 @@ pub(super) fn parse_address(named: &str) -> anyhow::Result<Option<SocketAddr>> {
     bail!("cannot listen on {named}: expected an address and a port, such as 127.0.0.1:41241")
 }
 
-/// Checks that these addresses may be served: if other machines can reach one, authentication or `--allow-anonymous` is
-/// required. Warns of anonymous callers and of credentials without TLS.
+/// Checks that the server may be served on these addresses: if other machines can reach it, authentication or
+/// `--allow-anonymous` is required. Warns of anonymous callers and of credentials without TLS.
 pub(super) fn check(
     config: &Config,
     addresses: &[SocketAddr],
@@ -51,39 +52,76 @@ pub(super) fn check(
     folder: Option<&Path>,
 ) -> anyhow::Result<()> {
     let section = &config.server;
-    let named = &section.listen;
-    if are_loopback(addresses) {
+    let Some(exposure) = exposure(config, addresses)? else {
         return Ok(());
-    }
+    };
+    let reason = describe(&exposure, &section.listen);
     match (section.allow_anonymous, has_authentication) {
         (true, false) => {
-            eprintln!(
-                "warning: every client that reaches {named} can use the agent: callers are not authenticated"
-            )
+            eprintln!("warning: {reason} and use the agents: callers are not authenticated");
         }
         (true, true) => {
-            eprintln!(
-                "warning: every client that reaches {named} can use the agent: authentication is optional"
-            )
+            eprintln!("warning: {reason} and use the agents: authentication is optional");
         }
         (false, true) => {}
         (false, false) => bail!(
-            "other machines can reach {named}, and callers are not authenticated; create a key: {}, \
-             or allow anonymous callers: --allow-anonymous, or listen on 127.0.0.1",
-            access::add_key_command(folder, "")
+            "{reason}, and callers are not authenticated; create a key: {}, or allow anonymous callers: \
+             --allow-anonymous, or {}",
+            access::add_key_command(folder, ""),
+            remedy(&exposure)
         ),
     }
+    warn_of_plaintext(section, addresses, has_authentication);
+    Ok(())
+}
+
+/// Returns why other machines can reach the server on these addresses; `None` if they cannot.
+///
+/// # Errors
+/// `public_url` is invalid.
+pub(super) fn exposure(
+    config: &Config,
+    addresses: &[SocketAddr],
+) -> anyhow::Result<Option<Exposure>> {
+    let public_url = config.server.public_url.as_deref();
+    Ok(Exposure::find(
+        addresses,
+        public_url,
+        &config.server_settings,
+    )?)
+}
+
+/// Describes an exposure. The listen address is `named` as the operator wrote it.
+fn describe(exposure: &Exposure, named: &str) -> String {
+    match exposure {
+        Exposure::Listener(_) => format!("other machines can reach {named}"),
+        Exposure::PublicUrl(_) | Exposure::TrustedProxy(_) => exposure.to_string(),
+    }
+}
+
+/// How to make the server reachable from this machine only.
+fn remedy(exposure: &Exposure) -> &'static str {
+    match exposure {
+        Exposure::Listener(_) => "listen on 127.0.0.1",
+        Exposure::PublicUrl(_) => "remove public_url",
+        Exposure::TrustedProxy(_) => "remove trusted_proxies",
+    }
+}
+
+/// Warns if credentials are sent to the listen address without TLS.
+fn warn_of_plaintext(section: &ServerSection, addresses: &[SocketAddr], has_authentication: bool) {
     let has_tls_proxy = section
         .public_url
         .as_ref()
         .is_some_and(|url| url.starts_with("https://"));
-    if has_authentication && section.tls_cert.is_none() && !has_tls_proxy {
+    let has_tls = section.tls_cert.is_some() || has_tls_proxy;
+    if has_authentication && !has_tls && !are_loopback(addresses) {
         eprintln!(
-            "warning: credentials are sent to {named} in plaintext; serve over TLS: --tls-cert and --tls-key, or give \
-             the URL of a TLS proxy: --public-url https://…"
+            "warning: credentials are sent to {} in plaintext; serve over TLS: --tls-cert and --tls-key, or give \
+             the URL of a TLS proxy: --public-url https://…",
+            section.listen
         );
     }
-    Ok(())
 }
 
 /// Resolves and checks the address of the admin API, if there is one.

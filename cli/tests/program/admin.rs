@@ -325,7 +325,7 @@ fn s33_cards_are_signed_if_the_public_url_is_configured() {
         .1
     };
     assert!(refused(0o600, "").contains("public_url"));
-    let public = "public_url = \"https://agents.example.com\"";
+    let public = "public_url = \"https://agents.example.com\"\nallow_anonymous = true";
     assert!(refused(0o644, public).contains("chmod 600"), "S82");
     let file = signing(folder.path(), 0o600, public);
     let server = serve_in(&["serve", &file], folder);

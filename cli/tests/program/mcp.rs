@@ -356,11 +356,27 @@ fn the_official_mcp_client_lists_remote_agents_as_tools_over_http() {
 }
 
 #[test]
-fn an_mcp_server_on_a_public_address_needs_a_key() {
+fn e02_an_mcp_server_on_a_public_address_needs_a_key() {
     let (_folder, file) = file(OFFERED);
     let (code, why) = crate::harness::run_expecting_error(&["mcp", &file, "--listen", "0.0.0.0:0"]);
     assert!(
         code == Some(2) && why.contains("other machines can reach it"),
+        "{code:?} {why}"
+    );
+    // A proxy forwards this host.
+    let args = [
+        "mcp",
+        &file,
+        "--listen",
+        "127.0.0.1:0",
+        "--host",
+        "agents.example.com",
+    ];
+    let (code, why) = crate::harness::run_expecting_error(&args);
+    assert!(
+        code == Some(2)
+            && why.contains("other machines can reach it")
+            && why.contains("--key-file"),
         "{code:?} {why}"
     );
     let (code, why) = crate::harness::run_expecting_error(&["mcp"]);

@@ -3,8 +3,9 @@
 use std::net::TcpListener;
 
 use serde_json::json;
+use tempfile::TempDir;
 
-use crate::harness::{call, run_expecting_error, send, send_text, serve};
+use crate::harness::{attache, call, run_expecting_error, send, send_text, serve};
 
 #[test]
 fn an_echo_says_it_back() {
@@ -108,6 +109,57 @@ fn a_public_address_needs_allow_anonymous() {
     );
 }
 
+/// Behind a proxy the listen address says nothing about who can call.
+#[test]
+fn e02_a_public_url_or_a_trusted_proxy_needs_authentication() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("agents.toml");
+    let file = file.to_str().unwrap();
+    let data = folder.path().to_str().unwrap();
+    let flags = ["--listen", "127.0.0.1:0", "--data-dir", data];
+    let refused = |args: &[&str], reason: &str| {
+        let (code, output) = run_expecting_error(args);
+        assert_eq!(code, Some(1), "{output}");
+        for expected in [
+            reason,
+            "callers are not authenticated",
+            "--allow-anonymous",
+            "attache keys add",
+        ] {
+            assert!(output.contains(expected), "{args:?}: {output}");
+        }
+    };
+    let public = ["--public-url", "https://agents.example.com"];
+    let verbs = [&["demo"][..], &["serve", "--echo"]];
+    for verb in verbs {
+        let args = [verb, &public, &flags].concat();
+        refused(&args, "https://agents.example.com");
+    }
+    for (setting, reason) in [
+        (
+            "public_url = \"http://agents.example.com\"",
+            "http://agents.example.com",
+        ),
+        ("trusted_proxies = [\"127.0.0.1\"]", "trusted_proxies"),
+    ] {
+        let text = format!("[server]\n{setting}\n[agents.a]\ntype = \"echo\"\n");
+        std::fs::write(file, text).unwrap();
+        refused(&[&["serve", file][..], &flags].concat(), reason);
+        let (code, output) = run_expecting_error(&["check", file]);
+        assert_eq!(code, Some(1), "{output}");
+        assert!(output.contains(reason), "{output}");
+    }
+    // A key suffices.
+    let added = attache(&["keys", "add", "ann", "--data-dir", data]).output();
+    assert!(added.unwrap().status.success());
+    let server = serve(&[&["serve", file][..], &flags].concat());
+    let url = server.line("Listening on ");
+    assert_eq!(call(&url, "ListTasks", &json!({}))["error"]["code"], -31401);
+    // A name of this machine exposes nothing.
+    let local = serve(&["serve", "--echo", "--public-url", "http://localhost:8080"]);
+    local.line("Listening on ");
+}
+
 #[test]
 fn the_card_has_the_public_url() {
     let args = [
@@ -115,6 +167,7 @@ fn the_card_has_the_public_url() {
         "--echo",
         "--store",
         "memory",
+        "--allow-anonymous",
         "--public-url",
         "https://agents.example.com/echo",
     ];

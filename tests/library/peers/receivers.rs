@@ -99,6 +99,7 @@ async fn s44_s74_official_sdks_verify_cards_and_accept_notifications() {
     let server = Server::new(card, Echo)
         .push(local_webhooks())
         .public_url("https://agents.example.com/a")
+        .allow_anonymous()
         .sign_cards(signer())
         .sign_cards(signer())
         .sign_notifications(signer());

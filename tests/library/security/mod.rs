@@ -4,6 +4,8 @@
 pub(crate) mod ambiguous_requests;
 pub(crate) mod coverage;
 #[cfg(feature = "server")]
+pub(crate) mod exposure;
+#[cfg(feature = "server")]
 pub(crate) mod hostile_clients;
 #[cfg(all(feature = "jwt", feature = "tls"))]
 pub(crate) mod jwt;

@@ -199,10 +199,12 @@ async fn s33_only_a_trusted_proxy_says_where_we_are() {
     assert_eq!(ask(&server).await, format!("http://{}/", server.address));
     let mut settings = ServerSettings::default();
     settings.trusted_proxies = vec!["127.0.0.1".parse().unwrap()];
-    let server = start_with(Echo, |server| server.server_settings(settings.clone())).await;
+    let trusting = |server: Server| server.server_settings(settings.clone()).allow_anonymous();
+    let server = start_with(Echo, trusting).await;
     assert_eq!(ask(&server).await, "https://agents.example.com/a/");
     // On a non-loopback address the card ignores the caller's Host header.
     let bound = Server::new(AgentCard::new("Echo", "Says it back"), Echo)
+        .allow_anonymous()
         .bind("0.0.0.0:0")
         .await
         .unwrap();
@@ -224,6 +226,7 @@ async fn s33_only_a_trusted_proxy_says_where_we_are() {
         server
             .server_settings(settings)
             .public_url("https://fixed.example.com")
+            .allow_anonymous()
     };
     let server = start_with(Echo, fixed).await;
     assert_eq!(ask(&server).await, "https://fixed.example.com/");
