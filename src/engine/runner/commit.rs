@@ -41,6 +41,10 @@ impl AppendAttempt {
         self.result.is_ok()
     }
 
+    pub(in crate::engine) fn event_count(&self) -> usize {
+        self.sized_batch.batch.events.len()
+    }
+
     pub(in crate::engine) fn into_events(self) -> Vec<Event> {
         self.sized_batch.batch.events
     }
@@ -222,9 +226,14 @@ impl Runner {
         if let Ok(result) = timeout(store_timeout, &mut commit).await {
             return result;
         }
+        self.report_slow_store();
+        commit.await
+    }
+
+    /// Logs that an append exceeds `store_timeout`. Until it completes, subscribers get an error.
+    pub(in crate::engine) fn report_slow_store(&self) {
         tracing::warn!(task = %self.id, "store does not respond");
         self.mark_unwritable();
-        commit.await
     }
 
     pub(super) fn record_commit(

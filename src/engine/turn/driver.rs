@@ -6,23 +6,20 @@
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::Poll;
-use std::time::Duration;
 
-use tokio::sync::oneshot;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
+use super::cancellation::Cancellation;
 use super::limits::{TurnLimits, deadline_after};
 use super::normalizer::{EventNormalizer, Normalized};
 use super::{AgentFuture, TurnEnd};
 use crate::agent::TurnContext;
 use crate::engine::folded_log::empty_task;
 use crate::engine::inbox::RunnerCommand;
+use crate::engine::reason;
 use crate::engine::runner::{CommitPoint, Runner, RunnerEvent, RunnerResult, shrink_if_empty};
-use crate::engine::{Error, Result, reason};
-use crate::model::{Event, Object, Task, TaskState};
+use crate::model::{Event, TaskState};
 use crate::store::Head;
 use crate::telemetry::metrics;
 
@@ -36,10 +33,10 @@ pub(super) struct TurnDriver<'a> {
     /// The agent's future. `None` after it was dropped.
     pub(super) agent: Option<AgentFuture<'a>>,
     pub(super) ending: Option<TurnEnd>,
-    cancellation: Option<Cancellation>,
-    normalizer: EventNormalizer,
+    pub(super) cancellation: Option<Cancellation>,
+    pub(super) normalizer: EventNormalizer,
     /// Buffer for the events that were taken from the queue.
-    events: Vec<Event>,
+    pub(super) events: Vec<Event>,
     activity: Activity,
     /// Head of the log, shared with appends that are in flight.
     head: Option<Arc<Head>>,
@@ -51,13 +48,6 @@ struct Activity {
     last_event: Instant,
     has_sent_event: bool,
     events_since_yield: usize,
-}
-
-/// A cancel that was signalled to the agent.
-struct Cancellation {
-    /// End of the grace period.
-    deadline: Option<Instant>,
-    replies: Vec<oneshot::Sender<Result<Task>>>,
 }
 
 /// First event of a wait.
@@ -107,19 +97,6 @@ impl<'a> TurnDriver<'a> {
         self.ending.is_some()
     }
 
-    /// Checks whether another process has ended the task or requested a cancel.
-    pub(super) fn check_cancelled(&mut self, runner: &mut Runner) {
-        if runner.log.task.is_ended() {
-            // Replaces an ending of the agent, which would come after the end of the task.
-            self.ending = Some(TurnEnd::EndedElsewhere);
-        } else if runner.take_cancel_request()
-            && self.cancellation.is_none()
-            && self.ending.is_none()
-        {
-            self.request_cancel(runner);
-        }
-    }
-
     /// Polls the agent once, and stages its events.
     pub(super) async fn poll_agent(&mut self, runner: &mut Runner) {
         if self.ending.is_none() {
@@ -134,7 +111,7 @@ impl<'a> TurnDriver<'a> {
 
     /// Drops the agent's future. If no `Turn` clone is left, also drops the turn's snapshot of the task: the fold then
     /// mutates the task in place instead of cloning it.
-    fn drop_agent(&mut self) {
+    pub(super) fn drop_agent(&mut self) {
         self.agent = None;
         if let Some(context) = Arc::get_mut(&mut self.context) {
             context.task = empty_task();
@@ -164,7 +141,7 @@ impl<'a> TurnDriver<'a> {
     }
 
     /// Records the time to the first event, once.
-    fn record_first_event(&mut self) {
+    pub(super) fn record_first_event(&mut self) {
         if !std::mem::replace(&mut self.activity.has_sent_event, true) {
             self.turn_metrics.record_first_event(self.activity.started);
         }
@@ -292,98 +269,6 @@ impl<'a> TurnDriver<'a> {
                 RunnerCommand::Recover | RunnerCommand::Expire | RunnerCommand::ExpireOverQuota,
             ) => Ok(()),
         }
-    }
-
-    /// Handles a cancel. The reply follows at the end of the turn.
-    fn cancel(
-        &mut self,
-        runner: &mut Runner,
-        metadata: Option<Object>,
-        deadline: Instant,
-        reply: oneshot::Sender<Result<Task>>,
-    ) {
-        if deadline <= Instant::now() {
-            // The caller already has this reply.
-            let _ = reply.send(Err(Error::StoreUnavailable));
-            return;
-        }
-        if self.cancellation.is_none() {
-            runner.stage([Event::CancelRequested { metadata }]);
-            self.request_cancel(runner);
-        }
-        if let Some(cancellation) = &mut self.cancellation {
-            cancellation.replies.push(reply);
-        }
-    }
-
-    /// Signals the cancellation to the agent. An agent that does not await it has no grace period: its turn ends.
-    fn request_cancel(&mut self, runner: &Runner) {
-        let awaits_cancel = self.context.awaits_cancel.load(Ordering::Acquire);
-        let grace = if awaits_cancel {
-            runner.engine.inner.settings.cancel_grace
-        } else {
-            Duration::ZERO
-        };
-        self.context
-            .cancel
-            .get_or_init(CancellationToken::new)
-            .cancel();
-        self.cancellation = Some(Cancellation {
-            deadline: deadline_after(Instant::now(), Some(grace)),
-            replies: Vec::new(),
-        });
-        if !awaits_cancel {
-            self.ending = Some(TurnEnd::Canceled);
-        }
-    }
-
-    /// Ends the turn: commits the remaining events and the final status, and replies to cancels.
-    pub(super) async fn finish(&mut self, runner: &mut Runner) -> RunnerResult {
-        self.stage_end(runner);
-        let point = match runner.log.next_message() {
-            Some(_) => CommitPoint::Interim,
-            None => CommitPoint::Final,
-        };
-        let committed = runner.commit(None, point).await;
-        if let Some(cancellation) = self.cancellation.take() {
-            for reply in cancellation.replies {
-                runner.reply_to_cancel(reply, committed.is_ok());
-            }
-        }
-        committed
-    }
-
-    fn stage_end(&mut self, runner: &mut Runner) {
-        // Dropped before the end is visible, so that a caller which sees it finds the agent's resources released.
-        self.drop_agent();
-        self.context.queue.close();
-        self.context.queue.drain_into(&mut self.events);
-        if !self.events.is_empty() {
-            self.record_first_event();
-        }
-        let Normalized { bytes, fault } = self.normalizer.normalize(runner, &mut self.events, true);
-        // After a recorded cancel the task ends as canceled, whatever the agent returns.
-        let ending = match (self.ending.take(), fault) {
-            (Some(TurnEnd::Returned(_) | TurnEnd::AgentFault(_)), _)
-                if self.cancellation.is_some() =>
-            {
-                TurnEnd::Canceled
-            }
-            (Some(TurnEnd::Returned(_)), Some(fault)) => TurnEnd::AgentFault(fault),
-            (ending, _) => ending.unwrap_or(TurnEnd::EndedElsewhere),
-        };
-        let first = self.events.len();
-        let ending_events = self.normalizer.ending_events(runner, ending);
-        self.events.extend(ending_events);
-        let ending_bytes: usize = self.events[first..].iter().map(Event::memory_size).sum();
-        runner.stage_sized(&mut self.events, bytes + ending_bytes);
-    }
-}
-
-impl Drop for TurnDriver<'_> {
-    /// Unblocks clones of the turn that wait for space in the queue.
-    fn drop(&mut self) {
-        self.context.queue.close();
     }
 }
 

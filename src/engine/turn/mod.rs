@@ -1,6 +1,8 @@
 //! Execution of one turn: runs the agent, records its events, and handles commands that arrive during the turn.
 
+mod cancellation;
 mod driver;
+mod ending;
 mod limits;
 mod normalizer;
 mod pipelined_write;

@@ -1,0 +1,58 @@
+//! End of a turn: the last events, the final status, and the replies to cancels.
+
+use super::TurnEnd;
+use super::driver::TurnDriver;
+use super::normalizer::Normalized;
+use crate::engine::runner::{CommitPoint, Runner, RunnerResult};
+use crate::model::Event;
+
+impl TurnDriver<'_> {
+    /// Ends the turn: commits the remaining events and the final status, and replies to cancels.
+    pub(super) async fn finish(&mut self, runner: &mut Runner) -> RunnerResult {
+        self.stage_end(runner);
+        let point = match runner.log.next_message() {
+            Some(_) => CommitPoint::Interim,
+            None => CommitPoint::Final,
+        };
+        let committed = runner.commit(None, point).await;
+        if let Some(cancellation) = self.cancellation.take() {
+            for reply in cancellation.replies {
+                runner.reply_to_cancel(reply, committed.is_ok());
+            }
+        }
+        committed
+    }
+
+    fn stage_end(&mut self, runner: &mut Runner) {
+        // Dropped before the end is visible, so that a caller which sees it finds the agent's resources released.
+        self.drop_agent();
+        self.context.queue.close();
+        self.context.queue.drain_into(&mut self.events);
+        if !self.events.is_empty() {
+            self.record_first_event();
+        }
+        let Normalized { bytes, fault } = self.normalizer.normalize(runner, &mut self.events, true);
+        // After a recorded cancel the task ends as canceled, whatever the agent returns.
+        let ending = match (self.ending.take(), fault) {
+            (Some(TurnEnd::Returned(_) | TurnEnd::AgentFault(_)), _)
+                if self.cancellation.is_some() =>
+            {
+                TurnEnd::Canceled
+            }
+            (Some(TurnEnd::Returned(_)), Some(fault)) => TurnEnd::AgentFault(fault),
+            (ending, _) => ending.unwrap_or(TurnEnd::EndedElsewhere),
+        };
+        let first = self.events.len();
+        let ending_events = self.normalizer.ending_events(runner, ending);
+        self.events.extend(ending_events);
+        let ending_bytes: usize = self.events[first..].iter().map(Event::memory_size).sum();
+        runner.stage_sized(&mut self.events, bytes + ending_bytes);
+    }
+}
+
+impl Drop for TurnDriver<'_> {
+    /// Unblocks clones of the turn that wait for space in the queue.
+    fn drop(&mut self) {
+        self.context.queue.close();
+    }
+}
