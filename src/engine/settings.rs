@@ -160,7 +160,7 @@ impl Default for Settings {
             max_queued_events: 256,
             max_tail_entries: 1024,
             max_tail_bytes: 1 << 20,
-            max_task_bytes: 256 << 20,
+            max_task_bytes: 64 << 20,
             task_cache_bytes: 16 << 20,
             cancel_grace: Duration::from_secs(5),
             store_timeout: Duration::from_secs(30),

@@ -12,7 +12,11 @@ use super::method::method_name;
 use super::sse::Decoder;
 use crate::model::{Error, ErrorKind, Json, Object, Operation, Version, Violation};
 
-/// Request id as JSON text: a string, an integer of any size, or `null`. Returned unchanged.
+/// Maximum size of a request id in JSON. Every event of a stream repeats the id.
+pub const MAX_ID_BYTES: usize = 256;
+
+/// Request id as JSON text of at most [`MAX_ID_BYTES`]: a string, an integer, or `null`. Returned
+/// unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonRpcId<'a>(Cow<'a, str>);
 
@@ -42,6 +46,9 @@ impl From<u64> for JsonRpcId<'static> {
 impl<'a> JsonRpcId<'a> {
     pub(super) fn from_raw(raw: Option<&'a RawValue>) -> Option<Self> {
         let text = raw.map_or("null", RawValue::get);
+        if text.len() > MAX_ID_BYTES {
+            return None;
+        }
         let whole = !text.contains(['.', 'e', 'E'])
             && text.starts_with(|c: char| c == '-' || c.is_ascii_digit());
         // `Json` rejects lone surrogates, which other parsers could not read back.
@@ -102,10 +109,7 @@ pub fn read_request(body: &[u8]) -> Result<JsonRpcRequest<'_>, RejectedRequest<'
     let envelope: JsonRpcEnvelope<'_> =
         read(text).map_err(|error| no_id(explain_invalid_envelope(text, error)))?;
     let Some(id) = JsonRpcId::from_raw(envelope.id) else {
-        return Err(no_id(invalid(
-            "id",
-            "must be a string, a whole number or null",
-        )));
+        return Err(no_id(invalid_id(envelope.id)));
     };
     let refuse = |id, error| Err(RejectedRequest { id, error });
     if envelope
@@ -125,6 +129,16 @@ pub fn read_request(body: &[u8]) -> Result<JsonRpcRequest<'_>, RejectedRequest<'
         method,
         params: envelope.params.map_or("{}", RawValue::get),
     })
+}
+
+/// Explains why an id is not valid.
+fn invalid_id(id: Option<&RawValue>) -> Error {
+    let length = id.map_or(0, |id| id.get().len());
+    if length > MAX_ID_BYTES {
+        let rule = format!("must be at most {MAX_ID_BYTES} bytes of JSON, not {length}");
+        return invalid("id", rule);
+    }
+    invalid("id", "must be a string, a whole number or null")
 }
 
 /// Explains why the body is not a JSON-RPC request.
@@ -452,6 +466,26 @@ mod tests {
                 (error.kind(), error.message()),
                 (kind, message),
                 "{status} {body}"
+            );
+        }
+    }
+
+    #[test]
+    fn d12_an_id_has_at_most_256_bytes() {
+        let request = |id: &str| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"GetTask"}}"#);
+        let text = |length: usize| format!("\"{}\"", "x".repeat(length - 2));
+        for id in [text(256), "9".repeat(256)] {
+            let body = request(&id);
+            assert_eq!(read_request(body.as_bytes()).unwrap().id.as_json(), id);
+        }
+        for id in [text(257), "9".repeat(257), text(7 << 20)] {
+            let expected = format!(
+                "Request payload validation error: id must be at most 256 bytes of JSON, not {}",
+                id.len()
+            );
+            assert_eq!(
+                refused(&request(&id)),
+                (-32600, "null".to_owned(), expected)
             );
         }
     }
