@@ -85,8 +85,8 @@ impl Access {
         self
     }
 
-    /// Sets the number of failed logins per minute after which an address is locked out for the rest of that minute. Default:
-    /// 300. `None` disables the lockout.
+    /// Sets the number of failed logins per minute after which further ones from the same address are refused for the rest of
+    /// that minute, with `Retry-After`. Valid credentials are accepted in any case. Default: 300. `None` disables the lockout.
     #[must_use]
     pub fn max_failed_logins_per_minute(mut self, limit: Option<u32>) -> Self {
         self.failed_logins = limit.map(FailedLogins::new);
@@ -99,17 +99,14 @@ impl Access {
 
     /// Authenticates a call and resolves its delegation claim.
     ///
-    /// `via_trusted_proxy` exempts the peer address from the lockout: many callers share it.
-    ///
     /// # Errors
     /// Unauthenticated, without a reason. Unavailable: the credential cannot be verified at the moment. Rate limited: the
-    /// address is locked out. Permission denied: a trusted server calls on behalf of an unknown caller.
+    /// credential is invalid and the address is locked out. Permission denied: a trusted server calls on behalf of an unknown caller.
     pub(crate) async fn authenticate(
         &self,
         credentials: &RequestCredentials<'_>,
-        via_trusted_proxy: bool,
     ) -> Result<(Identity, DelegationClaim)> {
-        let identity = self.identify(credentials, via_trusted_proxy).await?;
+        let identity = self.identify(credentials).await?;
         #[cfg(feature = "jws")]
         if self.trusted_delegators.contains(&identity) {
             // Boxed: future size.
@@ -181,17 +178,7 @@ impl Access {
         ))
     }
 
-    async fn identify(
-        &self,
-        credentials: &RequestCredentials<'_>,
-        via_trusted_proxy: bool,
-    ) -> Result<Identity> {
-        let failed_logins = self.failed_logins.as_ref().filter(|_| !via_trusted_proxy);
-        if let Some(failed_logins) = failed_logins {
-            failed_logins
-                .check(credentials.peer())
-                .inspect_err(|_| metrics::record_auth_failure("locked_out"))?;
-        }
+    async fn identify(&self, credentials: &RequestCredentials<'_>) -> Result<Identity> {
         let mut presented = false;
         let mut unavailable = None;
         for authenticator in &self.authenticators {
@@ -208,11 +195,13 @@ impl Access {
         if !presented && self.anonymous {
             return Ok(Identity::anonymous());
         }
-        if let Some(failed_logins) = failed_logins.filter(|_| presented) {
-            failed_logins.record_failure(credentials.peer());
+        if let Some(failed_logins) = self.failed_logins.as_ref().filter(|_| presented) {
+            failed_logins
+                .record_failure(credentials.client())
+                .inspect_err(|_| metrics::record_auth_failure("locked_out"))?;
         }
         metrics::record_auth_failure(if presented { "invalid" } else { "missing" });
-        tracing::info!(peer = %credentials.peer(), presented, "authentication failed");
+        tracing::info!(peer = %credentials.client(), presented, "authentication failed");
         Err(ErrorKind::Unauthenticated.into())
     }
 

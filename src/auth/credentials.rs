@@ -13,6 +13,7 @@ pub struct RequestCredentials<'a> {
     headers: &'a HeaderMap,
     query: &'a str,
     peer: IpAddr,
+    client: IpAddr,
     certificate: Option<&'a [u8]>,
 }
 
@@ -27,8 +28,14 @@ impl<'a> RequestCredentials<'a> {
             headers,
             query: query.unwrap_or_default(),
             peer,
+            client: peer,
             certificate,
         }
+    }
+
+    /// Sets the address of a client behind a trusted proxy.
+    pub(crate) fn with_client(self, client: IpAddr) -> Self {
+        Self { client, ..self }
     }
 
     /// Returns a header, or an entry of the gRPC metadata.
@@ -101,6 +108,12 @@ impl<'a> RequestCredentials<'a> {
     #[must_use]
     pub fn peer(&self) -> IpAddr {
         self.peer
+    }
+
+    /// Address of the client: of the TCP peer, or the one that a trusted proxy reports.
+    #[must_use]
+    pub fn client(&self) -> IpAddr {
+        self.client
     }
 }
 

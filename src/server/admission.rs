@@ -27,6 +27,7 @@ use hyper::body::Incoming;
 
 use super::body::{self, BodyBudget};
 use super::call_headers::{ExtensionHeaders, read_call_headers, set_call_headers};
+use super::client_address::client_ip;
 use super::reply::{self, Reply};
 use super::settings::ServerSettings;
 use super::transport::ConnectionPeer;
@@ -55,7 +56,7 @@ pub(super) struct Admission {
 pub(super) struct RequestContext {
     identity: Identity,
     delegation: DelegationClaim,
-    peer_ip: IpAddr,
+    client_ip: IpAddr,
     /// Bytes of the body that have been read. They count against the byte limit of the caller.
     body_bytes: usize,
     /// Whether the rate limit has counted the request.
@@ -64,15 +65,15 @@ pub(super) struct RequestContext {
 
 impl RequestContext {
     /// Returns the context of an unauthenticated request.
-    pub(super) fn anonymous(peer: &ConnectionPeer) -> Self {
-        Self::new(Identity::anonymous(), DelegationClaim::Direct, peer)
+    fn anonymous(client_ip: IpAddr) -> Self {
+        Self::new(Identity::anonymous(), DelegationClaim::Direct, client_ip)
     }
 
-    fn new(identity: Identity, delegation: DelegationClaim, peer: &ConnectionPeer) -> Self {
+    fn new(identity: Identity, delegation: DelegationClaim, client_ip: IpAddr) -> Self {
         Self {
             identity,
             delegation,
-            peer_ip: peer.address.ip(),
+            client_ip,
             body_bytes: 0,
             is_counted: false,
         }
@@ -99,20 +100,29 @@ impl Admission {
         peer: &ConnectionPeer,
         request: &HttpRequest<Incoming>,
     ) -> Result<RequestContext> {
+        let client_ip = client_ip(&self.settings, peer.address.ip(), request.headers());
         let Some(access) = &self.access else {
-            return Ok(RequestContext::anonymous(peer));
+            return Ok(RequestContext::anonymous(client_ip));
         };
-        let ip = peer.address.ip();
         let credentials = RequestCredentials::new(
             request.headers(),
             request.uri().query(),
-            ip,
+            peer.address.ip(),
             peer.certificate.as_deref(),
-        );
-        let (identity, delegation) = access
-            .authenticate(&credentials, self.settings.is_trusted_proxy(ip))
-            .await?;
-        Ok(RequestContext::new(identity, delegation, peer))
+        )
+        .with_client(client_ip);
+        let (identity, delegation) = access.authenticate(&credentials).await?;
+        Ok(RequestContext::new(identity, delegation, client_ip))
+    }
+
+    /// Returns the context of a request that needs no authentication.
+    pub(super) fn skip_authentication(
+        &self,
+        peer: &ConnectionPeer,
+        request: &HttpRequest<Incoming>,
+    ) -> RequestContext {
+        let client_ip = client_ip(&self.settings, peer.address.ip(), request.headers());
+        RequestContext::anonymous(client_ip)
     }
 
     /// Reads the body of a request within the limits, and records its size for the rate limit.
@@ -221,7 +231,7 @@ impl Admission {
                 _permit: None,
             });
         };
-        let key = RateLimitKey::new(namespace.clone(), &context.identity, context.peer_ip);
+        let key = RateLimitKey::new(namespace.clone(), &context.identity, context.client_ip);
         let (status, permit) = limiter.check_call(&key, context.body_bytes)?;
         Ok(RateLimitGrant {
             status,

@@ -22,7 +22,7 @@
 //! | `listener`, `http_server`, `transport`, `tls` | accepting connections, draining |
 //! | `connections`, `connection_io`, `http1_head`, `timer`, `active_streams`, `h2_stall` | one connection |
 //! | `routes`, `cors`, `card`, `signing`, `base_url` | dispatch, origin checks, discovery documents |
-//! | `admission`, `body`, `call_headers`, `call_span`, `bindings` | the request pipeline |
+//! | `admission`, `body`, `client_address`, `call_headers`, `call_span`, `bindings` | the request pipeline |
 //! | `reply`, `event_encoder`, `chunked_stream`, `sse_body`, `encodings` | replies and streams |
 //! | `admin` | interface for operators |
 
@@ -40,6 +40,7 @@ mod call_headers;
 mod call_span;
 mod card;
 mod chunked_stream;
+mod client_address;
 mod connection_io;
 mod connections;
 mod cors;

@@ -80,7 +80,8 @@ pub struct ServerSettings {
     /// How long clients may cache the card.
     #[serde(with = "HumanDuration")]
     pub card_max_age: Duration,
-    /// Addresses of proxies whose `X-Forwarded-Host`, `-Proto` and `-Prefix` headers are trusted.
+    /// Addresses of proxies whose `X-Forwarded-For`, `-Host`, `-Proto` and `-Prefix` headers are
+    /// trusted.
     pub trusted_proxies: Vec<IpAddr>,
     /// Origins whose pages may call, such as `https://app.example.com`. `*` allows all. Empty by
     /// default.

@@ -27,8 +27,8 @@ pub(crate) struct AuthSection {
     /// Trusted delegates: servers that may call on behalf of other callers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) delegation: Vec<TrustedDelegate>,
-    /// Maximum number of failed logins per minute and address, except trusted proxies. Beyond it calls from the address are
-    /// refused until the minute ends. Default: 300.
+    /// Maximum number of failed logins per minute and address. Further ones are refused with status 429 until the minute
+    /// ends. Valid credentials are accepted in any case. Default: 300.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_failed_logins_per_minute: Option<u32>,
     /// Access rules. A call must satisfy all rules that apply to it.

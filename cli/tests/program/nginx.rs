@@ -1,14 +1,17 @@
-//! nginx in front of the demo, configured by `packaging/nginx.conf`: streams are not buffered, resume works, gRPC passes.
+//! nginx in front of a server, configured by `packaging/nginx.conf`: streams are not buffered, resume works, gRPC passes,
+//! and the server knows the addresses of clients.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::net::TcpSocket;
 
-use crate::harness::{DEADLINE, attache, call, serve};
+use crate::harness::{DEADLINE, attache, call, serve, serve_in};
+use crate::keys::{bearer, keys};
 
 struct Nginx {
     process: Child,
@@ -194,4 +197,64 @@ fn grpc_passes_nginx() {
             assert!(text.contains("chunk 3 of 3"), "{version} {stream}: {text}");
         }
     }
+}
+
+/// Connects to an address from a loopback address of its own.
+fn connect_from(source: &str, target: &str) -> TcpStream {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()
+        .unwrap();
+    let stream = runtime.block_on(async {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(format!("{source}:0").parse().unwrap()).unwrap();
+        socket.connect(target.parse().unwrap()).await.unwrap()
+    });
+    let stream = stream.into_std().unwrap();
+    stream.set_nonblocking(false).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    stream
+}
+
+/// Lists tasks from a loopback address with a key, and returns the status.
+fn list_from(source: &str, url: &str, key: &str) -> u16 {
+    let host = url.strip_prefix("http://").unwrap().trim_end_matches('/');
+    let mut stream = connect_from(source, host);
+    let credential = bearer(key);
+    write!(
+        stream,
+        "GET /tasks HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nX-Forwarded-For: 127.0.0.9\r\n{credential}\r\n\r\n"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let status = answer.split(' ').nth(1);
+    status
+        .unwrap_or_else(|| panic!("{answer}"))
+        .parse()
+        .unwrap()
+}
+
+/// The shipped configurations of nginx and the server, with a lower limit.
+#[test]
+fn d06_wrong_keys_behind_nginx_lock_out_only_wrong_keys_of_their_sender() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("agents.toml");
+    let shipped = include_str!("../../../packaging/agents.toml");
+    let limited = shipped.replace("[auth]\n", "[auth]\nmax_failed_logins_per_minute = 3\n");
+    assert_ne!(limited, shipped);
+    std::fs::write(&file, limited).unwrap();
+    let key = keys(folder.path(), &["add", "ann"]);
+    let server = serve_in(&["serve", file.to_str().unwrap()], folder);
+    let port = server.line("Listening on ");
+    let Some(nginx) = start_nginx(&port) else {
+        return;
+    };
+    let statuses: Vec<_> = (0..5)
+        .map(|_| list_from("127.0.0.2", &nginx.plain, "att_wrong"))
+        .collect();
+    assert_eq!(statuses, [401, 401, 401, 429, 429]);
+    assert_eq!(list_from("127.0.0.2", &nginx.plain, &key), 200);
+    assert_eq!(list_from("127.0.0.3", &nginx.plain, &key), 200);
+    assert_eq!(list_from("127.0.0.3", &nginx.plain, "att_wrong"), 401);
 }

@@ -65,7 +65,7 @@ pub(in crate::server) async fn handle(
     let target = target(routes, &request);
     // Health probes are not authenticated.
     let authenticated = if matches!(target, Target::Health(_)) {
-        Ok(RequestContext::anonymous(peer))
+        Ok(admission.skip_authentication(peer, &request))
     } else {
         admission.authenticate(peer, &request).await
     };

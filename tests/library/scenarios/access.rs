@@ -76,10 +76,31 @@ async fn s41_failed_logins_lock_the_address_out() {
                 .await
                 .unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::RateLimited);
-            // Also with a valid key: otherwise an attacker could go on guessing.
-            let refused = find(&authenticated(&client, ANN), &"t".into())
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn d06_a_lockout_refuses_no_valid_credential() {
+    everywhere_on(
+        || server(Access::new(keys()).max_failed_logins_per_minute(Some(2))),
+        async |client: Client| {
+            let guess = authenticated(&client, "nonsense");
+            for expected in [
+                ErrorKind::Unauthenticated,
+                ErrorKind::Unauthenticated,
+                ErrorKind::RateLimited,
+            ] {
+                let refused = guess.send_message(message("hi")).await.unwrap_err();
+                assert_eq!(refused.kind(), expected);
+            }
+            let task = authenticated(&client, ANN)
+                .send_message(message("hi"))
                 .await
-                .unwrap_err();
+                .unwrap();
+            assert!(task.task().is_some());
+            let refused = guess.send_message(message("hi")).await.unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::RateLimited);
         },
     )
