@@ -1,9 +1,11 @@
-//! Small runtime helpers shared by several modules: locking, cancellation, conditional polling, private files.
+//! Small runtime helpers shared by several modules: locking, cancellation, conditional polling, private files, threads.
 
 #[cfg(feature = "server")]
 pub(crate) mod cancel;
 #[cfg(feature = "server")]
 mod private_file;
+#[cfg(feature = "client")]
+mod thread_pool;
 #[cfg(feature = "server")]
 mod wake_flag;
 
@@ -13,6 +15,8 @@ use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 #[cfg(feature = "server")]
 pub(crate) use private_file::create_private_file;
+#[cfg(feature = "client")]
+pub(crate) use thread_pool::{PoolError, PoolLimits, ThreadPool};
 #[cfg(feature = "server")]
 pub(crate) use wake_flag::WakeFlag;
 

@@ -94,6 +94,8 @@ pub(crate) struct StoreSection {
     /// Number of task heads in the cache of the SQLite store, about 512 bytes each. A read of a cached head does not query
     /// the database.
     pub(crate) max_known_tasks: usize,
+    /// Number of threads and connections that read from the SQLite file. Further reads wait.
+    pub(crate) max_readers: usize,
 }
 
 impl Default for StoreSection {
@@ -103,6 +105,7 @@ impl Default for StoreSection {
             data_dir: None,
             min_free: 256 << 20,
             max_known_tasks: 10_000,
+            max_readers: 4,
         }
     }
 }

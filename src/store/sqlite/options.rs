@@ -9,7 +9,7 @@ pub struct Options {
     pub synchronous: Synchronous,
     /// Capacity of the writer's command queue. Further writes wait for a free slot.
     pub queue_capacity: usize,
-    /// Maximum number of concurrent reads.
+    /// Number of reader threads, each with a connection. Further reads wait.
     pub max_readers: usize,
     /// How long to wait for a lock that another program holds on the file, such as a shell or a backup.
     pub busy_timeout: Duration,

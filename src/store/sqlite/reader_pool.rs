@@ -11,10 +11,11 @@ use super::Options;
 use super::error::DatabaseError;
 use super::id_index::IdIndex;
 use super::open::{OpenDatabase, STATEMENT_CACHE_SIZE};
-use crate::rt::lock;
+use crate::rt::{PoolLimits, ThreadPool, lock};
 use crate::store::{Error, Result};
 
-/// Pool of read-only connections, opened on demand. Reads run on Tokio's blocking threads.
+/// Pool of read-only connections, opened on demand. Reads run on threads of their own: blocking work elsewhere in the
+/// process does not delay them.
 #[derive(Debug)]
 pub(super) struct ReaderPool {
     path: Arc<Path>,
@@ -24,6 +25,8 @@ pub(super) struct ReaderPool {
     /// One permit for each connection in use. Closed when the pool is closed.
     permits: Arc<Semaphore>,
     idle: Mutex<Vec<Connection>>,
+    /// One thread for each permit.
+    threads: ThreadPool<()>,
 }
 
 impl ReaderPool {
@@ -37,6 +40,14 @@ impl ReaderPool {
             size,
             permits,
             idle: Mutex::default(),
+            threads: ThreadPool::new(
+                "attache-reader",
+                PoolLimits {
+                    threads: size as usize,
+                    threads_per_owner: size as usize,
+                    queue_per_owner: size as usize,
+                },
+            ),
         }
     }
 
@@ -45,7 +56,7 @@ impl ReaderPool {
         &self.id_index
     }
 
-    /// Runs a read on a blocking thread. Waits while `max_readers` reads are running.
+    /// Runs a read on a reader thread. Waits while `max_readers` reads are running.
     pub(super) async fn run<T, F>(self: &Arc<Self>, read: F) -> Result<T>
     where
         T: Send + 'static,
@@ -56,12 +67,15 @@ impl ReaderPool {
             .await
             .map_err(|_| DatabaseError::closed())?;
         let pool = Arc::clone(self);
-        let read = tokio::task::spawn_blocking(move || {
+        let read = move || {
             let result = pool.with_connection(read);
             drop(permit);
             result
-        });
-        read.await.map_err(|error| Error::Failed(Box::new(error)))?
+        };
+        self.threads
+            .run(&(), read)
+            .await
+            .map_err(|error| Error::Failed(Box::new(error)))?
     }
 
     /// Waits for running reads, refuses further ones and closes the connections.
