@@ -10,7 +10,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::Uri;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -19,8 +18,9 @@ use tower_service::Service;
 use super::address::{canonical_address, is_public};
 use super::connector::{BoxError, Connector};
 use super::policy::EgressPolicy;
-use super::ssrf_guard::{Network, SsrfGuard, SystemNetwork};
-use super::trusted::tcp_connector;
+use super::resolver::Resolver;
+use super::ssrf_guard::{SsrfGuard, SystemNetwork};
+use super::trusted::{TcpConnector, tcp_connector};
 use super::{ClientTls, Egress, origin};
 
 /// Networks for private use, including carrier-grade NAT and unique local addresses.
@@ -31,8 +31,6 @@ const PRIVATE_NETWORKS: &[&str] = &[
     "100.64.0.0/10",
     "fc00::/7",
 ];
-/// Maximum time to resolve the host of the document.
-const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Egress {
     /// Returns an egress for the document at `document_url` and the URLs in it. The origins `trusted` are not checked.
@@ -66,7 +64,7 @@ struct DocumentOrigin {
 impl DocumentOrigin {
     async fn connect(
         self: Arc<Self>,
-        mut tcp: HttpConnector,
+        mut tcp: TcpConnector,
         uri: Uri,
     ) -> Result<TcpStream, BoxError> {
         let target = origin(&uri);
@@ -85,7 +83,7 @@ impl DocumentOrigin {
             .policy(self.url.scheme_str() == Some("https"));
         timeout(
             self.limit,
-            SsrfGuard::new(policy, SystemNetwork).connect(uri.to_string()),
+            SsrfGuard::new(policy, SystemNetwork(Resolver::shared())).connect(uri.to_string()),
         )
         .await?
     }
@@ -101,11 +99,12 @@ impl DocumentOrigin {
             .unwrap_or_default()
             .trim_start_matches('[')
             .trim_end_matches(']');
-        let resolved = timeout(RESOLVE_TIMEOUT, SystemNetwork.resolve(host, 0)).await;
-        let addresses = resolved.ok().and_then(Result::ok).unwrap_or_default();
+        let resolved = Resolver::shared().resolve(host).await;
+        let addresses = resolved.unwrap_or_default();
         // The least private address decides, so that a name with many addresses gains nothing.
         let zone = addresses
-            .into_iter()
+            .iter()
+            .copied()
             .map(NetworkZone::from_address)
             .min()
             .unwrap_or(NetworkZone::Public);
@@ -137,7 +136,7 @@ impl NetworkZone {
             loopback: self == Self::Loopback,
             plain_http: !is_secure,
             allow: private.filter_map(|net| net.parse().ok()).collect(),
-            allow_only: false,
+            ..EgressPolicy::default()
         }
     }
 }

@@ -10,8 +10,9 @@ use tokio::time::timeout;
 
 use super::guarded_client::GuardedClient;
 use super::policy::EgressPolicy;
+use super::resolver::LookupOwner;
 use super::{Egress, Protocol, ResponseBody, origin, too_large};
-use crate::model::{Error, ErrorKind, Result};
+use crate::model::{Caller, Error, ErrorKind, Result};
 
 /// Maximum number of redirects.
 const MAX_REDIRECTS: usize = 3;
@@ -39,6 +40,7 @@ pub struct FileFetcher {
     max_bytes: usize,
     timeout: Duration,
     media_types: Vec<String>,
+    caller: Option<Caller>,
 }
 
 /// Downloaded file.
@@ -64,6 +66,17 @@ impl FileFetcher {
             max_bytes: 10 << 20,
             timeout: Duration::from_secs(30),
             media_types: Vec::new(),
+            caller: None,
+        }
+    }
+
+    /// Returns a fetcher for URLs that this caller named. Host names that do not resolve then occupy the caller's share
+    /// of the lookups only (`max_lookups_per_caller`). The default is one share per host name.
+    #[must_use]
+    pub fn for_caller(&self, caller: &Caller) -> Self {
+        Self {
+            caller: Some(caller.clone()),
+            ..self.clone()
         }
     }
 
@@ -94,7 +107,16 @@ impl FileFetcher {
     /// Invalid parameters if the URL is blocked. Unavailable if the server is unreachable or has no such file. Content type
     /// not supported for another media type. Invalid agent response for a larger file. Deadline exceeded.
     pub async fn get(&self, url: &str) -> Result<FetchedFile> {
-        timeout(self.timeout, self.follow(url))
+        let download = async {
+            match &self.caller {
+                Some(caller) => {
+                    let owner = LookupOwner::Caller(caller.clone());
+                    owner.scope(self.follow(url)).await
+                }
+                None => self.follow(url).await,
+            }
+        };
+        timeout(self.timeout, download)
             .await
             .map_err(|_| ErrorKind::DeadlineExceeded)?
     }
@@ -124,10 +146,8 @@ impl FileFetcher {
         &self,
         url: &str,
     ) -> Result<(Response<ResponseBody>, OwnedSemaphorePermit)> {
-        self.client
-            .check(url)
-            .await
-            .map_err(|reason| Error::invalid("url", reason.to_string()))?;
+        let checked = self.client.check(url).await;
+        checked.map_err(|error| error.into_error("url"))?;
         let slot = self
             .client
             .acquire_slot(url)

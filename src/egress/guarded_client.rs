@@ -11,11 +11,16 @@ use tokio::time::timeout;
 
 use super::connector::Connector;
 use super::policy::{BlockReason, EgressPolicy};
+use super::resolver::{LookupError, LookupOwner, Resolver};
 use super::ssrf_guard::{Network, SsrfGuard, SystemNetwork};
 use super::target::{TargetHost, TargetUrl};
 use super::{ClientTls, Egress, Protocol, block_reason};
+use crate::model::{Caller, Error, ErrorKind};
 use crate::rt::lock;
 use crate::telemetry::metrics;
+
+/// `Retry-After` of a URL whose host name was not resolved because of a limit.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// HTTP client that only reaches targets that its [`EgressPolicy`] allows. Clones share connections and limits.
 #[derive(Clone)]
@@ -27,7 +32,37 @@ pub(crate) struct GuardedClient {
 
 /// Erased [`SsrfGuard::addresses`], so that the client does not depend on the network type.
 type Check = dyn Fn(String) -> CheckFuture + Send + Sync;
-type CheckFuture = std::pin::Pin<Box<dyn Future<Output = Result<(), BlockReason>> + Send>>;
+type CheckFuture = std::pin::Pin<Box<dyn Future<Output = Result<(), CheckError>> + Send>>;
+
+/// Reason why no request would be sent to a URL now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CheckError {
+    /// The SSRF guard blocks the target.
+    Blocked(BlockReason),
+    /// The party that named the URL has too many lookups.
+    TooManyLookups {
+        /// Value of `max_lookups_per_caller`.
+        limit: usize,
+    },
+}
+
+impl From<BlockReason> for CheckError {
+    fn from(reason: BlockReason) -> Self {
+        Self::Blocked(reason)
+    }
+}
+
+impl CheckError {
+    /// Returns the error of a request whose `field` has the URL.
+    pub(crate) fn into_error(self, field: &'static str) -> Error {
+        match self {
+            Self::Blocked(reason) => Error::invalid(field, reason.to_string()),
+            Self::TooManyLookups { limit } => Error::new(ErrorKind::RateLimited)
+                .with_message(LookupError::TooMany { limit }.to_string())
+                .with_retry_after(RETRY_AFTER),
+        }
+    }
+}
 
 /// Limits of one exchange.
 #[derive(Debug, Clone, Copy)]
@@ -59,7 +94,8 @@ pub(crate) enum SendError {
 impl Egress {
     /// Returns a client for targets that other parties name, with a maximum number of concurrent exchanges per host.
     pub(crate) fn guarded(policy: EgressPolicy, per_host: usize) -> GuardedClient {
-        GuardedClient::new(policy, per_host, SystemNetwork)
+        let network = SystemNetwork(Resolver::new(policy.lookup_limits()));
+        GuardedClient::new(policy, per_host, network)
     }
 }
 
@@ -67,7 +103,8 @@ impl GuardedClient {
     pub(crate) fn new(policy: EgressPolicy, per_host: usize, network: impl Network) -> Self {
         let guard = SsrfGuard::new(policy, network);
         let checker = guard.clone();
-        let connector = Connector::new(move |uri| guard.clone().connect(uri.to_string()));
+        let connector =
+            Connector::new(move |uri| LookupOwner::inherit(guard.clone().connect(uri.to_string())));
         Self {
             egress: Egress::with_connector(connector, &ClientTls::new()),
             check: Arc::new(move |url| {
@@ -77,7 +114,7 @@ impl GuardedClient {
                         .addresses(&url)
                         .await
                         .map(drop)
-                        .map_err(|error| record_block(&*error))
+                        .map_err(|error| check_error(&*error))
                 })
             }),
             hosts: Arc::new(HostLimiter {
@@ -91,14 +128,14 @@ impl GuardedClient {
     ///
     /// # Errors
     /// The reason why not. An unresolvable name has the same reason as a private address (S24).
-    pub(crate) async fn check(&self, url: &str) -> Result<(), BlockReason> {
+    pub(crate) async fn check(&self, url: &str) -> Result<(), CheckError> {
         (self.check)(url.to_owned()).await?;
         // Rejects URLs that no request can be sent to in this build.
         let uri = url
             .parse()
             .map_err(|_| BlockReason::Url("must be an absolute http or https URL"))?;
         super::check_url(&uri)
-            .map_err(|_| BlockReason::Url("must be one that can be called from here"))
+            .map_err(|_| BlockReason::Url("must be one that can be called from here").into())
     }
 
     /// Waits for one of the concurrent exchanges with the host of a URL.
@@ -111,6 +148,23 @@ impl GuardedClient {
             .acquire_owned()
             .await
             .map_err(|_| BlockReason::Address)
+    }
+
+    /// Checks a URL that a caller named, like [`GuardedClient::check`]. The lookup is one of the caller's.
+    pub(crate) async fn check_for(&self, caller: &Caller, url: &str) -> Result<(), CheckError> {
+        let owner = LookupOwner::Caller(caller.clone());
+        owner.scope(self.check(url)).await
+    }
+
+    /// Sends a request to a URL that a caller named, like [`GuardedClient::send`]. The lookup is one of the caller's.
+    pub(crate) async fn send_for(
+        &self,
+        caller: &Caller,
+        request: Request<Bytes>,
+        limits: ExchangeLimits,
+    ) -> Result<ResponseHead, SendError> {
+        let owner = LookupOwner::Caller(caller.clone());
+        owner.scope(self.send(request, limits)).await
     }
 
     /// Sends a request and reads the response up to the limit. Redirects are returned, not followed.
@@ -152,13 +206,18 @@ impl GuardedClient {
     }
 }
 
-/// Counts a blocked target and returns the reason.
-fn record_block(error: &(dyn std::error::Error + Send + Sync + 'static)) -> BlockReason {
+/// Converts the error of the guard. Counts a blocked target. A failed lookup has the same reason as a private address.
+fn check_error(error: &(dyn std::error::Error + Send + Sync + 'static)) -> CheckError {
+    if let Some(LookupError::TooMany { limit }) = error.downcast_ref() {
+        metrics::record_limit_hit("max_lookups_per_caller");
+        return CheckError::TooManyLookups { limit: *limit };
+    }
     metrics::record_egress_block();
     error
         .downcast_ref::<BlockReason>()
         .copied()
         .unwrap_or(BlockReason::Address)
+        .into()
 }
 
 /// Semaphores that bound the concurrent exchanges per host.

@@ -16,7 +16,9 @@ mod file_fetcher;
 #[cfg(feature = "server")]
 mod guarded_client;
 mod http_client;
+mod lookup_cache;
 mod policy;
+mod resolver;
 mod response_body;
 mod ssrf_guard;
 #[cfg(test)]
@@ -56,6 +58,8 @@ pub use http_client::{HttpClient, HttpResponse};
 #[cfg(all(test, feature = "server"))]
 pub(crate) use policy::BlockReason;
 pub use policy::{AllowedTarget, EgressPolicy, ParseTargetError};
+#[cfg(all(test, feature = "server"))]
+pub(crate) use resolver::{LookupError, tests::HANGING_DOMAIN};
 pub(crate) use response_body::{ResponseBody, too_large};
 #[cfg(all(test, feature = "server"))]
 pub(crate) use ssrf_guard::Network;

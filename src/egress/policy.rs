@@ -5,15 +5,18 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::address::{canonical_address, is_public};
+use super::resolver::LookupLimits;
 use super::target::{TargetHost, TargetUrl};
+use crate::model::units::HumanDuration;
 
 /// Policy for connections to targets that another party names. By default only the public internet, over TLS.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -27,6 +30,32 @@ pub struct EgressPolicy {
     pub allow: Vec<AllowedTarget>,
     /// Allows only the targets in `allow`.
     pub allow_only: bool,
+    /// Maximum number of concurrent lookups of host names that callers name. Each occupies a thread.
+    pub max_lookups: usize,
+    /// Maximum number of concurrent lookups for one caller. 16 times as many wait; further ones are refused.
+    pub max_lookups_per_caller: usize,
+    /// Maximum duration of a lookup, including the time in the queue.
+    #[serde(with = "HumanDuration")]
+    pub lookup_timeout: Duration,
+    /// How long the addresses of a host are used again. A failed lookup is remembered for 5 seconds at most.
+    #[serde(with = "HumanDuration")]
+    pub lookup_cache_time: Duration,
+}
+
+impl Default for EgressPolicy {
+    fn default() -> Self {
+        let lookups = LookupLimits::default();
+        Self {
+            loopback: false,
+            plain_http: false,
+            allow: Vec::new(),
+            allow_only: false,
+            max_lookups: lookups.lookups,
+            max_lookups_per_caller: lookups.lookups_per_owner,
+            lookup_timeout: lookups.timeout,
+            lookup_cache_time: lookups.cache_time,
+        }
+    }
 }
 
 /// Target that the operator allows: a host name, a domain with its subdomains, an address or a network.
@@ -161,6 +190,17 @@ impl fmt::Display for BlockReason {
 impl std::error::Error for BlockReason {}
 
 impl EgressPolicy {
+    /// Returns the limits on lookups of names that callers name.
+    #[cfg(feature = "server")]
+    pub(super) fn lookup_limits(&self) -> LookupLimits {
+        LookupLimits {
+            lookups: self.max_lookups,
+            lookups_per_owner: self.max_lookups_per_caller,
+            timeout: self.lookup_timeout,
+            cache_time: self.lookup_cache_time,
+        }
+    }
+
     /// Checks a target and its resolved addresses. Every address must be allowed.
     pub(crate) fn check(
         &self,

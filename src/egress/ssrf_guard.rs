@@ -7,7 +7,6 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -15,6 +14,7 @@ use tokio::time::timeout;
 
 use super::connector::{BoxError, CONNECT_TIMEOUT};
 use super::policy::{BlockReason, EgressPolicy};
+use super::resolver::{LookupError, Resolver};
 use super::target::{TargetHost, TargetUrl};
 
 /// Name resolution and TCP connections. Tests replace it.
@@ -22,28 +22,24 @@ pub(crate) trait Network: Send + Sync + 'static {
     /// Connection.
     type Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static;
 
-    /// Resolves a host name to its addresses.
-    fn resolve(
-        &self,
-        name: &str,
-        port: u16,
-    ) -> impl Future<Output = io::Result<Vec<IpAddr>>> + Send;
+    /// Resolves a host name to its addresses, within a deadline.
+    fn resolve(&self, name: &str) -> impl Future<Output = Result<Vec<IpAddr>, LookupError>> + Send;
 
     /// Connects to an address.
     fn dial(&self, address: SocketAddr) -> impl Future<Output = io::Result<Self::Stream>> + Send;
 }
 
 /// The network of this machine.
-pub(crate) struct SystemNetwork;
+pub(crate) struct SystemNetwork(pub(super) Arc<Resolver>);
 
 impl Network for SystemNetwork {
     type Stream = TcpStream;
 
-    async fn resolve(&self, name: &str, port: u16) -> io::Result<Vec<IpAddr>> {
-        Ok(tokio::net::lookup_host((name, port))
-            .await?
-            .map(|address| address.ip())
-            .collect())
+    async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, LookupError> {
+        self.0
+            .resolve(name)
+            .await
+            .map(|addresses| addresses.to_vec())
     }
 
     async fn dial(&self, address: SocketAddr) -> io::Result<TcpStream> {
@@ -53,8 +49,6 @@ impl Network for SystemNetwork {
     }
 }
 
-/// Maximum time to resolve a name.
-const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of addresses of one host. Hosts with more are blocked.
 const MAX_ADDRESSES: usize = 64;
 
@@ -77,9 +71,7 @@ impl<N: Network> SsrfGuard<N> {
         let target = TargetUrl::parse(url)?;
         let addresses = match &target.host {
             TargetHost::Ip(address) => vec![*address],
-            TargetHost::Name(name) => {
-                timeout(RESOLVE_TIMEOUT, self.network.resolve(name, target.port)).await??
-            }
+            TargetHost::Name(name) => self.network.resolve(name).await?,
         };
         if addresses.len() > MAX_ADDRESSES {
             return Err(BlockReason::Address.into());

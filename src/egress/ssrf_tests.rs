@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 use super::file_fetcher::FileFetcher;
 use super::guarded_client::{ExchangeLimits, GuardedClient, SendError};
 use super::policy::{AllowedTarget, BlockReason, EgressPolicy};
+use super::resolver::LookupError;
 use super::ssrf_guard::Network;
 use super::target::TargetUrl;
 
@@ -225,9 +226,11 @@ impl FakeNetwork {
 impl Network for FakeNetwork {
     type Stream = DuplexStream;
 
-    async fn resolve(&self, name: &str, _: u16) -> io::Result<Vec<IpAddr>> {
+    async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, LookupError> {
         let mut names = self.names.lock().unwrap();
-        let answers = names.get_mut(name).ok_or(io::ErrorKind::NotFound)?;
+        let answers = names
+            .get_mut(name)
+            .ok_or_else(|| LookupError::Failed(io::ErrorKind::NotFound.into()))?;
         Ok(if answers.len() > 1 {
             answers.remove(0)
         } else {
@@ -446,7 +449,7 @@ async fn s27_allow_list_admits_private_targets() {
     assert_eq!(client.check(inside).await, Ok(()));
     assert_eq!(
         client.check("http://public.example/").await,
-        Err(BlockReason::Address)
+        Err(BlockReason::Address.into())
     );
     for wrong in [
         "",

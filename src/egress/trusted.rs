@@ -7,6 +7,7 @@ use hyper_util::rt::TokioIo;
 use tower_service::Service;
 
 use super::connector::{CONNECT_TIMEOUT, Connector};
+use super::resolver::{HyperResolver, Resolver};
 use super::{ClientTls, Egress};
 
 impl Egress {
@@ -32,9 +33,12 @@ impl Connector {
     }
 }
 
+/// TCP connector that resolves names with the shared [`Resolver`].
+pub(super) type TcpConnector = HttpConnector<HyperResolver>;
+
 /// Returns a TCP connector with a connect timeout.
-pub(super) fn tcp_connector(limit: Duration) -> HttpConnector {
-    let mut connector = HttpConnector::new();
+pub(super) fn tcp_connector(limit: Duration) -> TcpConnector {
+    let mut connector = HttpConnector::new_with_resolver(HyperResolver(Resolver::shared()));
     connector.set_connect_timeout(Some(limit));
     connector.set_nodelay(true);
     // Also accepts https URLs: TLS is added on top.

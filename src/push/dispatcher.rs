@@ -82,13 +82,18 @@ impl PushDispatcher {
         }))
     }
 
-    /// Checks a webhook URL against the egress policy. `field` is the path of the URL in the request.
+    /// Checks the webhook URL of a caller against the egress policy. `field` is the path of the URL in the request.
     ///
     /// # Errors
-    /// Invalid parameters: the policy forbids the target.
-    pub(crate) async fn check_url(&self, url: &str, field: &'static str) -> Result<()> {
-        let checked = self.0.egress.check(url).await;
-        checked.map_err(|error| Error::invalid(field, error.to_string()))
+    /// Invalid parameters: the policy forbids the target. Rate limited: the caller has too many name lookups.
+    pub(crate) async fn check_url(
+        &self,
+        caller: &Caller,
+        url: &str,
+        field: &'static str,
+    ) -> Result<()> {
+        let checked = self.0.egress.check_for(caller, url).await;
+        checked.map_err(|error| error.into_error(field))
     }
 
     /// Checks that a caller may register one more webhook (S26). Anonymous callers share one identity and have no quota.

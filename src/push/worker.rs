@@ -249,7 +249,8 @@ impl<'a> DeliveryWorker<'a> {
             time: inner.settings.timeout,
             bytes: MAX_RESPONSE_BYTES,
         };
-        let response = inner.egress.send(request, limits).await;
+        let owner = &self.webhook.task.scope.owner;
+        let response = inner.egress.send_for(owner, request, limits).await;
         drop(permit);
         drop(slot);
         let status = response

@@ -137,3 +137,113 @@ impl InProcessConnector {
         Ok(client)
     }
 }
+
+#[cfg(test)]
+#[cfg(feature = "sqlite")]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use http::{Request, StatusCode};
+    use tokio::time::timeout;
+    use tokio_util::task::TaskTracker;
+
+    use super::*;
+    use crate::agent::{Outcome, Turn};
+    use crate::egress::{HANGING_DOMAIN, Protocol};
+    use crate::model::{
+        AgentCard, Caller, ErrorKind, GetTaskRequest, ListTasksRequest, Message, PushConfig,
+        SendMessageRequest,
+    };
+    use crate::push::PushSettings;
+    use crate::store::sqlite::{Options, Sqlite};
+
+    /// Callers that name hanging hosts. Their shares leave one for other callers.
+    const HOSTILE_CALLERS: usize = 7;
+
+    /// Starts a server whose store reads every task from the file.
+    async fn start(folder: &tempfile::TempDir) -> InProcessServer {
+        let options = Options {
+            max_known_tasks: 0,
+            ..Options::default()
+        };
+        let store = Sqlite::open(folder.path().join("tasks.db"), options).unwrap();
+        let mut push = PushSettings::default();
+        push.egress.loopback = true;
+        let agent = async |_: Turn| Ok(Outcome::Completed);
+        Server::new(AgentCard::new("A", "Completes"), agent)
+            .store(store)
+            .push(push)
+            .serve_in_process()
+            .await
+            .unwrap()
+    }
+
+    /// Occupies the only blocking thread of the runtime, then names more hanging hosts than there are lookup threads.
+    fn name_hanging_hosts(server: &InProcessServer, tasks: &TaskTracker) {
+        drop(tokio::task::spawn_blocking(|| {
+            std::thread::park_timeout(Duration::from_secs(60));
+        }));
+        for caller in 0..HOSTILE_CALLERS {
+            for host in 0..3 * PushSettings::default().egress.max_lookups {
+                let push = server.handle.push_dispatcher().clone();
+                let caller = Caller::new(&format!("mallory-{caller}"));
+                let url = format!("https://{host}{HANGING_DOMAIN}/");
+                tasks.spawn(async move { push.check_url(&caller, &url, "url").await });
+            }
+        }
+    }
+
+    async fn assert_served(server: &InProcessServer) {
+        let client = server.client(Binding::JsonRpc, Version::V1).unwrap();
+        let sent = client
+            .send_message(SendMessageRequest::new(Message::user("hi")))
+            .await
+            .unwrap();
+        let id = sent.task().unwrap().id.clone();
+        let request = GetTaskRequest {
+            id: id.clone(),
+            ..GetTaskRequest::default()
+        };
+        client.get_task(request).await.unwrap();
+        let page = client.list_tasks(ListTasksRequest::default()).await;
+        assert_eq!(page.unwrap().tasks.len(), 1);
+        let request = Request::get("http://localhost/readyz").body(Bytes::new());
+        let ready = server.egress.send(request.unwrap(), Protocol::Http1).await;
+        assert_eq!(ready.unwrap().status(), StatusCode::OK);
+        let config = PushConfig {
+            url: "http://localhost:9/".to_owned(),
+            task_id: Some(id),
+            ..PushConfig::default()
+        };
+        client.create_push_config(config).await.unwrap();
+    }
+
+    #[test]
+    fn d01_hanging_names_do_not_delay_other_callers() {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .max_blocking_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        runtime.block_on(async {
+            let server = start(&folder).await;
+            let hanging = TaskTracker::new();
+            name_hanging_hosts(&server, &hanging);
+            let served = timeout(Duration::from_secs(30), assert_served(&server)).await;
+            served.expect("served within the deadline");
+            let url = format!("https://one-more{HANGING_DOMAIN}/");
+            let caller = Caller::new("mallory-0");
+            let push = server.handle.push_dispatcher();
+            let refused = push.check_url(&caller, &url, "url").await.unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::RateLimited, "{refused}");
+            assert!(
+                refused.message().contains("max_lookups_per_caller = 4"),
+                "{refused}"
+            );
+        });
+        runtime.shutdown_background();
+    }
+}

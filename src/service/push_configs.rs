@@ -86,7 +86,7 @@ impl Service {
     /// Validates a configuration and assigns its id and protocol version. `field` is the path of its URL in the request.
     ///
     /// # Errors
-    /// Invalid: egress policy forbids the URL (S22). Rate limited: the caller has too many webhooks.
+    /// Invalid: egress policy forbids the URL (S22). Rate limited: the caller has too many webhooks or name lookups.
     pub(super) async fn prepare_push_config(
         &self,
         call: &Call,
@@ -95,7 +95,9 @@ impl Service {
         field: &'static str,
     ) -> Result<PushRegistration> {
         let version = call.version;
-        self.push.check_url(&config.url, field).await?;
+        self.push
+            .check_url(call.caller(), &config.url, field)
+            .await?;
         config.assign_id(task, version, || self.engine.new_id().into());
         self.push
             .check_quota(call.caller(), task, config.id.as_ref())?;

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::super::{PushDispatcher, PushSettings};
-use crate::egress::{EgressPolicy, GuardedClient, Network};
+use crate::egress::{EgressPolicy, GuardedClient, LookupError, Network};
 use crate::engine::tests::harness::{ManualClock, ScriptedAgent, call, engine_with};
 use crate::engine::{Engine, InitialMessage, Settings};
 use crate::model::{AuthenticationInfo, Message, PushConfig, Secret, Version};
@@ -170,7 +170,7 @@ impl Webhooks {
 impl Network for Webhooks {
     type Stream = DuplexStream;
 
-    async fn resolve(&self, name: &str, _: u16) -> io::Result<Vec<IpAddr>> {
+    async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, LookupError> {
         if name == "inside.example" {
             return Ok(vec![Ipv4Addr::new(10, 0, 0, 7).into()]);
         }
