@@ -1,7 +1,7 @@
 //! Decoder of the primitives that the binary formats consist of; the reverse of [`super::encoder`].
 
-use super::{COMPACT_FORMAT, CodecError, DecodeResult, OwnIds};
-use crate::model::{ArtifactId, ContextId, TaskId, Timestamp};
+use super::{CodecError, DecodeResult};
+use crate::model::{ArtifactId, Timestamp};
 
 /// Maximum number of list items to allocate before they are decoded.
 const MAX_PREALLOCATED_ITEMS: usize = 256;
@@ -9,8 +9,6 @@ const MAX_PREALLOCATED_ITEMS: usize = 256;
 /// Cursor over encoded bytes with one method for each primitive.
 pub(super) struct LogDecoder<'a> {
     bytes: &'a [u8],
-    is_compact: bool,
-    own_ids: Option<OwnIds>,
     /// Last artifact id. Chunks of one artifact share its allocation.
     artifact_id: Option<ArtifactId>,
 }
@@ -21,8 +19,6 @@ impl<'a> LogDecoder<'a> {
         match bytes.split_first() {
             Some((&first, rest)) if first == format => Ok(Self {
                 bytes: rest,
-                is_compact: format == COMPACT_FORMAT,
-                own_ids: None,
                 artifact_id: None,
             }),
             Some(_) => Err(CodecError("unknown format")),
@@ -30,60 +26,9 @@ impl<'a> LogDecoder<'a> {
         }
     }
 
-    /// Reads the ids of the task and its context.
-    pub(super) fn own_ids(&mut self) -> DecodeResult<OwnIds> {
-        let ids = OwnIds {
-            task: self.text()?.into(),
-            context: self.text()?.into(),
-        };
-        if self.is_compact {
-            self.own_ids = Some(ids.clone());
-        }
-        Ok(ids)
-    }
-
-    /// Reads the context id of a message.
-    pub(super) fn optional_context_id(&mut self) -> DecodeResult<Option<ContextId>> {
-        self.optional_id(|ids| ids.context.clone())
-    }
-
-    /// Reads the task id of a message.
-    pub(super) fn optional_task_id(&mut self) -> DecodeResult<Option<TaskId>> {
-        self.optional_id(|ids| ids.task.clone())
-    }
-
-    fn optional_id<T: From<&'a str>>(
-        &mut self,
-        select: impl FnOnce(&OwnIds) -> T,
-    ) -> DecodeResult<Option<T>> {
-        if !self.is_compact {
-            return Ok(self.optional_text()?.map(Into::into));
-        }
-        match usize::try_from(self.number()?).unwrap_or(usize::MAX) {
-            0 => Ok(None),
-            1 => self
-                .own_ids
-                .as_ref()
-                .map(select)
-                .map(Some)
-                .ok_or(CodecError("abbreviated id before the full id")),
-            length => Ok(Some(self.take_str(length - 2)?.into())),
-        }
-    }
-
     /// Reads an artifact id.
     pub(super) fn artifact_id(&mut self) -> DecodeResult<ArtifactId> {
-        let text = if self.is_compact {
-            self.optional_text()?
-        } else {
-            Some(self.text()?)
-        };
-        let Some(text) = text else {
-            return self
-                .artifact_id
-                .clone()
-                .ok_or(CodecError("abbreviated artifact id before the full id"));
-        };
+        let text = self.text()?;
         match &self.artifact_id {
             Some(last) if last.as_str() == text => Ok(last.clone()),
             _ => Ok(self.artifact_id.insert(text.into()).clone()),

@@ -2,8 +2,7 @@
 //!
 //! Integers are LEB128. A text is its length and its UTF-8 bytes. An optional text is its length plus one, or 0 if absent.
 
-use super::{COMPACT_FORMAT, OwnIds};
-use crate::model::{ArtifactId, ContextId, TaskId, Timestamp};
+use crate::model::Timestamp;
 
 /// Initial capacity: a whole short task fits, so that the buffer rarely grows.
 const MIN_CAPACITY: usize = 512;
@@ -11,73 +10,14 @@ const MIN_CAPACITY: usize = 512;
 /// Append-only buffer with one method for each primitive.
 pub(super) struct LogEncoder {
     bytes: Vec<u8>,
-    /// Whether an id that was written before is written as one byte ([`COMPACT_FORMAT`]).
-    is_compact: bool,
-    own_ids: Option<OwnIds>,
-    /// Last artifact id that was written in full.
-    artifact_id: Option<ArtifactId>,
 }
 
 impl LogEncoder {
-    /// Creates an encoder that holds `prefix` and the format byte, with capacity for about `capacity` more bytes.
-    pub(super) fn with_prefix(prefix: &[u8], format: u8, capacity: usize) -> Self {
-        let mut bytes = Vec::with_capacity(prefix.len() + capacity.max(MIN_CAPACITY));
-        bytes.extend_from_slice(prefix);
+    /// Creates an encoder that holds the format byte, with capacity for about `capacity` more bytes.
+    pub(super) fn new(format: u8, capacity: usize) -> Self {
+        let mut bytes = Vec::with_capacity(capacity.max(MIN_CAPACITY));
         bytes.push(format);
-        Self {
-            bytes,
-            is_compact: format == COMPACT_FORMAT,
-            own_ids: None,
-            artifact_id: None,
-        }
-    }
-
-    /// Writes the ids of the task and its context. Messages that follow are likely to repeat them.
-    pub(super) fn own_ids(&mut self, id: &TaskId, context_id: &ContextId) {
-        self.text(id.as_str());
-        self.text(context_id.as_str());
-        if self.is_compact {
-            self.own_ids = Some(OwnIds {
-                task: id.clone(),
-                context: context_id.clone(),
-            });
-        }
-    }
-
-    /// Writes the context id of a message.
-    pub(super) fn optional_context_id(&mut self, id: Option<&ContextId>) {
-        let is_own = id.is_some() && id == self.own_ids.as_ref().map(|ids| &ids.context);
-        self.optional_id(id.map(AsRef::as_ref), is_own);
-    }
-
-    /// Writes the task id of a message.
-    pub(super) fn optional_task_id(&mut self, id: Option<&TaskId>) {
-        let is_own = id.is_some() && id == self.own_ids.as_ref().map(|ids| &ids.task);
-        self.optional_id(id.map(AsRef::as_ref), is_own);
-    }
-
-    /// Compact format: 0 for none, 1 for the task's own id, else length plus two and the bytes.
-    fn optional_id(&mut self, id: Option<&str>, is_own: bool) {
-        match id {
-            Some(_) if is_own => self.byte(1),
-            Some(id) if self.is_compact => {
-                self.count(id.len() + 2);
-                self.put_str(id);
-            }
-            id => self.optional_text(id),
-        }
-    }
-
-    /// Writes an artifact id. Compact format: 0 repeats the last one, because chunks of an artifact share its id.
-    pub(super) fn artifact_id(&mut self, id: &ArtifactId) {
-        if !self.is_compact {
-            return self.text(id.as_str());
-        }
-        if self.artifact_id.as_ref() == Some(id) {
-            return self.byte(0);
-        }
-        self.optional_text(Some(id.as_str()));
-        self.artifact_id = Some(id.clone());
+        Self { bytes }
     }
 
     pub(super) fn into_bytes(self) -> Vec<u8> {

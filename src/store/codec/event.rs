@@ -12,11 +12,11 @@ use super::{CodecError, DecodeResult};
 use crate::model::{Event, TaskState, TaskStatus, TraceContext};
 
 // Numbers of the event kinds. They are on disk: never change or reuse one.
-pub(super) const CREATED: u8 = 1;
+const CREATED: u8 = 1;
 pub(super) const MESSAGE: u8 = 2;
 const TURN_STARTED: u8 = 3;
 const STATUS: u8 = 4;
-pub(super) const ARTIFACT: u8 = 5;
+const ARTIFACT: u8 = 5;
 const CANCEL_REQUESTED: u8 = 6;
 const IGNORED: u8 = 7;
 const TURN_ENDED: u8 = 8;
@@ -57,7 +57,8 @@ pub(super) fn encode_event(out: &mut LogEncoder, event: &Event) {
             metadata,
         } => {
             out.byte(CREATED);
-            out.own_ids(id, context_id);
+            out.text(id.as_str());
+            out.text(context_id.as_str());
             encode_optional_object(out, metadata.as_ref());
         }
         Event::Message(message) => {
@@ -100,14 +101,11 @@ pub(super) fn encode_event(out: &mut LogEncoder, event: &Event) {
 /// Decodes an event.
 pub(super) fn decode_event(from: &mut LogDecoder<'_>) -> DecodeResult<Event> {
     Ok(match from.byte()? {
-        CREATED => {
-            let ids = from.own_ids()?;
-            Event::Created {
-                id: ids.task,
-                context_id: ids.context,
-                metadata: decode_optional_object(from)?,
-            }
-        }
+        CREATED => Event::Created {
+            id: from.text()?.into(),
+            context_id: from.text()?.into(),
+            metadata: decode_optional_object(from)?,
+        },
         MESSAGE => Event::Message(Arc::new(decode_message(from)?)),
         TRACED => Event::TraceContext(decode_trace(from)?),
         TURN_STARTED => Event::TurnStarted,

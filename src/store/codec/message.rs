@@ -22,8 +22,8 @@ pub(super) fn encode_message(out: &mut LogEncoder, message: &Message) {
         Role::Agent => 2,
     });
     out.list(&message.parts, encode_part);
-    out.optional_context_id(message.context_id.as_ref());
-    out.optional_task_id(message.task_id.as_ref());
+    out.optional_text(message.context_id.as_ref().map(AsRef::as_ref));
+    out.optional_text(message.task_id.as_ref().map(AsRef::as_ref));
     out.list(&message.reference_task_ids, |out, id| out.text(id.as_str()));
     out.list(&message.extensions, |out, uri| out.text(uri));
     encode_optional_object(out, message.metadata.as_ref());
@@ -40,8 +40,8 @@ pub(super) fn decode_message(from: &mut LogDecoder<'_>) -> DecodeResult<Message>
             _ => return Err(CodecError("unknown role")),
         },
         parts: from.list(decode_part)?,
-        context_id: from.optional_context_id()?,
-        task_id: from.optional_task_id()?,
+        context_id: from.optional_text()?.map(Into::into),
+        task_id: from.optional_text()?.map(Into::into),
         reference_task_ids: from.list(|from| from.text().map(Into::into))?,
         extensions: from.list(|from| from.text().map(str::to_owned))?,
         metadata: decode_optional_object(from)?,
@@ -50,7 +50,7 @@ pub(super) fn decode_message(from: &mut LogDecoder<'_>) -> DecodeResult<Message>
 
 /// Encodes an artifact.
 pub(super) fn encode_artifact(out: &mut LogEncoder, artifact: &Artifact) {
-    out.artifact_id(&artifact.artifact_id);
+    out.text(artifact.artifact_id.as_str());
     out.optional_text(artifact.name.as_deref());
     out.optional_text(artifact.description.as_deref());
     out.list(&artifact.parts, encode_part);

@@ -20,7 +20,7 @@ mod tests;
 
 use std::fmt;
 
-use crate::model::{ContextId, Event, TaskId, Timestamp};
+use crate::model::{Event, Timestamp};
 
 use decoder::LogDecoder;
 use encoder::LogEncoder;
@@ -32,11 +32,8 @@ pub(in crate::store) use registration::{decode_registration, encode_registration
 #[cfg(feature = "sqlite")]
 pub(in crate::store) use snapshot::{decode_snapshot, encode_snapshot};
 
-/// Format on disk: every id is written in full.
+/// Format of events and webhook registrations.
 const PLAIN_FORMAT: u8 = 1;
-
-/// Format in memory: an id that was written before is one byte.
-const COMPACT_FORMAT: u8 = 2;
 
 /// Estimated size of an encoded event: a chunk with a few words of text.
 const TYPICAL_EVENT_BYTES: usize = 112;
@@ -59,84 +56,18 @@ impl std::error::Error for CodecError {}
 
 type DecodeResult<T> = Result<T, CodecError>;
 
-/// Ids of a task and of its context. The compact format abbreviates them in messages.
-#[derive(Debug, Clone)]
-struct OwnIds {
-    task: TaskId,
-    context: ContextId,
-}
-
-/// Encodes the events of one batch in the format on disk.
-#[cfg(feature = "sqlite")]
+/// Encodes the events of one batch.
 pub(in crate::store) fn encode_events(time: Timestamp, events: &[Event]) -> Vec<u8> {
-    let capacity = events.len() * TYPICAL_EVENT_BYTES;
-    encode_batch(
-        LogEncoder::with_prefix(&[], PLAIN_FORMAT, capacity),
-        time,
-        events,
-    )
-}
-
-/// Encodes the events of one batch in the compact format, after the bytes of `prefix`.
-pub(in crate::store) fn encode_compact_events(
-    prefix: &[u8],
-    time: Timestamp,
-    events: &[Event],
-) -> Vec<u8> {
-    let capacity = events.len() * TYPICAL_EVENT_BYTES;
-    encode_batch(
-        LogEncoder::with_prefix(prefix, COMPACT_FORMAT, capacity),
-        time,
-        events,
-    )
-}
-
-fn encode_batch(mut out: LogEncoder, time: Timestamp, events: &[Event]) -> Vec<u8> {
+    let mut out = LogEncoder::new(PLAIN_FORMAT, events.len() * TYPICAL_EVENT_BYTES);
     out.time(time);
     out.list(events, event::encode_event);
     out.into_bytes()
 }
 
-/// Decodes the events of one batch, in either format.
+/// Decodes the events of one batch.
 pub(in crate::store) fn decode_events(bytes: &[u8]) -> DecodeResult<(Timestamp, Vec<Event>)> {
-    let mut from = events_decoder(bytes)?;
+    let mut from = LogDecoder::new(bytes, PLAIN_FORMAT)?;
     let time = from.time()?;
     let events = from.list(event::decode_event)?;
     from.finish((time, events))
-}
-
-/// Decodes the number of events in a batch without decoding the events.
-pub(in crate::store) fn count_events(bytes: &[u8]) -> DecodeResult<u64> {
-    let mut from = events_decoder(bytes)?;
-    from.time()?;
-    from.number()
-}
-
-/// Decodes the task id and the context id if the first event of the batch is [`Event::Created`].
-pub(in crate::store) fn decode_created_ids(bytes: &[u8]) -> Option<(&str, &str)> {
-    let mut from = created_decoder(bytes)?;
-    from.text().ok().zip(from.text().ok())
-}
-
-/// Decodes the task id if the first event of the batch is [`Event::Created`].
-pub(in crate::store) fn decode_created_id(bytes: &[u8]) -> Option<&str> {
-    created_decoder(bytes)?.text().ok()
-}
-
-/// Returns a decoder at the fields of the first event, if that is [`Event::Created`].
-fn created_decoder(bytes: &[u8]) -> Option<LogDecoder<'_>> {
-    let mut from = events_decoder(bytes).ok()?;
-    from.time().ok()?;
-    from.number().ok().filter(|count| *count > 0)?;
-    from.byte().ok().filter(|kind| *kind == event::CREATED)?;
-    Some(from)
-}
-
-fn events_decoder(bytes: &[u8]) -> DecodeResult<LogDecoder<'_>> {
-    let format = if bytes.first() == Some(&COMPACT_FORMAT) {
-        COMPACT_FORMAT
-    } else {
-        PLAIN_FORMAT
-    };
-    LogDecoder::new(bytes, format)
 }

@@ -9,7 +9,7 @@ use crate::store::PushRegistration;
 /// Encodes a webhook registration.
 pub(in crate::store) fn encode_registration(registration: &PushRegistration) -> Vec<u8> {
     let PushRegistration { config, version } = registration;
-    let mut out = LogEncoder::with_prefix(&[], PLAIN_FORMAT, 0);
+    let mut out = LogEncoder::new(PLAIN_FORMAT, 0);
     out.text(version.as_str());
     out.optional_text(config.tenant.as_deref());
     out.optional_text(config.id.as_ref().map(AsRef::as_ref));

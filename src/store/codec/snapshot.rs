@@ -18,7 +18,7 @@ pub(super) const SNAPSHOT_FORMAT: u8 = 3;
 
 /// Encodes a snapshot.
 pub(in crate::store) fn encode_snapshot(snapshot: &Snapshot) -> Vec<u8> {
-    let mut out = LogEncoder::with_prefix(&[], SNAPSHOT_FORMAT, 0);
+    let mut out = LogEncoder::new(SNAPSHOT_FORMAT, 0);
     encode_task(&mut out, &snapshot.task);
     out.list(&snapshot.unanswered, |out, message| {
         encode_message(out, message)

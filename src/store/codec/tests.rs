@@ -8,7 +8,7 @@ use proptest::option;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::event::{ARTIFACT, MESSAGE};
+use super::event::MESSAGE;
 use super::snapshot::{SNAPSHOT_FORMAT, decode_task};
 use super::*;
 use crate::model::{
@@ -174,37 +174,6 @@ proptest! {
         let read = decode_events(&bytes).unwrap();
         prop_assert_eq!(&read, &(time, events));
         prop_assert_eq!(encode_events(read.0, &read.1), bytes);
-        let bytes = encode_compact_events(&[], time, &read.1);
-        prop_assert_eq!(count_events(&bytes), Ok(read.1.len() as u64));
-        prop_assert_eq!(decode_events(&bytes).unwrap(), read);
-    }
-
-    #[test]
-    fn compact_format_abbreviates_repeated_ids(
-        id in "[a-c]{0,2}",
-        context_id in "[a-c]{0,2}",
-        task_id in option::of("[a-c]{0,2}"),
-        message_context_id in option::of("[a-c]{0,2}"),
-    ) {
-        let created = |id: &str, context_id: &str| {
-            Event::Created { id: id.into(), context_id: context_id.into(), metadata: None }
-        };
-        let message = Message {
-            task_id: task_id.as_deref().map(Into::into),
-            context_id: message_context_id.as_deref().map(Into::into),
-            ..Message::user("hi")
-        };
-        let message = Event::Message(Arc::new(message));
-        let events = vec![message.clone(), created(&id, &context_id), message];
-        let bytes = encode_compact_events(&[], Timestamp::default(), &events);
-        prop_assert_eq!(decode_events(&bytes).unwrap().1, events.clone());
-        prop_assert_eq!(decode_created_ids(&bytes), None);
-        let plain = encode_events(Timestamp::default(), &events[1..]);
-        let compact = encode_compact_events(&[], Timestamp::default(), &events[1..]);
-        prop_assert_eq!(decode_created_ids(&compact), Some((&*id, &*context_id)));
-        let saved = [(&id, &task_id), (&context_id, &message_context_id)].iter().filter(|(own, named)| named.as_ref() == Some(own))
-            .map(|(own, _)| own.len()).sum::<usize>();
-        prop_assert_eq!(compact.len() + saved, plain.len());
     }
 
     #[test]
@@ -226,13 +195,11 @@ proptest! {
 
     #[test]
     fn decoding_arbitrary_bytes_does_not_panic(bytes in vec(any::<u8>(), 0..200)) {
-        for first in [bytes.first().copied().unwrap_or(0), PLAIN_FORMAT, COMPACT_FORMAT, SNAPSHOT_FORMAT] {
+        for first in [bytes.first().copied().unwrap_or(0), PLAIN_FORMAT, SNAPSHOT_FORMAT] {
             let bytes: Vec<u8> = std::iter::once(first).chain(bytes.iter().copied()).collect();
             let _ = decode_events(&bytes);
             let _ = decode_snapshot(&bytes);
             let _ = decode_registration(&bytes);
-            let _ = count_events(&bytes);
-            let _ = decode_created_ids(&bytes);
         }
     }
 
@@ -269,22 +236,17 @@ fn forged_lengths_are_refused() {
 fn other_formats_and_trailing_bytes_are_refused() {
     assert_eq!(decode_events(&[]), Err(CodecError("empty")));
     assert_eq!(
-        decode_events(&[COMPACT_FORMAT + 1, 0, 0]),
+        decode_events(&[PLAIN_FORMAT + 1, 0, 0]),
         Err(CodecError("unknown format"))
     );
     assert_eq!(
         decode_events(&[PLAIN_FORMAT, 0, 0, 0]),
         Err(CodecError("trailing bytes"))
     );
-    let nameless = [COMPACT_FORMAT, 0, 1, MESSAGE, 0, 1, 0, 1];
-    assert_eq!(
-        decode_events(&nameless),
-        Err(CodecError("abbreviated id before the full id"))
-    );
 }
 
 #[test]
-fn chunks_of_an_artifact_share_its_id() {
+fn decoded_chunks_of_an_artifact_share_its_id() {
     let chunk = |id: &str| {
         let artifact = Artifact {
             artifact_id: id.into(),
@@ -298,27 +260,15 @@ fn chunks_of_an_artifact_share_its_id() {
             metadata: None,
         }
     };
-    let length = |ids: &[&str]| {
-        let events: Vec<_> = ids.iter().copied().map(chunk).collect();
-        let bytes = encode_compact_events(&[], Timestamp::default(), &events);
-        assert_eq!(decode_events(&bytes).unwrap().1, events);
-        bytes.len()
+    let events: Vec<_> = ["one", "one", "two", "one"].map(chunk).to_vec();
+    let (_, decoded) = decode_events(&encode_events(Timestamp::default(), &events)).unwrap();
+    assert_eq!(decoded, events);
+    let id = |at: usize| match &decoded[at] {
+        Event::Artifact { artifact, .. } => artifact.artifact_id.as_str().as_ptr(),
+        event => panic!("{event:?}"),
     };
-    let one = length(&["one"]);
-    let id = "one".len();
-    assert_eq!(
-        length(&["one", "one"]) - one,
-        length(&["one", "two"]) - one - id
-    );
-    assert_eq!(
-        length(&["one", "two", "one"]) - length(&["one", "two"]),
-        length(&["one", "two"]) - one
-    );
-    let nameless = [COMPACT_FORMAT, 0, 1, ARTIFACT, 0, 0];
-    assert_eq!(
-        decode_events(&nameless),
-        Err(CodecError("abbreviated artifact id before the full id"))
-    );
+    assert_eq!(id(0), id(1));
+    assert_ne!(id(1), id(2));
 }
 
 fn times() -> impl Strategy<Value = Timestamp> {

@@ -1,22 +1,19 @@
 //! Store in memory. Tasks are lost when the process ends.
 //!
-//! Most stored tasks have ended and are rarely read. Logs are therefore kept in the binary form of [`codec`](super::codec),
-//! which takes a quarter of the memory, and decoded on read. A message over 64 KiB is shared instead of copied.
+//! Logs are kept in the binary form of [`codec`](super::codec), which takes a quarter of the memory, and decoded on read.
+//! A message over 64 KiB is shared instead of copied.
 
-mod hash_index;
-mod packed_log;
-mod scope_table;
-mod stored_webhook;
+mod stored_batch;
 mod tables;
-mod time_index;
+mod task_record;
 
 use std::sync::{Mutex, MutexGuard};
 
 use async_trait::async_trait;
 
-use self::packed_log::{BatchForm, PackedLog};
-use self::stored_webhook::StoredWebhook;
+use self::stored_batch::{BatchForm, decode_entries};
 use self::tables::Tables;
+use self::task_record::webhook_id;
 use super::{
     Batch, CreateResult, Error, Head, IdempotencyKey, IdempotencyRecord, NewTask, PushRegistration,
     ReadLimit, Result, Snapshot, Store, TaskCounts, TaskPage, TaskQuery, Webhook, WebhookFilter,
@@ -67,32 +64,32 @@ impl Store for Memory {
     }
 
     async fn create(&self, task: &NewTask) -> Result<CreateResult> {
-        let first = BatchForm::new(&task.batch)?;
+        let first = BatchForm::new(&task.batch);
         self.tables().create(task, first)
     }
 
     async fn append(&self, task: &Head, at: Seq, batch: &Batch) -> Result<Seq> {
-        let form = BatchForm::new(batch)?;
+        let form = BatchForm::new(batch);
         self.tables().append(task, at, batch, form)
     }
 
     async fn read(&self, task: &Head, after: Seq, limit: ReadLimit) -> Result<Vec<Entry>> {
-        let copied = self
-            .tables()
-            .find_log(task)
-            .map(|log| log.copy(after, limit))
-            .unwrap_or_default();
-        copied
-            .entries(after, limit)
-            .map_err(|corrupt| Error::Failed(Box::new(corrupt)))
+        let batches = match self.tables().record(task) {
+            Some(record) => record.batches(after, limit.entries).to_vec(),
+            None => return Ok(Vec::new()),
+        };
+        // The lock is released: decoding takes longer than copying the references.
+        decode_entries(&batches, after, limit).map_err(|corrupt| Error::Failed(Box::new(corrupt)))
     }
 
     async fn find(&self, scope: &Scope, task: &TaskId) -> Result<Option<Head>> {
-        Ok(self.tables().find(scope, task))
+        Ok(self.tables().find(scope, task).cloned())
     }
 
     fn position(&self, scope: &Scope, task: &TaskId) -> Option<Seq> {
-        self.tables().position(scope, task)
+        let tables = self.tables();
+        let head = tables.find(scope, task).filter(|head| head.id == *task)?;
+        Some(head.position)
     }
 
     async fn find_by_key(
@@ -112,11 +109,16 @@ impl Store for Memory {
     }
 
     async fn list_unfinished(&self, after: Option<&TaskId>, limit: usize) -> Result<Vec<Head>> {
-        Ok(self.tables().list_unfinished(after, limit))
+        let tables = self.tables();
+        let unfinished = tables.unfinished(after).take(limit);
+        Ok(unfinished.map(|record| record.head.clone()).collect())
     }
 
     async fn list_runnable(&self, after: Option<&TaskId>, limit: usize) -> Result<Vec<Head>> {
-        Ok(self.tables().list_runnable(after, limit))
+        let tables = self.tables();
+        let runnable = tables.unfinished(after).filter(|record| !record.parked);
+        let heads = runnable.map(|record| record.head.clone());
+        Ok(heads.take(limit).collect())
     }
 
     async fn list_parked(&self, scope: &Scope, limit: usize) -> Result<Vec<Head>> {
@@ -132,7 +134,7 @@ impl Store for Memory {
     }
 
     async fn count_ended(&self) -> Result<u64> {
-        Ok(self.tables().count_ended())
+        Ok(self.tables().ended.len() as u64)
     }
 
     async fn count_tasks(&self, agent: &str, tenant: &str) -> Result<Option<TaskCounts>> {
@@ -140,20 +142,20 @@ impl Store for Memory {
     }
 
     async fn save_snapshot(&self, task: &Head, at: Seq, snapshot: &Snapshot) -> Result<()> {
-        if let Some(rare) = self.tables().find_log_mut(task).map(PackedLog::rare_mut)
-            && rare.snapshot.as_ref().is_none_or(|(saved, _)| *saved <= at)
-        {
-            rare.snapshot = Some((at, snapshot.clone()));
+        if let Some(record) = self.tables().record_mut(task) {
+            let saved = &mut record.snapshot;
+            if saved.as_ref().is_none_or(|saved| saved.0 <= at) {
+                *saved = Some(Box::new((at, snapshot.clone())));
+            }
         }
         Ok(())
     }
 
     async fn load_snapshot(&self, task: &Head) -> Result<Option<(Seq, Snapshot)>> {
         let tables = self.tables();
-        Ok(tables
-            .find_log(task)
-            .and_then(PackedLog::rare)
-            .and_then(|rare| rare.snapshot.clone()))
+        let record = tables.record(task);
+        let saved = record.and_then(|record| record.snapshot.as_deref());
+        Ok(saved.cloned())
     }
 
     async fn remove(&self, tasks: &[Head]) -> Result<()> {
@@ -169,10 +171,8 @@ impl Store for Memory {
 
     async fn list_configs(&self, task: &Head) -> Result<Vec<PushRegistration>> {
         let tables = self.tables();
-        let webhooks = tables
-            .find_log(task)
-            .into_iter()
-            .flat_map(PackedLog::webhooks);
+        let record = tables.record(task).into_iter();
+        let webhooks = record.flat_map(|record| &record.webhooks);
         Ok(webhooks
             .map(|webhook| webhook.registration.clone())
             .collect())
@@ -194,22 +194,28 @@ impl Store for Memory {
 
     async fn find_webhook(&self, task: &Head, id: &PushConfigId) -> Result<Option<Webhook>> {
         let tables = self.tables();
-        let Some(log) = tables.find_log(task) else {
+        let Some(record) = tables.record(task) else {
             return Ok(None);
         };
-        let stored = log.webhooks().iter().find(|stored| stored.id() == Some(id));
-        Ok(stored.map(|stored| stored.to_webhook(log.head(task.scope.clone()))))
+        let mut webhooks = record.webhooks.iter();
+        let webhook = webhooks.find(|webhook| webhook_id(webhook) == Some(id));
+        Ok(webhook.map(|webhook| record.with_head(webhook)))
     }
 
     async fn record_delivery(&self, webhook: &Webhook) -> Result<bool> {
         let mut tables = self.tables();
-        let rare = tables
-            .find_log_mut(&webhook.task)
-            .and_then(PackedLog::existing_rare_mut);
-        let is_same = |stored: &&mut StoredWebhook| stored.number == webhook.number;
-        Ok(rare
-            .and_then(|rare| rare.webhooks.iter_mut().find(is_same))
-            .is_some_and(|stored| stored.record(webhook)))
+        let Some(record) = tables.record_mut(&webhook.task) else {
+            return Ok(false);
+        };
+        let mut webhooks = record.webhooks.iter_mut();
+        let is_same = |stored: &&mut Webhook| {
+            stored.number == webhook.number && stored.generation == webhook.generation
+        };
+        let Some(stored) = webhooks.find(is_same) else {
+            return Ok(false);
+        };
+        stored.delivery.clone_from(&webhook.delivery);
+        Ok(true)
     }
 }
 
@@ -227,7 +233,7 @@ mod tests {
     }
 
     fn batch(number: u64) -> Batch {
-        // Some batches are larger than a page, and some have a message that is shared instead of packed.
+        // Some batches are large, and some have a message that is shared instead of encoded.
         let text = "x".repeat(if number % 90 == 50 { 20_000 } else { 150 });
         let mut events = vec![
             Event::Ignored {
@@ -250,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_log_of_many_pages_is_read_from_any_position() {
+    async fn a_log_of_many_batches_is_read_from_any_position() {
         let scope = Scope {
             agent: "a".into(),
             tenant: "".into(),
@@ -340,7 +346,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn s62_a_message_of_many_small_pieces_is_packed() {
+    async fn s62_a_message_of_many_small_pieces_is_encoded() {
         let ids = vec![TaskId::from("a"); 10_000];
         let message = Arc::new(Message {
             reference_task_ids: ids,
@@ -350,7 +356,7 @@ mod tests {
         assert_eq!(
             Arc::strong_count(&message),
             1,
-            "the store keeps a packed copy"
+            "the store keeps an encoded copy"
         );
     }
 

@@ -1,15 +1,16 @@
 //! Tables of the memory store: tasks by number, and indexes over them.
 
-use std::collections::hash_map::Entry;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::{BuildHasher, RandomState};
 use std::ops::Bound;
+use std::sync::Arc;
 
-use super::hash_index::HashIndex;
-use super::packed_log::{BatchForm, ListingKey, PackedLog};
-use super::scope_table::{ScopeTable, TimeKey};
-use super::stored_webhook::StoredWebhook;
-use super::time_index::TimeIndex;
+use hashbrown::HashMap as FastHashMap;
+use hashbrown::hash_map::Entry;
+use slab::Slab;
+
+use super::stored_batch::BatchForm;
+use super::task_record::{TaskRecord, webhook_id, webhook_matches};
 use crate::model::{PushConfigId, Scope, Seq, TaskId, Timestamp};
 use crate::store::{
     Batch, CreateResult, DeliveryProgress, Error, Head, IdempotencyKey, IdempotencyRecord, NewTask,
@@ -19,29 +20,35 @@ use crate::store::{
 /// Tasks and indexes. The number of a removed task is reused.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
-    logs: Vec<Option<PackedLog>>,
-    free: Vec<u32>,
-    hasher: RandomState,
-    by_id: HashIndex,
-    scopes: ScopeTable,
-    unfinished: BTreeSet<TaskId>,
-    runnable: BTreeSet<TaskId>,
-    ended: TimeIndex,
-    keys: HashMap<(u32, String), KeyEntry>,
-    /// Idempotency keys by the time of their record.
-    keys_by_time: BTreeSet<(Timestamp, u32, String)>,
-    aliases: HashMap<(u32, TaskId), u32>,
+    tasks: Slab<TaskRecord>,
+    by_id: FastHashMap<TaskId, usize>,
+    /// Scopes that have tasks.
+    scopes: FastHashMap<Scope, ScopeEntry>,
+    /// Counts over all owners, by agent and tenant. Never removed: configuration bounds their number.
+    tenants: FastHashMap<[Arc<str>; 2], TaskCounts>,
+    /// Idempotency keys by the time of their record and the number of their task.
+    keys_by_time: BTreeSet<(Timestamp, usize, Arc<str>)>,
+    unfinished: BTreeMap<TaskId, usize>,
+    pub(super) ended: BTreeSet<(Timestamp, usize)>,
     /// Task numbers by webhook number.
-    webhooks: BTreeMap<u64, u32>,
+    webhooks: BTreeMap<u64, usize>,
     last_webhook: u64,
+}
+
+/// Tasks of a scope. Callers choose keys and aliases, so their maps use a hash that resists collision attacks.
+#[derive(Debug, Default)]
+struct ScopeEntry {
+    tasks: Slab<usize>,
+    keys: HashMap<Arc<str>, KeyRecord>,
+    aliases: HashMap<TaskId, usize>,
 }
 
 /// Task and turn recorded with an idempotency key.
 #[derive(Debug)]
-struct KeyEntry {
+struct KeyRecord {
     time: Timestamp,
     body: [u8; 32],
-    task: u32,
+    task: usize,
     turn: u64,
 }
 
@@ -50,29 +57,32 @@ impl Tables {
         if let Some(record) = self.find_key(&task.scope, task.batch.key.as_ref())? {
             return Ok(CreateResult::Replayed(record));
         }
-        let by_alias = task
-            .alias
-            .as_ref()
-            .and_then(|alias| self.alias(&task.scope, alias));
-        let hash = self.hash(task.id.as_str());
-        if by_alias.is_some() || self.find_number(hash, &task.id).is_some() {
+        let alias = task.alias.as_ref();
+        if alias.is_some_and(|alias| self.find_alias(&task.scope, alias).is_some()) {
             return Err(Error::Conflict);
         }
-        let number = self.next_number()?;
-        let scope = self.scopes.ensure(&task.scope);
-        let log = PackedLog::new(scope, task, first);
-        let listed = log.listed();
-        let position = log.position;
-        self.logs[number as usize] = Some(log);
-        self.by_id.insert(hash, number);
-        self.scopes.put(scope, number, listed);
-        self.add_to_sweeps(number, &task.id, listed);
-        self.insert_key(number, scope, &task.batch);
-        self.insert_alias(number, scope, task.alias.as_ref());
-        if let Some(config) = &task.config {
-            self.insert_webhook(number, config, Seq(0));
+        let Entry::Vacant(by_id) = self.by_id.entry(task.id.clone()) else {
+            return Err(Error::Conflict);
+        };
+        let number = self.tasks.vacant_key();
+        by_id.insert(number);
+        let scope = self.scopes.entry(task.scope.clone()).or_default();
+        let scope_slot = scope.tasks.insert(number);
+        let mut record = TaskRecord::new(task.head(Seq(0)), scope_slot);
+        if let Some(alias) = alias {
+            scope.aliases.insert(alias.clone(), number);
+            record.alias = Some(alias.clone());
         }
-        Ok(CreateResult::Created(task.head(position)))
+        record.add(&task.batch, first);
+        let created = record.head.clone();
+        self.tasks.insert(record);
+        counts_mut(&mut self.tenants, &task.scope).total += 1;
+        self.add_to_sweeps(number);
+        self.insert_key(number, &task.batch);
+        if let Some(config) = &task.config {
+            self.put_webhook(number, config, Seq(0));
+        }
+        Ok(CreateResult::Created(created))
     }
 
     pub(super) fn append(
@@ -85,23 +95,52 @@ impl Tables {
         if self.find_key(&task.scope, batch.key.as_ref())?.is_some() {
             return Err(Error::AlreadyApplied);
         }
-        let number = self.own_number(task).ok_or(Error::Conflict)?;
-        let log = self.logs[number as usize]
-            .as_mut()
-            .filter(|log| log.position == at);
-        let log = log.ok_or(Error::Conflict)?;
-        let scope = log.scope;
-        let old = log.listed();
-        log.add(batch, form);
-        let position = log.position;
-        let new = log.listed();
-        self.insert_key(number, scope, batch);
-        if old != new {
-            self.remove_from_sweeps(number, &task.id, old);
-            self.add_to_sweeps(number, &task.id, new);
-            self.scopes.move_to(scope, number, [old, new]);
+        let number = self.number(task).ok_or(Error::Conflict)?;
+        let record = &mut self.tasks[number];
+        if record.head.position != at {
+            return Err(Error::Conflict);
         }
+        let is_moved = record.head.state.is_terminal() || batch.state.is_terminal();
+        if is_moved {
+            self.remove_from_sweeps(number);
+        }
+        let record = &mut self.tasks[number];
+        record.add(batch, form);
+        let position = record.head.position;
+        if is_moved {
+            self.add_to_sweeps(number);
+        }
+        self.insert_key(number, batch);
         Ok(position)
+    }
+
+    pub(super) fn remove(&mut self, head: &Head) {
+        let Some(number) = self.number(head) else {
+            return;
+        };
+        self.remove_from_sweeps(number);
+        self.by_id.remove(&head.id);
+        let record = self.tasks.remove(number);
+        for webhook in record.webhooks {
+            self.webhooks.remove(&webhook.number);
+        }
+        counts_mut(&mut self.tenants, &head.scope).total -= 1;
+        let Entry::Occupied(mut entry) = self.scopes.entry(head.scope.clone()) else {
+            return;
+        };
+        let scope = entry.get_mut();
+        scope.tasks.remove(record.scope_slot);
+        for key in record.keys {
+            if let Some(used) = scope.keys.remove(&key) {
+                self.keys_by_time.remove(&(used.time, number, key));
+            }
+        }
+        if let Some(alias) = record.alias {
+            scope.aliases.remove(&alias);
+        }
+        if scope.tasks.is_empty() {
+            entry.remove();
+        }
     }
 
     /// Finds the record of an idempotency key.
@@ -110,183 +149,132 @@ impl Tables {
         scope: &Scope,
         key: Option<&IdempotencyKey>,
     ) -> Result<Option<IdempotencyRecord>> {
-        let Some(key) = key else { return Ok(None) };
-        let Some(scope) = self.scopes.number(scope) else {
-            return Ok(None);
-        };
-        match self.keys.get(&(scope, key.text.clone())) {
+        let used = key.and_then(|key| self.scopes.get(scope)?.keys.get(&*key.text));
+        match key.zip(used) {
             None => Ok(None),
-            Some(used) if used.time < key.oldest_valid => Ok(None),
-            Some(used) if used.body != key.body => Err(Error::KeyReused),
-            Some(used) => Ok(self.head(used.task).map(|head| IdempotencyRecord {
-                head,
+            Some((key, used)) if used.time < key.oldest_valid => Ok(None),
+            Some((key, used)) if used.body != key.body => Err(Error::KeyReused),
+            Some((_, used)) => Ok(Some(IdempotencyRecord {
+                head: self.tasks[used.task].head.clone(),
                 turn: used.turn,
             })),
         }
     }
 
     /// Finds a task of the scope by id, or else by alias.
-    pub(super) fn find(&self, scope: &Scope, id: &TaskId) -> Option<Head> {
-        let by_id = self.number(id).and_then(|number| self.log(number));
-        match by_id.filter(|log| self.scopes.scope(log.scope) == Some(scope)) {
-            Some(log) => Some(log.head_with_id(id.clone(), scope.clone())),
-            None => self.head(self.alias(scope, id)?),
-        }
+    pub(super) fn find(&self, scope: &Scope, id: &TaskId) -> Option<&Head> {
+        let by_id = self.by_id.get(id).map(|number| &self.tasks[*number].head);
+        by_id.filter(|head| head.scope == *scope).or_else(|| {
+            self.find_alias(scope, id)
+                .map(|number| &self.tasks[number].head)
+        })
     }
 
-    /// Returns the position of a task of the scope.
-    pub(super) fn position(&self, scope: &Scope, id: &TaskId) -> Option<Seq> {
-        let log = self.log(self.number(id)?)?;
-        (self.scopes.scope(log.scope) == Some(scope)).then_some(log.position)
+    fn find_alias(&self, scope: &Scope, alias: &TaskId) -> Option<usize> {
+        self.scopes.get(scope)?.aliases.get(alias).copied()
     }
 
-    /// Finds a log by its head, if the scopes are equal.
-    pub(super) fn find_log(&self, head: &Head) -> Option<&PackedLog> {
-        self.log(self.own_number(head)?)
+    /// Finds a task by its head, if the scopes are equal.
+    pub(super) fn record(&self, head: &Head) -> Option<&TaskRecord> {
+        self.number(head).map(|number| &self.tasks[number])
     }
 
-    pub(super) fn find_log_mut(&mut self, head: &Head) -> Option<&mut PackedLog> {
-        let number = self.own_number(head)?;
-        self.logs[number as usize].as_mut()
+    pub(super) fn record_mut(&mut self, head: &Head) -> Option<&mut TaskRecord> {
+        self.number(head).map(|number| &mut self.tasks[number])
+    }
+
+    fn number(&self, head: &Head) -> Option<usize> {
+        let number = *self.by_id.get(&head.id)?;
+        (self.tasks[number].head.scope == head.scope).then_some(number)
+    }
+
+    fn in_scope(&self, scope: &Scope) -> impl Iterator<Item = &TaskRecord> {
+        let entry = self.scopes.get(scope).into_iter();
+        entry.flat_map(|entry| entry.tasks.iter().map(|(_, number)| &self.tasks[*number]))
     }
 
     pub(super) fn list(&self, scope: &Scope, query: &TaskQuery) -> TaskPage {
-        let Some(number) = self.scopes.number(scope) else {
-            return TaskPage::default();
-        };
-        let mut time_keys = self.scopes.time_keys(number).rev().peekable();
-        let mut page = TaskPage::default();
-        let mut same = Vec::new();
-        // Tasks with the same status time are collected and then sorted by id.
-        while let Some(time) = time_keys.peek().map(|time_key| time_key.time()) {
-            let same_time =
-                std::iter::from_fn(|| time_keys.next_if(|time_key| time_key.time() == time));
-            same.extend(
-                same_time
-                    .filter_map(|time_key| self.log(time_key.number))
-                    .filter(|log| log.matches(query)),
-            );
-            page.total += same.len() as u64;
-            let behind = query.after.as_ref().is_none_or(|(after, _)| time <= *after);
-            if behind && page.tasks.len() < query.limit {
-                same.sort_unstable_by(|one, other| other.id().cmp(one.id()));
-                let first = |log: &&PackedLog| {
-                    query
-                        .after
-                        .as_ref()
-                        .is_none_or(|(after, id)| (time, log.id()) < (*after, id.as_str()))
-                };
-                let wanted = same
-                    .iter()
-                    .copied()
-                    .filter(first)
-                    .take(query.limit - page.tasks.len());
-                page.tasks.extend(wanted.map(|log| log.head(scope.clone())));
-            }
-            same.clear();
+        let heads = self.in_scope(scope).map(|record| &record.head);
+        let mut heads: Vec<_> = heads.filter(|head| query.matches(head)).collect();
+        let total = heads.len() as u64;
+        if let Some((time, id)) = &query.after {
+            heads.retain(|head| (head.status_time, &head.id) < (*time, id));
         }
-        page
-    }
-
-    pub(super) fn list_unfinished(&self, after: Option<&TaskId>, limit: usize) -> Vec<Head> {
-        self.heads(behind(&self.unfinished, after), limit)
-    }
-
-    pub(super) fn list_runnable(&self, after: Option<&TaskId>, limit: usize) -> Vec<Head> {
-        self.heads(behind(&self.runnable, after), limit)
+        // Sorts the page alone: the other tasks of the scope may be many.
+        if heads.len() > query.limit {
+            heads.select_nth_unstable_by(query.limit, |one, other| newest_first(one, other));
+            heads.truncate(query.limit);
+        }
+        heads.sort_unstable_by(|one, other| newest_first(one, other));
+        TaskPage {
+            tasks: heads.into_iter().cloned().collect(),
+            total,
+        }
     }
 
     pub(super) fn list_parked(&self, scope: &Scope, limit: usize) -> Vec<Head> {
-        let Some(number) = self.scopes.number(scope) else {
-            return Vec::new();
-        };
-        let logs = self
-            .scopes
-            .time_keys(number)
-            .filter_map(|time_key| self.log(time_key.number));
-        logs.filter(|log| log.is_parked())
-            .map(|log| log.head(scope.clone()))
+        let parked = self.in_scope(scope).filter(|record| record.parked);
+        let mut heads: Vec<_> = parked.map(|record| &record.head).collect();
+        heads.sort_unstable_by(|one, other| newest_first(other, one));
+        heads.into_iter().take(limit).cloned().collect()
+    }
+
+    /// Returns the tasks that have not ended, ordered by id, after `after`.
+    pub(super) fn unfinished(&self, after: Option<&TaskId>) -> impl Iterator<Item = &TaskRecord> {
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let range = self
+            .unfinished
+            .range::<TaskId, _>((start, Bound::Unbounded));
+        range.map(|(_, number)| &self.tasks[*number])
+    }
+
+    pub(super) fn list_ended(&self, before: Timestamp, limit: usize) -> Vec<Head> {
+        let ended = self.ended.iter().take_while(|(time, _)| *time < before);
+        ended
             .take(limit)
+            .map(|(_, number)| self.tasks[*number].head.clone())
             .collect()
     }
 
     pub(super) fn latest_time(&self) -> Option<Timestamp> {
-        self.scopes.latest_time()
-    }
-
-    pub(super) fn list_ended(&self, before: Timestamp, limit: usize) -> Vec<Head> {
-        let ended = self
-            .ended
-            .iter()
-            .take_while(|time_key| time_key.time() < before);
-        ended
-            .filter_map(|time_key| self.head(time_key.number))
-            .take(limit)
-            .collect()
-    }
-
-    pub(super) fn count_ended(&self) -> u64 {
-        self.ended.len() as u64
-    }
-
-    pub(super) fn count_tasks(&self, agent: &str, tenant: &str) -> TaskCounts {
-        self.scopes.count_tasks(agent, tenant)
-    }
-
-    pub(super) fn remove(&mut self, head: &Head) {
-        let Some(number) = self.own_number(head) else {
-            return;
-        };
-        let Some(log) = self.logs[number as usize].take() else {
-            return;
-        };
-        let scope = log.scope;
-        let listed = log.listed();
-        self.free.push(number);
-        self.by_id.remove(self.hash(head.id.as_str()), number);
-        self.remove_from_sweeps(number, &head.id, listed);
-        self.scopes.remove(scope, number, listed);
-        let Some(rare) = log.into_rare() else { return };
-        for text in rare.keys {
-            // An expired key may belong to another task by now.
-            if let Entry::Occupied(key) = self.keys.entry((scope, text))
-                && key.get().task == number
-            {
-                let ((scope, text), entry) = key.remove_entry();
-                self.keys_by_time.remove(&(entry.time, scope, text));
-            }
-        }
-        for webhook in rare.webhooks {
-            self.webhooks.remove(&webhook.number);
-        }
-        if let Some(alias) = rare.alias {
-            self.aliases.remove(&(scope, alias));
-        }
+        let times = self.tasks.iter().map(|(_, record)| record.head.status_time);
+        times.max()
     }
 
     /// Registers a webhook that starts after the last entry.
     pub(super) fn put_config(&mut self, task: &Head, config: &PushRegistration) {
-        let Some(number) = self.own_number(task) else {
-            return;
-        };
-        if let Some(position) = self.log(number).map(|log| log.position) {
-            self.insert_webhook(number, config, position);
+        if let Some(number) = self.number(task) {
+            self.put_webhook(number, config, self.tasks[number].head.position);
         }
     }
 
+    fn put_webhook(&mut self, task: usize, config: &PushRegistration, position: Seq) {
+        let record = &mut self.tasks[task];
+        if record.replace_webhook(config) {
+            return;
+        }
+        self.last_webhook += 1;
+        let webhook = Webhook {
+            number: self.last_webhook,
+            generation: 0,
+            task: record.head.clone(),
+            registration: config.clone(),
+            delivery: DeliveryProgress {
+                position,
+                ..DeliveryProgress::default()
+            },
+        };
+        record.webhooks.push(webhook);
+        self.webhooks.insert(self.last_webhook, task);
+    }
+
     pub(super) fn delete_config(&mut self, task: &Head, id: &PushConfigId) {
-        let Some(rare) = self
-            .find_log_mut(task)
-            .and_then(PackedLog::existing_rare_mut)
-        else {
+        let Some(number) = self.number(task) else {
             return;
         };
-        if let Some(at) = rare
-            .webhooks
-            .iter()
-            .position(|webhook| webhook.id() == Some(id))
-        {
-            let webhook = rare.webhooks.remove(at);
+        let webhooks = &mut self.tasks[number].webhooks;
+        let is_deleted = |webhook: &mut Webhook| webhook_id(webhook) == Some(id);
+        for webhook in webhooks.extract_if(.., is_deleted) {
             self.webhooks.remove(&webhook.number);
         }
     }
@@ -299,183 +287,86 @@ impl Tables {
     ) -> Vec<Webhook> {
         let numbers = self.webhooks.range(after.map_or(0, |after| after + 1)..);
         let wanted = numbers.filter_map(|(number, task)| {
-            let stored = self
-                .log(*task)?
-                .webhooks()
-                .iter()
-                .find(|stored| stored.number == *number)?;
-            if stored.matches(filter) {
-                Some(stored.to_webhook(self.head(*task)?))
-            } else {
-                None
-            }
+            let record = &self.tasks[*task];
+            let mut webhooks = record.webhooks.iter();
+            let webhook = webhooks.find(|webhook| webhook.number == *number)?;
+            webhook_matches(webhook, filter).then(|| record.with_head(webhook))
         });
         wanted.take(limit).collect()
     }
 
-    fn insert_webhook(&mut self, task: u32, config: &PushRegistration, position: Seq) {
-        let Some(log) = self.logs[task as usize].as_mut() else {
-            return;
-        };
-        let rare = log.rare_mut();
-        if let Some(stored) = rare
-            .webhooks
-            .iter_mut()
-            .find(|stored| stored.id() == config.config.id.as_ref())
-        {
-            return stored.replace(config);
-        }
-        self.last_webhook += 1;
-        let delivery = DeliveryProgress {
-            position,
-            ..DeliveryProgress::default()
-        };
-        rare.webhooks.push(StoredWebhook::new(
-            self.last_webhook,
-            config.clone(),
-            delivery,
-        ));
-        self.webhooks.insert(self.last_webhook, task);
-    }
-
-    fn insert_key(&mut self, task: u32, scope: u32, batch: &Batch) {
+    /// Records the key of a batch. An expired record of the key is replaced.
+    fn insert_key(&mut self, task: usize, batch: &Batch) {
         let Some(key) = &batch.key else { return };
-        let Some(log) = self.logs[task as usize].as_mut() else {
-            return;
-        };
-        log.rare_mut().keys.push(key.text.clone());
-        let entry = KeyEntry {
+        let text: Arc<str> = key.text.as_str().into();
+        let used = KeyRecord {
             time: batch.time,
             body: key.body,
             task,
             turn: batch.turn,
         };
-        if let Some(expired) = self.keys.insert((scope, key.text.clone()), entry) {
-            let expired = (expired.time, scope, key.text.clone());
-            self.keys_by_time.remove(&expired);
+        let scope = self.scopes.get_mut(&self.tasks[task].head.scope);
+        if let Some(expired) = scope.and_then(|scope| scope.keys.insert(text.clone(), used)) {
+            self.tasks[expired.task].keys.retain(|key| *key != text);
+            self.keys_by_time
+                .remove(&(expired.time, expired.task, text.clone()));
         }
-        self.keys_by_time
-            .insert((batch.time, scope, key.text.clone()));
+        self.tasks[task].keys.push(text.clone());
+        self.keys_by_time.insert((batch.time, task, text));
     }
 
     /// Removes the oldest keys that were recorded before a time, and returns their number.
     pub(super) fn remove_keys(&mut self, before: Timestamp, limit: usize) -> usize {
-        let mut removed = 0;
-        while removed < limit
-            && let Some(oldest) = self.keys_by_time.pop_first()
-        {
-            if oldest.0 >= before {
-                self.keys_by_time.insert(oldest);
-                break;
+        let expired = self.keys_by_time.iter();
+        let expired = expired.take_while(|(time, ..)| *time < before).take(limit);
+        let expired: Vec<_> = expired.cloned().collect();
+        for key in &expired {
+            self.keys_by_time.remove(key);
+            let (_, task, text) = key;
+            let record = &mut self.tasks[*task];
+            record.keys.retain(|key| key != text);
+            if let Some(scope) = self.scopes.get_mut(&record.head.scope) {
+                scope.keys.remove(text);
             }
-            let (_, scope, text) = oldest;
-            if let Some(entry) = self.keys.remove(&(scope, text.clone()))
-                && let Some(log) = self.logs[entry.task as usize].as_mut()
-            {
-                log.rare_mut().keys.retain(|key| *key != text);
-            }
-            removed += 1;
         }
-        removed
+        expired.len()
     }
 
-    fn insert_alias(&mut self, task: u32, scope: u32, alias: Option<&TaskId>) {
-        let Some((alias, log)) = alias.zip(self.logs[task as usize].as_mut()) else {
-            return;
-        };
-        log.rare_mut().alias = Some(alias.clone());
-        self.aliases.insert((scope, alias.clone()), task);
-    }
-
-    fn add_to_sweeps(&mut self, number: u32, id: &TaskId, listed: ListingKey) {
-        if listed.has_ended {
-            self.ended.insert(TimeKey::new(listed.time, number));
-            return;
-        }
-        self.unfinished.insert(id.clone());
-        if listed.is_runnable {
-            self.runnable.insert(id.clone());
+    fn add_to_sweeps(&mut self, number: usize) {
+        let record = &self.tasks[number];
+        if let Some(time) = record.end_time() {
+            self.ended.insert((time, number));
+        } else {
+            self.unfinished.insert(record.head.id.clone(), number);
+            counts_mut(&mut self.tenants, &record.head.scope).open += 1;
         }
     }
 
-    fn remove_from_sweeps(&mut self, number: u32, id: &TaskId, listed: ListingKey) {
-        if listed.has_ended {
-            self.ended.remove(TimeKey::new(listed.time, number));
-            return;
+    fn remove_from_sweeps(&mut self, number: usize) {
+        let record = &self.tasks[number];
+        if let Some(time) = record.end_time() {
+            self.ended.remove(&(time, number));
+        } else {
+            self.unfinished.remove(&record.head.id);
+            counts_mut(&mut self.tenants, &record.head.scope).open -= 1;
         }
-        self.unfinished.remove(id);
-        if listed.is_runnable {
-            self.runnable.remove(id);
-        }
     }
 
-    /// Returns an unused task number and reserves its slot.
-    fn next_number(&mut self) -> Result<u32> {
-        if let Some(number) = self.free.pop() {
-            return Ok(number);
-        }
-        let number = u32::try_from(self.logs.len())
-            .ok()
-            .filter(|number| *number < HashIndex::MAX_NUMBERS);
-        let number = number
-            .ok_or_else(|| Error::Failed("too many tasks in memory (limit: 4294967294)".into()))?;
-        self.logs.push(None);
-        Ok(number)
-    }
-
-    fn hash(&self, id: &str) -> u32 {
-        // 32 bits suffice: the index stores no more.
-        self.hasher.hash_one(id) as u32
-    }
-
-    fn number(&self, id: &TaskId) -> Option<u32> {
-        self.find_number(self.hash(id.as_str()), id)
-    }
-
-    fn find_number(&self, hash: u32, id: &TaskId) -> Option<u32> {
-        self.by_id.find(hash, |number| {
-            self.log(number).is_some_and(|log| log.id() == id.as_str())
-        })
-    }
-
-    fn alias(&self, scope: &Scope, alias: &TaskId) -> Option<u32> {
-        if self.aliases.is_empty() {
-            return None;
-        }
-        self.aliases
-            .get(&(self.scopes.number(scope)?, alias.clone()))
-            .copied()
-    }
-
-    /// Returns the number of a task, if its scope equals the scope of the head.
-    fn own_number(&self, head: &Head) -> Option<u32> {
-        let number = self.number(&head.id)?;
-        (self.scopes.scope(self.log(number)?.scope)? == &head.scope).then_some(number)
-    }
-
-    fn log(&self, number: u32) -> Option<&PackedLog> {
-        self.logs.get(number as usize)?.as_ref()
-    }
-
-    fn head(&self, number: u32) -> Option<Head> {
-        let log = self.log(number)?;
-        Some(log.head(self.scopes.scope(log.scope)?.clone()))
-    }
-
-    fn heads<'a>(&self, ids: impl Iterator<Item = &'a TaskId>, limit: usize) -> Vec<Head> {
-        ids.filter_map(|id| self.head(self.number(id)?))
-            .take(limit)
-            .collect()
+    pub(super) fn count_tasks(&self, agent: &str, tenant: &str) -> TaskCounts {
+        let counts = self.tenants.get(&[agent.into(), tenant.into()]);
+        counts.copied().unwrap_or_default()
     }
 }
 
-/// Returns the ids after `after`.
-fn behind<'a>(
-    ids: &'a BTreeSet<TaskId>,
-    after: Option<&TaskId>,
-) -> impl Iterator<Item = &'a TaskId> {
-    ids.range::<TaskId, _>((
-        after.map_or(Bound::Unbounded, Bound::Excluded),
-        Bound::Unbounded,
-    ))
+fn counts_mut<'a>(
+    tenants: &'a mut FastHashMap<[Arc<str>; 2], TaskCounts>,
+    scope: &Scope,
+) -> &'a mut TaskCounts {
+    let key = [scope.agent.clone(), scope.tenant.clone()];
+    tenants.entry(key).or_default()
+}
+
+/// Order of a list: status time descending, then id descending.
+fn newest_first(one: &Head, other: &Head) -> Ordering {
+    (other.status_time, &other.id).cmp(&(one.status_time, &one.id))
 }
