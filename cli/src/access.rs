@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use attache::auth::{ApiKeys, KeyFile};
+use attache::store::Sqlite;
 use attache::{Server, Tls};
 
 use crate::admin;
-use crate::config::Config;
+use crate::config::{Config, StoreKind};
 use crate::data_dir;
 
 /// The key file of callers in a data directory.
@@ -181,6 +182,30 @@ pub(crate) fn prepare(config: &Config, folder: Option<&Path>) -> anyhow::Result<
     };
     access.reload()?;
     Ok(access)
+}
+
+/// Describes a server that authenticated its callers before and does not any more, as after a restore without `keys.json`.
+/// `None` if there is no sign of it, or the configuration decides it explicitly.
+pub(crate) fn find_lost_keys(
+    config: &Config,
+    has_authentication: bool,
+    folder: Option<&Path>,
+) -> Option<String> {
+    let is_explicit = config.auth.keys == Some(false) || config.server.allow_anonymous;
+    if has_authentication || is_explicit || config.store.kind != StoreKind::Sqlite {
+        return None;
+    }
+    let file = folder?.join("tasks.db");
+    if !file.is_file() {
+        return None;
+    }
+    // A file that cannot be read is reported when the store opens it.
+    let caller = Sqlite::find_named_caller(&file).ok().flatten()?;
+    Some(format!(
+        "callers are not authenticated, although callers of {} had credentials, such as {}",
+        file.display(),
+        caller.name()
+    ))
 }
 
 /// The command that creates a key for a server; `flags` end with a space.

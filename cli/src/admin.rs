@@ -40,6 +40,18 @@ pub(crate) fn request(folder: &Path, method: &str, path: &str) -> anyhow::Result
     }
 }
 
+/// Whether a server accepts connections on the socket of a data directory.
+#[cfg(unix)]
+pub(crate) fn is_server_running(folder: &Path) -> bool {
+    let socket = attache::Admin::new(folder).socket();
+    std::os::unix::net::UnixStream::connect(socket).is_ok()
+}
+
+#[cfg(not(unix))]
+pub(crate) fn is_server_running(_: &Path) -> bool {
+    false
+}
+
 #[cfg(not(unix))]
 pub(crate) fn request(_: &Path, _: &str, _: &str) -> anyhow::Result<Option<String>> {
     Ok(None)

@@ -91,8 +91,12 @@ pub(crate) enum CliCommand {
     Init(InitArgs),
     /// Create, list and revoke API keys of callers.
     Keys(KeysArgs),
-    /// Check, back up, export, shrink and migrate the task database.
+    /// Check, export, shrink and migrate the task database.
     Db(DbArgs),
+    /// Write database, keys and configuration into one archive; a server may be running.
+    Backup(BackupArgs),
+    /// Restore an archive of `attache backup`; no server may be running.
+    Restore(RestoreArgs),
 }
 
 impl CliCommand {
@@ -128,15 +132,46 @@ pub(crate) struct DbArgs {
     pub(crate) folder: DataDirArgs,
 }
 
+#[derive(Debug, clap::Args)]
+pub(crate) struct BackupArgs {
+    /// Path of the archive; the file must not exist. It contains secrets.
+    #[arg(value_name = "ARCHIVE")]
+    pub(crate) file: PathBuf,
+
+    /// Configuration file of the server, to include it; `store.data_dir` in it is the default of --data-dir
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) folder: DataDirArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RestoreArgs {
+    /// The archive.
+    #[arg(value_name = "ARCHIVE")]
+    pub(crate) file: PathBuf,
+
+    /// Path for the configuration file of the archive [default: `agents.toml` in the data directory]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Replace existing files; they are kept in a directory `replaced-<TIME>` in the data directory.
+    #[arg(long)]
+    pub(crate) replace: bool,
+
+    /// Restore even if callers were authenticated before and are not afterwards.
+    #[arg(long)]
+    pub(crate) allow_anonymous: bool,
+
+    #[command(flatten)]
+    pub(crate) folder: DataDirArgs,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum DbCommand {
     /// Check the integrity of the whole file; a server may be using it.
     Check,
-    /// Write a consistent copy that can be used as a store; a server may be using the file.
-    Backup {
-        /// Path of the copy; the file must not exist.
-        file: PathBuf,
-    },
     /// Print every task with its owner, a JSON object per line; a server may be using the file.
     Export,
     /// Shrink the file by the space of deleted tasks; no server may be using it.

@@ -6,8 +6,10 @@
 mod access;
 mod admin;
 mod args;
+mod backup;
 mod bench;
 mod card_schema;
+mod clock;
 mod commands;
 mod config;
 mod conformance;
@@ -17,6 +19,7 @@ mod exit;
 mod interrupts;
 mod output;
 mod parts;
+mod private_file;
 mod progress;
 mod redactor;
 mod reference;

@@ -5,12 +5,13 @@ mod credentials;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use attache::Token;
 use attache::model::{Secret, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::clock;
 use crate::error::{CliError, CliResult};
 use crate::settings::Settings;
 pub(crate) use credentials::{CLIENT_SECRET, StoredToken, client_secret};
@@ -39,7 +40,8 @@ impl Login {
         let lifetime = token.expires_in.map(Duration::from_secs);
         self.expires_at = lifetime.and_then(|lifetime| {
             Timestamp::from_millis(
-                now().saturating_add(i64::try_from(lifetime.as_millis()).unwrap_or(i64::MAX)),
+                clock::now_ms()
+                    .saturating_add(i64::try_from(lifetime.as_millis()).unwrap_or(i64::MAX)),
             )
         });
     }
@@ -48,25 +50,13 @@ impl Login {
     fn token(&self) -> Token {
         let left = self
             .expires_at
-            .map(|then| then.as_millis().saturating_sub(now()).max(0) / 1000);
+            .map(|then| then.as_millis().saturating_sub(clock::now_ms()).max(0) / 1000);
         Token {
             access: self.access_token.clone(),
             refresh: self.refresh_token.clone(),
             expires_in: left.and_then(|left| u64::try_from(left).ok()),
         }
     }
-}
-
-/// Milliseconds since 1970.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "other processes read the file, so it needs wall-clock time"
-)]
-fn now() -> i64 {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// The file of stored logins. Changes are serialized by a lock file, and replace the file atomically.

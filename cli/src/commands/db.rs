@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::args::{DbArgs, DbCommand};
 use crate::data_dir;
+use crate::private_file::ScratchDir;
 
 /// Number of tasks, or of log entries, per read.
 const PAGE_SIZE: usize = 1000;
@@ -28,15 +29,6 @@ pub(crate) async fn run(args: DbArgs) -> anyhow::Result<()> {
     }
     match args.verb {
         DbCommand::Check => check(&file),
-        DbCommand::Backup { file: copy } => {
-            Sqlite::back_up(&file, &copy)?;
-            eprintln!(
-                "Copied to {}. Webhooks in it need attache.key of {}.",
-                copy.display(),
-                folder.display()
-            );
-            Ok(())
-        }
         DbCommand::Export => export(&folder, &file).await,
         DbCommand::Vacuum => {
             let before = fs::metadata(&file)?.len();
@@ -80,11 +72,14 @@ fn check(file: &Path) -> anyhow::Result<()> {
 
 /// Exports from a copy, so that a server can use the file at the same time.
 async fn export(folder: &Path, file: &Path) -> anyhow::Result<()> {
-    let scratch = ScratchDir::create(folder)?;
-    let copy = scratch.0.join("tasks.db");
+    let scratch = ScratchDir::create(folder, "export")?;
+    let copy = scratch.path().join("tasks.db");
     Sqlite::back_up(file, &copy)?;
     if folder.join("attache.key").is_file() {
-        fs::copy(folder.join("attache.key"), scratch.0.join("attache.key"))?;
+        fs::copy(
+            folder.join("attache.key"),
+            scratch.path().join("attache.key"),
+        )?;
     }
     let store = Sqlite::open(&copy, Options::default())?;
     let written = write_all(&store).await;
@@ -133,26 +128,4 @@ async fn write_task(store: &Sqlite, head: &Head) -> anyhow::Result<()> {
     let line = json!({"agent": &*scope.agent, "tenant": &*scope.tenant, "owner": scope.owner.name(), "task": task});
     writeln!(io::stdout().lock(), "{line}")?;
     Ok(())
-}
-
-/// Private temporary directory, deleted on drop.
-struct ScratchDir(std::path::PathBuf);
-
-impl ScratchDir {
-    fn create(parent: &Path) -> anyhow::Result<Self> {
-        let folder = parent.join(format!("export-{}", std::process::id()));
-        let mut builder = fs::DirBuilder::new();
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder
-            .create(&folder)
-            .with_context(|| format!("cannot create {}", folder.display()))?;
-        Ok(Self(folder))
-    }
-}
-
-impl Drop for ScratchDir {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }

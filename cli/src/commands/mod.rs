@@ -1,6 +1,7 @@
 //! The verbs, one file each, and the dispatch to them.
 
 mod auth;
+mod backup;
 mod bench;
 mod card;
 mod card_lint;
@@ -20,6 +21,7 @@ mod mock;
 mod push;
 mod push_config;
 mod push_listen;
+mod restore;
 mod send;
 mod serve;
 mod task;
@@ -58,6 +60,8 @@ pub(crate) async fn run(command: CliCommand, matches: &ArgMatches, words: &[OsSt
         CliCommand::Check(args) => exit_code(check::run(&args).await),
         CliCommand::Init(args) => exit_code(init::run(&args)),
         CliCommand::Keys(args) => exit_code(keys::run(args)),
+        CliCommand::Backup(args) => exit_code(backup::run(&args)),
+        CliCommand::Restore(args) => exit_code(restore::run(&args)),
         CliCommand::Db(args) => exit_code(db::run(args).await),
         CliCommand::Completion { shell } => completion::run(shell),
         CliCommand::Send(mut args) => {

@@ -14,6 +14,7 @@ mod renamed;
 mod restart_only;
 mod schema;
 mod sections;
+mod summary;
 mod telemetry;
 mod tree;
 
@@ -33,6 +34,7 @@ pub(crate) use print::print;
 pub(crate) use restart_only::RestartOnly;
 pub(crate) use schema::schema;
 pub(crate) use sections::{PushSection, ServerSection, StoreKind, StoreSection};
+pub(crate) use summary::ConfigSummary;
 pub(crate) use telemetry::{LogFormat, SpanNames, TelemetrySection};
 use tree::ConfigTree;
 

@@ -52,7 +52,11 @@ pub(super) fn check(
     folder: Option<&Path>,
 ) -> anyhow::Result<()> {
     let section = &config.server;
+    let lost = access::find_lost_keys(config, has_authentication, folder);
     let Some(exposure) = exposure(config, addresses)? else {
+        if let Some(lost) = lost {
+            eprintln!("warning: {lost}; to serve without keys: auth.keys = false");
+        }
         return Ok(());
     };
     let reason = describe(&exposure, &section.listen);
@@ -64,6 +68,11 @@ pub(super) fn check(
             eprintln!("warning: {reason} and use the agents: authentication is optional");
         }
         (false, true) => {}
+        (false, false) if let Some(lost) = lost => bail!(
+            "{reason}, and {lost}; restore keys.json from a backup: attache restore <ARCHIVE>, or create a key: {}, or \
+             allow anonymous callers: --allow-anonymous",
+            access::add_key_command(folder, "")
+        ),
         (false, false) => bail!(
             "{reason}, and callers are not authenticated; create a key: {}, or allow anonymous callers: \
              --allow-anonymous, or {}",

@@ -4,6 +4,8 @@
 
 #[cfg(unix)]
 mod admin;
+#[cfg(unix)]
+mod backup;
 mod bench;
 #[cfg(unix)]
 mod canary;

@@ -465,9 +465,12 @@ fn the_database_is_checked_copied_and_exported_while_in_use() {
             .starts_with("export")
     }));
     let other = TempDir::new().unwrap();
-    let copy = other.path().join("tasks.db");
-    let (code, _, text) = db(folder, &["backup", copy.to_str().unwrap()]);
-    assert_eq!(code, Some(0), "{text}");
+    let archive = other.path().join("backup.tar");
+    for (verb, folder) in [("backup", folder), ("restore", other.path())] {
+        let mut command = attache(&[verb, archive.to_str().unwrap(), "--data-dir"]);
+        let output = command.arg(folder).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
     let (code, _, text) = db(folder, &["vacuum"]);
     assert!(
         code == Some(1) && text.contains("stop the server first"),

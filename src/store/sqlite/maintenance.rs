@@ -1,14 +1,16 @@
-//! Operations on the file for operators: inspect, back up, vacuum.
+//! Operations on the file for operators: inspect, back up, lock, vacuum.
 //!
 //! Inspecting and backing up only read, so a server may have the file open.
 
+use std::fs::File;
 use std::path::Path;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
 use super::error::{DatabaseError, OpenError};
 use super::open::{self, acquire_lock, resolve_path};
 use super::{Options, Sqlite, schema};
+use crate::model::Caller;
 
 /// Maximum number of faults in an [`Inspection`].
 const MAX_REPORTED_FAULTS: usize = 20;
@@ -29,7 +31,44 @@ pub struct Inspection {
     pub faults: Vec<String>,
 }
 
+/// Exclusive right to a database file until it is dropped. No process can open the store in the meantime.
+#[derive(Debug)]
+pub struct DatabaseLock {
+    _file: File,
+}
+
 impl Sqlite {
+    /// Locks a database file, for a program that replaces it. The file need not exist.
+    ///
+    /// # Errors
+    /// A process has opened the file, or the lock file cannot be written.
+    pub fn lock(path: impl AsRef<Path>) -> Result<DatabaseLock, OpenError> {
+        let path = resolve_path(path.as_ref())?;
+        Ok(DatabaseLock {
+            _file: acquire_lock(&path)?,
+        })
+    }
+
+    /// Returns a caller with a name that has created a task, also if the task has expired; `None` if all callers were
+    /// anonymous. Such a file belongs to a server that authenticated its callers.
+    ///
+    /// # Errors
+    /// The file cannot be read, or belongs to another program.
+    pub fn find_named_caller(path: impl AsRef<Path>) -> Result<Option<Caller>, OpenError> {
+        let path = resolve_path(path.as_ref())?;
+        let connection = open_read_only(&path)?;
+        if schema::version(&connection, &path)? == 0 {
+            return Ok(None);
+        }
+        let sql = "SELECT owner FROM scope WHERE owner <> ?1 ORDER BY number DESC LIMIT 1";
+        let anonymous = Caller::anonymous();
+        connection
+            .query_row(sql, [anonymous.name()], |row| row.get::<_, String>(0))
+            .optional()
+            .map(|name| name.map(|name| Caller::new(&name)))
+            .map_err(|error| OpenError::sqlite(&path, error))
+    }
+
     /// Reads the whole file, counts its tasks and checks its integrity. Changes nothing.
     ///
     /// # Errors

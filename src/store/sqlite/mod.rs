@@ -46,7 +46,7 @@ use secret_box::SecretBox;
 use writer::WriterHandle;
 
 pub use error::OpenError;
-pub use maintenance::Inspection;
+pub use maintenance::{DatabaseLock, Inspection};
 pub use options::{Options, Synchronous};
 pub use writer::CommitCounter;
 

@@ -13,6 +13,7 @@ use super::id_index::IdIndex;
 use super::schema;
 use super::secret_box::SecretBox;
 use super::{Options, Synchronous};
+use crate::rt::create_private_file;
 
 /// Open database with the exclusive right to write.
 #[derive(Debug)]
@@ -85,10 +86,12 @@ pub(super) fn with_suffix(path: &Path, ending: &str) -> PathBuf {
 /// The database file itself stays readable for other programs: SQLite locks it only for the duration of a transaction.
 pub(super) fn acquire_lock(path: &Path) -> Result<File, OpenError> {
     let name = with_suffix(path, "-lock");
-    let file = private_file_options()
-        .create(true)
-        .truncate(false)
-        .open(&name);
+    let file = match create_private_file(&name) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            File::options().write(true).open(&name)
+        }
+        created => created,
+    };
     let file = file.map_err(|error| OpenError::create_failed(path, &name, error))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
@@ -102,7 +105,7 @@ pub(super) fn acquire_lock(path: &Path) -> Result<File, OpenError> {
 
 /// Creates an empty file with private permissions. SQLite cannot set them, but copies them to the files it creates beside.
 fn create_file(path: &Path) -> Result<(), OpenError> {
-    match private_file_options().create_new(true).open(path) {
+    match create_private_file(path) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(OpenError::create_failed(path, path, error)),

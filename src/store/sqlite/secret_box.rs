@@ -13,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use sha2::{Digest, Sha256};
 
 use super::error::OpenError;
-use super::open::private_file_options;
+use crate::rt::create_private_file;
 use crate::store::codec::CodecError;
 
 /// Name of the key file in the folder of the database.
@@ -156,7 +156,7 @@ fn load_or_create_key(file: &PathBuf) -> io::Result<[u8; KEY_BYTES]> {
     let mut key = [0; KEY_BYTES];
     // From the system: the generator of aws-lc takes 50 ms to initialize.
     getrandom::fill(&mut key).map_err(io::Error::other)?;
-    let mut created = private_file_options().create_new(true).open(file)?;
+    let mut created = create_private_file(file)?;
     created.write_all(&key)?;
     created.sync_all()?;
     Ok(key)

@@ -134,6 +134,34 @@ async fn back_up_copies_a_store_that_is_being_written() {
 }
 
 #[tokio::test]
+async fn e01_a_file_names_callers_that_had_credentials() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let store = open(&path);
+    assert!(
+        Sqlite::lock(&path)
+            .unwrap_err()
+            .to_string()
+            .contains("in use")
+    );
+    assert_eq!(Sqlite::find_named_caller(&path).unwrap(), None);
+    let mut anonymous = new_task("anonymous");
+    anonymous.scope.owner = Caller::anonymous();
+    store.create(&anonymous).await.unwrap();
+    assert_eq!(Sqlite::find_named_caller(&path).unwrap(), None);
+    let head = create(&store, "named").await.unwrap();
+    // Also without tasks: they may have expired.
+    store.remove(std::slice::from_ref(&head)).await.unwrap();
+    let found = Sqlite::find_named_caller(&path).unwrap();
+    assert_eq!(found, Some(head.scope.owner));
+    store.close().await;
+    let lock = Sqlite::lock(&path).unwrap();
+    assert!(Sqlite::open(&path, Options::default()).is_err());
+    drop(lock);
+    open(&path);
+}
+
+#[tokio::test]
 async fn r26_a_read_only_file_can_be_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
