@@ -269,10 +269,7 @@ pub(crate) fn apply(
     if config.server.allow_anonymous {
         server = server.allow_anonymous();
     }
-    Ok(match config.caller_limits() {
-        Some(limits) => server.caller_limits(limits.clone()),
-        None => server,
-    })
+    Ok(server.caller_limits(config.caller_limits.clone()))
 }
 
 /// Makes the running server of a data directory, if there is one, reload its keys.

@@ -56,6 +56,9 @@ pub struct CallerLimits {
     /// Stored tasks of a tenant, ended or not. At the limit its callers cannot open another task.
     #[serde(with = "CountOrUnlimited")]
     pub tenant_tasks: Option<u64>,
+    /// Whether calls, bytes and concurrent calls of anonymous callers on loopback addresses are limited too. Always the case
+    /// behind a proxy: with `trusted_proxies`, or a `public_url` of another host.
+    pub limit_loopback: bool,
 }
 
 const fn non_zero(number: u32) -> NonZeroU32 {
@@ -76,6 +79,7 @@ impl Default for CallerLimits {
             waiting_tasks: Some(1_000),
             tenant_open_tasks: None,
             tenant_tasks: None,
+            limit_loopback: false,
         }
     }
 }

@@ -46,8 +46,10 @@ pub(super) struct Admission {
     pub(super) access: Option<Access>,
     /// Limits that `call_limiter` enforces. A reload with equal limits keeps the limiter and its
     /// counts.
-    pub(super) caller_limits: Option<CallerLimits>,
-    pub(super) call_limiter: Option<Arc<CallLimiter>>,
+    pub(super) caller_limits: CallerLimits,
+    pub(super) call_limiter: Arc<CallLimiter>,
+    /// Whether `call_limiter` applies to anonymous callers on loopback addresses.
+    pub(super) limits_loopback: bool,
     pub(super) settings: Arc<ServerSettings>,
     pub(super) body_budget: Arc<BodyBudget>,
 }
@@ -81,6 +83,11 @@ impl RequestContext {
 
     pub(super) fn caller(&self) -> &Caller {
         self.identity.caller()
+    }
+
+    /// Whether the request comes from an anonymous caller on a loopback address.
+    fn is_local(&self) -> bool {
+        self.client_ip.is_loopback() && self.identity.is_anonymous()
     }
 }
 
@@ -225,14 +232,14 @@ impl Admission {
 
     fn count(&self, namespace: &Arc<str>, context: &mut RequestContext) -> Result<RateLimitGrant> {
         context.is_counted = true;
-        let Some(limiter) = &self.call_limiter else {
+        if !self.limits_loopback && context.is_local() {
             return Ok(RateLimitGrant {
                 status: None,
                 _permit: None,
             });
-        };
+        }
         let key = RateLimitKey::new(namespace.clone(), &context.identity, context.client_ip);
-        let (status, permit) = limiter.check_call(&key, context.body_bytes)?;
+        let (status, permit) = self.call_limiter.check_call(&key, context.body_bytes)?;
         Ok(RateLimitGrant {
             status,
             _permit: permit,

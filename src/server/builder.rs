@@ -139,7 +139,8 @@ impl Server {
     /// Sets the rate limits and quotas of each caller. Unauthenticated callers are distinguished by
     /// address.
     ///
-    /// Overrides [`Access::limits`].
+    /// Overrides [`Access::limits`]. The default is [`CallerLimits::default`], which exempts
+    /// anonymous callers on loopback addresses.
     #[must_use]
     pub fn caller_limits(mut self, caller_limits: CallerLimits) -> Self {
         self.caller_limits = Some(caller_limits);

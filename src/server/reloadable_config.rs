@@ -108,7 +108,8 @@ impl ReloadableConfig {
             self.public_url.as_deref(),
         );
         let caller_limits = self.effective_caller_limits();
-        let call_limiter = call_limiter(caller_limits.as_ref(), previous);
+        let call_limiter = call_limiter(&caller_limits, previous);
+        let limits_loopback = caller_limits.limit_loopback || self.is_behind_proxy()?;
         #[cfg(feature = "jws")]
         let signing = self.card_signing(runtime, &base_url)?;
         #[cfg(feature = "jws")]
@@ -124,7 +125,7 @@ impl ReloadableConfig {
             settings: &self.settings,
             limits: &self.limits,
             access: self.access.as_ref(),
-            quota: task_quota(caller_limits.as_ref()),
+            quota: task_quota(&caller_limits),
             base_url: &base_url,
             #[cfg(feature = "jws")]
             signing: &signing,
@@ -140,6 +141,7 @@ impl ReloadableConfig {
                 access: self.access,
                 caller_limits,
                 call_limiter,
+                limits_loopback,
                 settings: self.settings.clone(),
                 body_budget: runtime.body_budget.clone(),
             },
@@ -165,10 +167,20 @@ impl ReloadableConfig {
         )
     }
 
-    /// Returns the limits of the server, or else those of its access control.
-    fn effective_caller_limits(&self) -> Option<CallerLimits> {
+    /// Returns the limits of the server, or else those of its access control, or the default.
+    fn effective_caller_limits(&self) -> CallerLimits {
         let of_access = || self.access.as_ref().map(Access::caller_limits);
-        self.caller_limits.as_ref().or_else(of_access).cloned()
+        let limits = self.caller_limits.as_ref().or_else(of_access);
+        limits.cloned().unwrap_or_default()
+    }
+
+    /// Whether a loopback peer can be a proxy, which forwards calls of other machines.
+    ///
+    /// # Errors
+    /// Invalid `public_url`.
+    fn is_behind_proxy(&self) -> Result<bool> {
+        let exposure = Exposure::find(&[], self.public_url.as_deref(), &self.settings)?;
+        Ok(exposure.is_some())
     }
 
     /// Validates the configuration: unique agent names and namespaces, valid tenant names,
@@ -224,25 +236,20 @@ fn validate_name(name: &Arc<str>, earlier: &[HostedAgent]) -> Result<()> {
 }
 
 /// Returns the limiter of `previous` if its limits are the same, so that a reload keeps the counts.
-fn call_limiter(
-    limits: Option<&CallerLimits>,
-    previous: Option<&Routes>,
-) -> Option<Arc<CallLimiter>> {
+fn call_limiter(limits: &CallerLimits, previous: Option<&Routes>) -> Arc<CallLimiter> {
     match previous.map(|previous| &previous.admission) {
-        Some(admission) if admission.caller_limits.as_ref() == limits => {
-            admission.call_limiter.clone()
-        }
-        _ => limits.map(|limits| Arc::new(CallLimiter::new(limits))),
+        Some(admission) if admission.caller_limits == *limits => admission.call_limiter.clone(),
+        _ => Arc::new(CallLimiter::new(limits)),
     }
 }
 
-fn task_quota(limits: Option<&CallerLimits>) -> TaskQuota {
-    limits.map_or_else(TaskQuota::default, |limits| TaskQuota {
+fn task_quota(limits: &CallerLimits) -> TaskQuota {
+    TaskQuota {
         open: limits.open_tasks,
         waiting: limits.waiting_tasks,
         tenant_open: limits.tenant_open_tasks,
         tenant_total: limits.tenant_tasks,
-    })
+    }
 }
 
 /// Builder of the service and the card of each agent.

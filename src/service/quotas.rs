@@ -28,9 +28,15 @@ pub(crate) struct TaskQuota {
 }
 
 impl TaskQuota {
-    /// Whether any limit is set.
-    pub(super) fn is_limited(self) -> bool {
-        self != Self::default()
+    /// Whether a limit applies to tasks of this caller.
+    pub(super) fn applies_to(self, caller: &Caller) -> bool {
+        let limits_tenant = self.tenant_open.is_some() || self.tenant_total.is_some();
+        limits_tenant || self.limits_caller(caller)
+    }
+
+    /// Anonymous callers share one identity, so they have no quota of their own.
+    fn limits_caller(self, caller: &Caller) -> bool {
+        (self.open.is_some() || self.waiting.is_some()) && *caller != Caller::anonymous()
     }
 
     /// Checks that one more task may be opened. Concurrent calls are not serialized and may exceed the quota together.
@@ -39,7 +45,7 @@ impl TaskQuota {
     /// Rate limited: a quota is used up.
     pub(super) async fn check(self, engine: &Engine, scope: &Scope) -> Result<()> {
         self.check_tenant(engine, scope).await?;
-        if (self.open.is_none() && self.waiting.is_none()) || scope.owner == Caller::anonymous() {
+        if !self.limits_caller(&scope.owner) {
             return Ok(());
         }
         let waiting = count_tasks(engine, scope, WAITING_STATES).await?;

@@ -206,7 +206,7 @@ impl Service {
             // 06 §3: an agent failure is reported as a failed task.
             DirectReply::Failed(failure) => Some(failure),
         };
-        if self.options.quota.is_limited() {
+        if self.options.quota.applies_to(call.caller()) {
             // Boxed: future size.
             Box::pin(self.options.quota.check(&self.engine, &call.scope)).await?;
         }

@@ -65,7 +65,7 @@ pub(crate) struct Config {
     pub(crate) push_settings: PushSettings,
     pub(crate) egress: EgressPolicy,
     pub(crate) auth: AuthSection,
-    caller_limits: CallerLimits,
+    pub(crate) caller_limits: CallerLimits,
     pub(crate) telemetry: TelemetrySection,
     /// In the order of the file.
     pub(crate) agents: Vec<AgentConfig>,
@@ -104,11 +104,6 @@ impl Config {
         };
         tree.reject_unknown()?;
         Ok(Self { tree, ..config })
-    }
-
-    /// The limits per caller, if the configuration has any.
-    pub(crate) fn caller_limits(&self) -> Option<&CallerLimits> {
-        self.tree.origin("auth.limits").map(|_| &self.caller_limits)
     }
 
     /// Settings of webhook delivery; `allow_loopback` permits loopback addresses in any case.

@@ -172,7 +172,7 @@ fn auth_and_egress_sections_reach_their_settings() {
         "#,
     )
     .unwrap();
-    let caller_limits = config.caller_limits().unwrap();
+    let caller_limits = &config.caller_limits;
     assert_eq!(
         (caller_limits.calls_per_second, caller_limits.waiting_tasks),
         (None, Some(3))
@@ -234,7 +234,7 @@ fn auth_and_egress_sections_reach_their_settings() {
     let config = plain(router).unwrap();
     assert!(!config.has_skill_rules(&config.agents[0]));
     let nothing = plain("").unwrap();
-    assert!(nothing.access(None).unwrap().is_none() && nothing.caller_limits().is_none());
+    assert!(nothing.access(None).unwrap().is_none());
 }
 
 #[test]

@@ -1,13 +1,15 @@
 //! `attache keys`, and a server that requires keys.
 
 use std::fs::File;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{attache, run_expecting_error, send, serve_in};
+use crate::harness::{DEADLINE, attache, run_expecting_error, send, serve_in};
 use crate::observability::admin;
 
 /// Runs `attache keys`, and returns its output.
@@ -204,7 +206,7 @@ fn s67_anonymous_callers_are_limited_per_address() {
     let file = folder.path().join("agents.toml");
     std::fs::write(
         &file,
-        "[auth.limits]\nburst = 3\ncalls_per_second = 1\n[agents.a]\ntype = \"echo\"",
+        "[auth.limits]\nburst = 3\ncalls_per_second = 1\nlimit_loopback = true\n[agents.a]\ntype = \"echo\"",
     )
     .unwrap();
     let server = serve_in(
@@ -219,6 +221,49 @@ fn s67_anonymous_callers_are_limited_per_address() {
             .iter()
             .any(|answer| answer["error"]["code"] == -32000),
         "{answers:?}"
+    );
+}
+
+#[test]
+fn d08_the_printed_limits_apply_without_authentication() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("agents.toml");
+    let text = "[server]\ntrusted_proxies = [\"127.0.0.1\"]\n[agents.a]\ntype = \"echo\"";
+    std::fs::write(&file, text).unwrap();
+    let file = file.display().to_string();
+    let args = ["serve", &file, "--allow-anonymous", "--store", "memory"];
+    let printed = attache(&args).arg("--print-config").output().unwrap();
+    let printed = String::from_utf8(printed.stdout).unwrap();
+    let value = |key: &str| {
+        let line = printed.lines().find_map(|line| line.strip_prefix(key));
+        let line = line.unwrap_or_else(|| panic!("{key}: {printed}"));
+        line.split('#').next().unwrap().trim().to_owned()
+    };
+    assert_eq!(value("calls_per_second = "), "100");
+    assert_eq!(value("limit_loopback = "), "false");
+    let server = serve_in(&args, folder);
+    let url = server.line("Listening on ");
+    let headers = |url: &str, header: &str| {
+        let host = url.strip_prefix("http://").unwrap().trim_end_matches('/');
+        let mut stream = TcpStream::connect(host).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        write!(
+            stream,
+            "GET /tasks HTTP/1.1\r\nHost: {host}\r\n{header}\r\nConnection: close\r\n\r\n"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let outside = headers(&url, "X-Forwarded-For: 198.51.100.1");
+    let expected = format!("x-ratelimit-limit: {}\r\n", value("burst = "));
+    assert!(outside.contains(&expected), "{outside}");
+    let local = serve_in(&["serve", "--echo"], TempDir::new().unwrap());
+    let local = headers(&local.line("Listening on "), "X-Nothing: x");
+    assert!(
+        local.starts_with("HTTP/1.1 200") && !local.contains("x-ratelimit"),
+        "{local}"
     );
 }
 

@@ -7,7 +7,7 @@ use attache::model::{
     AgentSkill, Binding, ErrorKind, ListTasksRequest, Message, Object, Operation,
     SendMessageRequest, TaskState, Version,
 };
-use attache::{Client, HostedAgent, Server};
+use attache::{Client, HostedAgent, Server, ServerSettings};
 use serde_json::{Value, json};
 
 use super::isolation::{ANN, BOB, authenticated, keys};
@@ -15,7 +15,7 @@ use super::{
     TextCommandAgent, begin, cancel, error_kind, find, get, message, message_to, send, send_text,
 };
 use crate::harness::everywhere::{can_list, card, everywhere_on, has_retry_hint, has_tenants};
-use crate::harness::{WIRE_FORMATS, run};
+use crate::harness::{Answer, WIRE_FORMATS, run};
 
 const CARL: &str = "carl-has-a-long-key-0003";
 
@@ -260,6 +260,7 @@ async fn s67_without_authentication_callers_are_limited_by_address() {
     let mut limits = CallerLimits::default();
     limits.calls_per_second = NonZeroU32::new(1);
     limits.burst = NonZeroU32::new(2).unwrap();
+    limits.limit_loopback = true;
     let running = run(Server::new(card(), TextCommandAgent).caller_limits(limits)).await;
     let mut statuses = Vec::new();
     for _ in 0..5 {
@@ -274,6 +275,45 @@ async fn s67_without_authentication_callers_are_limited_by_address() {
         statuses.starts_with(&[200, 200]) && statuses.contains(&429),
         "{statuses:?}"
     );
+}
+
+/// Requests of a trusted proxy come from the address that it reports.
+#[tokio::test]
+async fn d08_anonymous_callers_are_limited_by_default_except_on_loopback() {
+    let ask = WIRE_FORMATS[0].ask("ListTasks", json!({}));
+    let from = |client: &str| ask.clone().with("X-Forwarded-For", client);
+    let remaining = |answer: &Answer| {
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer
+            .header("x-ratelimit-remaining")
+            .map(|text| text.parse::<u32>().unwrap())
+    };
+    let mut behind_proxy = ServerSettings::default();
+    behind_proxy.trusted_proxies = vec!["127.0.0.1".parse().unwrap()];
+    for access in [None, Some(Access::new(keys()).allow_anonymous())] {
+        let server = Server::new(card(), TextCommandAgent)
+            .allow_anonymous()
+            .server_settings(behind_proxy.clone());
+        let running = run(match access {
+            Some(access) => server.access(access),
+            None => server,
+        })
+        .await;
+        let first = running.ask(&from("198.51.100.1")).await;
+        assert_eq!(first.header("x-ratelimit-limit"), Some("400"));
+        assert_eq!(remaining(&first), Some(399));
+        let other = running.ask(&from("198.51.100.2")).await;
+        assert_eq!(remaining(&other), Some(399), "each address has its own");
+        // The proxy could have forgotten the header: this may not be a local caller.
+        assert_eq!(remaining(&running.ask(&ask).await), Some(399));
+    }
+    let local = run(Server::new(card(), TextCommandAgent)).await;
+    assert_eq!(remaining(&local.ask(&ask).await), None);
+    let public = Server::new(card(), TextCommandAgent)
+        .allow_anonymous()
+        .public_url("https://agents.example.com");
+    let public = run(public).await;
+    assert_eq!(remaining(&public.ask(&ask).await), Some(399));
 }
 
 #[tokio::test]
@@ -393,6 +433,7 @@ async fn s36_the_card_declares_the_enforced_rules_in_every_version() {
 
 fn limited_server(change: impl Fn(&mut CallerLimits)) -> Server {
     let mut limits = CallerLimits::default();
+    limits.limit_loopback = true;
     change(&mut limits);
     server(Access::new(keys()).allow_anonymous().limits(limits))
 }

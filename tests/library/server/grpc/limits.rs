@@ -91,6 +91,7 @@ async fn s62_s67_calls_that_cannot_be_read_are_counted_too() {
         let mut limits = attache::auth::CallerLimits::default();
         limits.calls_per_second = NonZeroU32::new(1);
         limits.burst = NonZeroU32::new(3).unwrap();
+        limits.limit_loopback = true;
         let server = start_with(Echo, |server: Server| server.caller_limits(limits)).await;
         let mut raw = Raw::new(&server).await;
         let mut codes = Vec::new();
