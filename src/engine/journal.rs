@@ -227,7 +227,7 @@ impl Journal {
 
     /// Returns the fold of the last snapshot, if there is one at `max_position` or before; else an empty fold.
     async fn load_snapshot(&self, task: &Head, max_position: Seq) -> FoldedLog {
-        match self.store.load_snapshot(task).await {
+        match self.store.load_snapshot(task, usize::MAX).await {
             Ok(Some((position, snapshot))) if position <= max_position => {
                 FoldedLog::from_snapshot(position, snapshot)
             }

@@ -187,8 +187,9 @@ pub trait Store: Send + Sync + 'static {
     /// nothing.
     async fn save_snapshot(&self, task: &Head, at: Seq, snapshot: &Snapshot) -> Result<()>;
 
-    /// Loads the latest saved snapshot and its position.
-    async fn load_snapshot(&self, task: &Head) -> Result<Option<(Seq, Snapshot)>>;
+    /// Loads the latest saved snapshot and its position, unless the snapshot is larger than about `max_bytes`.
+    async fn load_snapshot(&self, task: &Head, max_bytes: usize)
+    -> Result<Option<(Seq, Snapshot)>>;
 
     /// Removes tasks with their logs, keys, aliases, webhooks and snapshots. Tasks that do not exist are skipped.
     async fn remove(&self, tasks: &[Head]) -> Result<()>;

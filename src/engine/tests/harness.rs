@@ -381,8 +381,12 @@ impl Store for FaultyStore {
         }
     }
 
-    async fn load_snapshot(&self, task: &Head) -> store::Result<Option<(Seq, Snapshot)>> {
-        self.read(self.memory.load_snapshot(task)).await
+    async fn load_snapshot(
+        &self,
+        task: &Head,
+        max_bytes: usize,
+    ) -> store::Result<Option<(Seq, Snapshot)>> {
+        self.read(self.memory.load_snapshot(task, max_bytes)).await
     }
 
     async fn remove(&self, tasks: &[Head]) -> store::Result<()> {
@@ -700,7 +704,7 @@ pub(super) async fn check_invariants(engine: &Engine, head: &Head) -> Task {
         .inner
         .journal
         .store
-        .load_snapshot(head)
+        .load_snapshot(head, usize::MAX)
         .await
         .unwrap()
     {

@@ -72,7 +72,10 @@ async fn remove_leaves_nothing(store: &dyn Store) {
         "a task with the id of a removed one has a new log",
     );
     expect_eq(
-        expect_ok(store.load_snapshot(&new).await, "`load_snapshot` succeeds"),
+        expect_ok(
+            store.load_snapshot(&new, usize::MAX).await,
+            "`load_snapshot` succeeds",
+        ),
         None,
         "`remove` removes the snapshot",
     );
@@ -101,7 +104,10 @@ async fn expect_removed(store: &dyn Store, head: &Head) {
         "a removed task has no entries",
     );
     expect_eq(
-        expect_ok(store.load_snapshot(head).await, "`load_snapshot` succeeds"),
+        expect_ok(
+            store.load_snapshot(head, usize::MAX).await,
+            "`load_snapshot` succeeds",
+        ),
         None,
         "a removed task has no snapshot",
     );

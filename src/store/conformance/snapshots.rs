@@ -13,8 +13,12 @@ pub(super) async fn check<S: Store>(make: &impl AsyncFn() -> S) {
 async fn keeps_the_latest_snapshot(store: &dyn Store) {
     let head = create(store, new_task("t")).await;
     let other = create(store, new_task("u")).await;
-    let load =
-        async |head: &Head| expect_ok(store.load_snapshot(head).await, "`load_snapshot` succeeds");
+    let load = async |head: &Head| {
+        expect_ok(
+            store.load_snapshot(head, usize::MAX).await,
+            "`load_snapshot` succeeds",
+        )
+    };
     expect_eq(load(&head).await, None, "a new task has no snapshot");
     let snapshot_at = |time| snapshot(&head, time);
     for (at, time, expected) in [(5, 50, (5, 50)), (9, 90, (9, 90)), (7, 70, (9, 90))] {
@@ -31,6 +35,15 @@ async fn keeps_the_latest_snapshot(store: &dyn Store) {
             "the snapshot with the highest position is kept, unchanged",
         );
     }
+    let too_large = expect_ok(
+        store.load_snapshot(&head, 10).await,
+        "`load_snapshot` with a limit succeeds",
+    );
+    expect_eq(
+        too_large,
+        None,
+        "a snapshot above `max_bytes` is not loaded",
+    );
     expect_eq(load(&other).await, None, "a snapshot belongs to one task");
     let stranger = Head {
         scope: scope("bob"),

@@ -151,11 +151,17 @@ impl Store for Memory {
         Ok(())
     }
 
-    async fn load_snapshot(&self, task: &Head) -> Result<Option<(Seq, Snapshot)>> {
+    async fn load_snapshot(
+        &self,
+        task: &Head,
+        max_bytes: usize,
+    ) -> Result<Option<(Seq, Snapshot)>> {
         let tables = self.tables();
         let record = tables.record(task);
         let saved = record.and_then(|record| record.snapshot.as_deref());
-        Ok(saved.cloned())
+        Ok(saved
+            .filter(|(_, snapshot)| snapshot.task.memory_size() <= max_bytes)
+            .cloned())
     }
 
     async fn remove(&self, tasks: &[Head]) -> Result<()> {

@@ -295,10 +295,16 @@ impl Store for Sqlite {
             .await
     }
 
-    async fn load_snapshot(&self, task: &Head) -> Result<Option<(Seq, Snapshot)>> {
+    async fn load_snapshot(
+        &self,
+        task: &Head,
+        max_bytes: usize,
+    ) -> Result<Option<(Seq, Snapshot)>> {
         let task = TaskKey::from(task);
         self.reader_pool
-            .run(move |connection, id_index| read::load_snapshot(connection, id_index, &task))
+            .run(move |connection, id_index| {
+                read::load_snapshot(connection, id_index, &task, max_bytes)
+            })
             .await
     }
 

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::TaskKey;
 use super::error::corrupt_row;
 use super::id_index::{self, IdIndex};
-use super::row::{HEAD_COLUMNS, count_column, head_from_row, seq_column, sql_position};
+use super::row::{HEAD_COLUMNS, count_column, head_from_row, seq_column, sql_limit, sql_position};
 use crate::model::{Entry, Scope, Seq, TaskId};
 use crate::store::codec::{self, CodecError};
 use crate::store::task::EntryPage;
@@ -161,18 +161,20 @@ pub(super) fn find_key_in_scope(
     Ok(found.unwrap_or(KeyLookup::Unused))
 }
 
-/// Loads the snapshot of a task. One that cannot be decoded, for example of an older format, is ignored: it is a cache.
+/// Loads the snapshot of a task, if it has at most `max_bytes`. One that cannot be decoded, for example of an older format, is ignored: it is a cache.
 pub(super) fn load_snapshot(
     connection: &Connection,
     id_index: &IdIndex,
     task: &TaskKey,
+    max_bytes: usize,
 ) -> rusqlite::Result<Option<(Seq, Snapshot)>> {
     let Some(task) = task_number(connection, id_index, task)? else {
         return Ok(None);
     };
-    let mut statement =
-        connection.prepare_cached("SELECT position, body FROM snapshot WHERE task = ?1")?;
-    let found = statement.query_row([task], |row| {
+    // `length` of a blob does not read the blob.
+    let sql = "SELECT position, body FROM snapshot WHERE task = ?1 AND length(body) <= ?2";
+    let mut statement = connection.prepare_cached(sql)?;
+    let found = statement.query_row([task, sql_limit(max_bytes)], |row| {
         let snapshot = codec::decode_snapshot(row.get_ref(1)?.as_blob()?).ok();
         snapshot
             .map(|snapshot| Ok((seq_column(row, 0)?, snapshot)))

@@ -96,8 +96,12 @@ impl Store for Faulty {
         self.ready()?.save_snapshot(task, at, snapshot).await
     }
 
-    async fn load_snapshot(&self, task: &Head) -> Result<Option<(Seq, Snapshot)>> {
-        self.ready()?.load_snapshot(task).await
+    async fn load_snapshot(
+        &self,
+        task: &Head,
+        max_bytes: usize,
+    ) -> Result<Option<(Seq, Snapshot)>> {
+        self.ready()?.load_snapshot(task, max_bytes).await
     }
 
     async fn remove(&self, tasks: &[Head]) -> Result<()> {

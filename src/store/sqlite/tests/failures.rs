@@ -305,7 +305,7 @@ async fn r26_a_damaged_row_fails_its_own_task_only() {
     let expected = "is damaged: stop the server, keep a copy for repair, and restore a backup";
     assert_eq!(error, format!("{} {expected}", path.display()));
     assert_eq!(
-        store.load_snapshot(&bad).await.unwrap(),
+        store.load_snapshot(&bad, usize::MAX).await.unwrap(),
         None,
         "a damaged snapshot is ignored"
     );
@@ -316,7 +316,7 @@ async fn r26_a_damaged_row_fails_its_own_task_only() {
     )
     .unwrap();
     assert_eq!(
-        store.load_snapshot(&bad).await.unwrap(),
+        store.load_snapshot(&bad, usize::MAX).await.unwrap(),
         None,
         "a snapshot of an older format is ignored"
     );

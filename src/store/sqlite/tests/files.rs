@@ -235,7 +235,7 @@ async fn r27_files_of_every_schema_version_are_readable() {
         let new = open(&fresh.path().join("a.db"));
         let head = fill(&new).await;
         // Snapshots of old formats are ignored. A new one is saved and loaded as usual.
-        assert_eq!(old.load_snapshot(&head).await.unwrap(), None);
+        assert_eq!(old.load_snapshot(&head, usize::MAX).await.unwrap(), None);
         old.save_snapshot(&head, Seq(2), &snapshot(&head))
             .await
             .unwrap();
@@ -445,7 +445,7 @@ async fn read_everything(store: &Sqlite, head: &Head) -> Everything {
             .await
             .unwrap(),
         store.find(&head.scope, &"alias".into()).await.unwrap(),
-        store.load_snapshot(head).await.unwrap(),
+        store.load_snapshot(head, usize::MAX).await.unwrap(),
         store.list_configs(head).await.unwrap(),
         store.count_ended().await.unwrap(),
         store.list_unfinished(None, 9).await.unwrap(),

@@ -55,7 +55,7 @@ impl Store for UnavailableStore {
     async fn save_snapshot(&self, _: &Head, _: Seq, _: &Snapshot) -> Result<()> {
         unavailable()
     }
-    async fn load_snapshot(&self, _: &Head) -> Result<Option<(Seq, Snapshot)>> {
+    async fn load_snapshot(&self, _: &Head, _: usize) -> Result<Option<(Seq, Snapshot)>> {
         unavailable()
     }
     async fn remove(&self, _: &[Head]) -> Result<()> {
