@@ -90,7 +90,7 @@ impl Client {
         protocol: Protocol,
         head_timeout: HeadTimeout,
     ) -> Result<Response<ResponseBody>> {
-        // Boxed: every call future contains the connection future, which is large.
+        // Boxed: future size.
         let sending = Box::pin(self.send_with_credentials(request, protocol));
         let timeouts = &self.settings.timeouts;
         let limited = async |limit, sending| {

@@ -15,7 +15,7 @@ use super::{Engine, Error, Result, reason};
 use crate::model::{Entry, Seq, Task};
 use crate::store::{Batch, Head};
 
-/// A durable message, and the fold of the log at that point. Boxed wherever it is passed, because it is large.
+/// A durable message, and the fold of the log at that point.
 #[derive(Debug)]
 pub(crate) struct AcceptedMessage {
     pub(crate) head: Head,

@@ -31,7 +31,7 @@ use crate::rt::cancel;
 /// 48,200 (+15 %). On SQLite, where each send waits for the writer thread, both take the same.
 pub(super) struct DetachOnDrop {
     engine: Engine,
-    /// Boxed once at creation, because it is large and moves. `None` when it has finished.
+    /// `None` when it has finished.
     future: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 

@@ -105,7 +105,7 @@ impl Follow {
         if let Some(entries) = self.read_tail()? {
             return Ok(entries);
         }
-        // Boxed: keeps the futures of readers that never read the store small.
+        // Boxed: future size.
         let stored = Box::pin(timeout(self.journal.store_timeout, self.read_store()));
         let entries = stored.await.unwrap_or(Err(Error::StoreUnavailable))?;
         Ok(SharedEntry::unshared(entries))

@@ -363,7 +363,7 @@ impl Engine {
 
     /// Creates a task with this message and runs it. The task continues if the returned future is dropped.
     ///
-    /// Not an `async fn`: the arguments are moved into the runner before the first poll, and the future stays small.
+    /// Not an `async fn`: the arguments are moved into the runner before the first poll.
     pub(crate) fn start(
         &self,
         call: Call,
@@ -521,4 +521,10 @@ impl Engine {
             .poll_once()
             .await;
     }
+}
+
+/// Returns the size of the future that runs the turns of a new task.
+#[cfg(test)]
+pub(crate) fn turn_future_size() -> usize {
+    crate::rt::future_size(|runner: Box<Runner>| runner.run_new())
 }

@@ -100,7 +100,7 @@ fn encode_chunk<S, I>(
     clippy::manual_async_fn,
     reason = "an async fn stores its argument twice"
 )]
-fn next_items(mut stream: TaskEventStream) -> impl Future<Output = NextItems> {
+pub(super) fn next_items(mut stream: TaskEventStream) -> impl Future<Output = NextItems> {
     async move {
         let items = stream.next().await;
         (stream, items)

@@ -108,7 +108,7 @@ impl HttpProtocols {
                     .watch(self.http1_connection(io, current, peer))
                     .await
             }
-            // Boxed: future size of HTTP/1 connections.
+            // Boxed: future size.
             HttpVersion::Http2 => Box::pin(self.serve_http2(io, context)).await,
         };
         if let Err(error) = ended {
@@ -194,8 +194,7 @@ async fn handle_request(
         return Ok(refuse_head(error));
     }
     let routes = current.get();
-    // Boxed: hyper keeps this future for the life of the connection. The request is boxed too,
-    // since each function that passes it on would reserve space for it.
+    // Boxed: future size.
     Ok(Box::pin(routes.handle(&peer, Box::new(request))).await)
 }
 
@@ -235,7 +234,10 @@ mod tests {
     use tokio::net::TcpStream;
 
     use super::*;
+    use crate::rt::future_size;
+    use crate::server::chunked_stream::next_items;
     use crate::server::routes::Routes;
+    use crate::service::turn_future_size;
 
     type HandleArguments = (
         &'static Routes,
@@ -245,20 +247,24 @@ mod tests {
 
     type ServeArguments = (Arc<HttpProtocols>, TcpStream, ConnectionContext);
 
-    /// Returns the size of the future that a function returns, without calling it.
-    fn future_size<A, F>(_: impl FnOnce(A) -> F) -> usize {
-        size_of::<F>()
-    }
-
-    /// Idle connections and blocked calls hold these futures, so their size is memory per
-    /// connection.
+    /// Idle connections, open streams and waiting turns hold these futures, so their size is memory
+    /// per connection, stream and task. Most `Box::pin` calls on the way exist for these bounds.
     #[test]
-    fn futures_of_connections_and_calls_stay_small() {
-        let call =
-            future_size(|(routes, peer, request): HandleArguments| routes.handle(peer, request));
+    fn futures_of_connections_streams_and_turns_stay_small() {
         let connection =
             future_size(|(http, stream, context): ServeArguments| http.serve(stream, context));
-        assert!(call <= 2_300, "call: {call} bytes");
-        assert!(connection <= 1_300, "connection: {connection} bytes");
+        let call =
+            future_size(|(routes, peer, request): HandleArguments| routes.handle(peer, request));
+        let stream = future_size(next_items);
+        let turn = turn_future_size();
+        let bounds = [
+            ("connection", connection, 1_300),
+            ("call", call, 2_300),
+            ("stream", stream, 800),
+            ("turn", turn, 1_400),
+        ];
+        for (name, bytes, max_bytes) in bounds {
+            assert!(bytes <= max_bytes, "{name}: {bytes} bytes");
+        }
     }
 }

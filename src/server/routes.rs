@@ -72,7 +72,7 @@ impl Routes {
 
     async fn dispatch(&self, peer: &ConnectionPeer, request: Box<Request<Incoming>>) -> Reply {
         if is_grpc(&request) {
-            // Boxed: future size of the other bindings.
+            // Boxed: future size.
             return Box::pin(grpc::handle(self, peer, request)).await;
         }
         let directory = &self.admission.directory;
@@ -92,8 +92,7 @@ impl Routes {
             _ if jsonrpc::PATHS.contains(&endpoint) => {
                 jsonrpc::handle(self, agent, peer, request).await
             }
-            // Before REST: paths of version 0.3 begin with `/v1/` too. Boxed: future size of the
-            // other bindings.
+            // Before REST: paths of version 0.3 begin with `/v1/` too. Boxed: future size.
             openai::COMPLETIONS_PATH => Box::pin(openai::handle(self, index, peer, request)).await,
             openai::MODELS_PATH => openai::list_models(self, index, peer, &request).await,
             "/readyz" => self.readiness(&request).await,

@@ -35,6 +35,8 @@ pub(crate) use stream::{StreamItem, TaskEventStream};
 pub(crate) use stream_limits::{StreamLimiter, StreamLimits};
 
 pub(crate) use crate::engine::TaskView;
+#[cfg(test)]
+pub(crate) use crate::engine::turn_future_size;
 
 /// The operations of one hosted agent.
 pub(crate) struct Service {
@@ -159,7 +161,7 @@ impl Service {
         Ok(CallResult::Pending(self.dispatch(call, request)))
     }
 
-    /// Boxes each operation separately, so that its future has its own size and not that of the largest.
+    /// Returns the future of an operation. Each is boxed separately: future size.
     fn dispatch<'a>(&'a self, call: &'a Call, request: Request) -> ServiceFuture<'a> {
         match request {
             Request::SendMessage(request) => Box::pin(self.send_message(call, request)),

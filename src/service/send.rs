@@ -1,6 +1,4 @@
 //! `SendMessage` and `SendStreamingMessage`: open a task, continue one, or return the agent's direct reply.
-//!
-//! Rare steps are boxed, so that the future of a plain send stays small.
 
 use std::sync::Arc;
 
@@ -88,7 +86,7 @@ impl Service {
         if accepted.has_turn_result() {
             return Ok(accepted.into_turn_result()?);
         }
-        // Boxed: most turns have ended by now.
+        // Boxed: future size.
         Box::pin(self.wait_with_timeout(accepted)).await
     }
 

@@ -200,7 +200,7 @@ impl TaskEventStream {
         let follow = self.follow.as_mut()?;
         let next = follow.next();
         let read = match self.waiting_timeout.filter(|_| self.is_waiting) {
-            // Boxed: future size. Most streams have no timeout.
+            // Boxed: future size.
             Some(limit) => Box::pin(timeout(limit, next)).await.ok()?,
             None => next.await,
         };

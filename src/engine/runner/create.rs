@@ -72,8 +72,6 @@ impl Runner {
     }
 
     /// Takes the staged events for the creation. `None` if it was tried before.
-    ///
-    /// Boxed: keeps the turn future small.
     fn prepare_create(&mut self, point: CommitPoint) -> Option<Box<PendingCreate>> {
         let params = self.pipeline.take_create_params()?;
         let SizedBatch { batch, bytes } = self.pipeline.take_batch(&self.log, params.key);

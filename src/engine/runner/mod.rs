@@ -144,7 +144,7 @@ impl Runner {
         runner
     }
 
-    /// Creates a runner with an empty fold. Boxed because it is large.
+    /// Creates a runner with an empty fold.
     fn new(engine: Engine, id: TaskId, scope: Scope, log_state: LogState) -> Box<Self> {
         Box::new(Self {
             agent: engine.inner.agents.agent_for(&scope),

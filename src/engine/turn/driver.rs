@@ -213,7 +213,6 @@ impl<'a> TurnDriver<'a> {
             ending = agent_end(&mut self.agent) => TurnEvent::Ended(ending),
             () = self.context.queue.wait_for_events() => TurnEvent::AgentEvents,
         };
-        // Handled outside of the `select!`: future size.
         match event {
             TurnEvent::External(external) => self.handle_event(runner, external).await?,
             TurnEvent::Ended(ending) => self.ending = Some(ending),

@@ -71,7 +71,7 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> RunnerRes
             break;
         }
         if runner.has_staged() {
-            // Boxed: keeps the futures of waiting and of quick turns small.
+            // Boxed: future size.
             Box::pin(driver.write(runner)).await?;
         }
         // A foreign append may have been detected by the write.
