@@ -327,14 +327,28 @@ impl ResolvedCard {
         self.received.trusted_host.as_deref()
     }
 
-    /// The absolute URL of an interface. Some cards omit the host, and for gRPC the scheme; the card's own are used then.
-    pub(crate) fn interface_url(&self, interface: &AgentInterface) -> String {
-        match &self.received.origin {
-            Some(origin) if interface.url.starts_with('/') => format!("{origin}{}", interface.url),
-            Some(origin) if origin.starts_with("https://") && !interface.url.contains("://") => {
-                format!("https://{}", interface.url)
-            }
-            _ => interface.url.clone(),
+    /// The URL of the card; `None` for a file.
+    pub(crate) fn url(&self) -> Option<&str> {
+        self.origin().map(|_| self.received.location.as_str())
+    }
+
+    /// The interface with an absolute URL. Some cards have a part of the URL only, or none; those of KAOS and selectools
+    /// are at the address of the card.
+    ///
+    /// # Errors
+    /// The card is a file, and has no absolute URL.
+    pub(crate) fn resolve_interface(
+        &self,
+        interface: &AgentInterface,
+    ) -> CliResult<AgentInterface> {
+        match self.url() {
+            Some(url) => Client::resolve_interface(url, interface)
+                .map_err(|error| CliError::internal(error.message().to_owned())),
+            None if interface.url.is_empty() => Err(CliError::card_invalid(
+                "the card has no URL, and it is a file without an address",
+            )
+            .hint("give the agent by its URL: -a <url>")),
+            None => Ok(interface.clone()),
         }
     }
 }

@@ -64,7 +64,7 @@ impl<'a> Session<'a> {
             settings
                 .transports
                 .iter()
-                .any(|name| name.eq_ignore_ascii_case(&choice.interface.protocol_binding))
+                .any(|name| name.eq_ignore_ascii_case(choice.binding.as_str()))
         };
         if choices.iter().any(is_preferred) {
             choices.retain(is_preferred);
@@ -228,8 +228,8 @@ fn build_client(
         builder = builder.trust(&interface.url).map_err(unusable)?;
     }
     // A card from the network must not lead to a more private network than its own (SSRF).
-    let client = match found.origin() {
-        Some(origin) => builder.interface_from_card(origin, interface),
+    let client = match found.url() {
+        Some(card_url) => builder.interface_from_card(card_url, interface),
         None => builder.interface(interface),
     };
     let client = client

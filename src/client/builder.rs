@@ -8,7 +8,7 @@ use tokio_util::task::TaskTracker;
 
 use super::card_cache::{CardCache, MemoryCardCache};
 use super::credentials::CredentialSet;
-use super::endpoint::{Endpoint, origin};
+use super::endpoint::{Endpoint, Fallbacks, origin};
 use super::settings::ClientSettings;
 use super::{Client, headers};
 use crate::egress::{ClientTls, Egress, Traffic, TrafficObserver};
@@ -164,8 +164,9 @@ impl ClientBuilder {
         Ok(self.build(self.egress(), Endpoint::from_interface(interface)?))
     }
 
-    /// Returns a client of an interface of the card at `card_url`. Like [`Client::discover`], it connects to no network
-    /// zone that is more private than the card's own.
+    /// Returns a client of an interface of the card at `card_url`, which its URL may be relative to. Like
+    /// [`Client::discover`], it connects to no network zone that is more private than the card's own. If there is no
+    /// JSON-RPC endpoint at the URL, the client also tries the base of the card and `/a2a` below it.
     ///
     /// # Errors
     /// As [`Client::from_interface`].
@@ -174,11 +175,14 @@ impl ClientBuilder {
         card_url: &str,
         interface: &AgentInterface,
     ) -> Result<Client> {
-        let card_url = card_url
-            .parse()
-            .map_err(|_| Error::invalid("card_url", "must be the URL of a card"))?;
-        let endpoint = Endpoint::from_interface(interface)?;
-        Ok(self.build(self.following_document(&card_url), endpoint))
+        let interface = Client::resolve_interface(card_url, interface)?;
+        let card_url = parse_card_url(card_url)?;
+        let endpoint = Endpoint::from_interface(&interface)?;
+        let fallbacks = Fallbacks::new(&endpoint, Vec::new(), &card_url);
+        Ok(Client {
+            fallbacks: Arc::new(fallbacks),
+            ..self.build(self.following_document(&card_url), endpoint)
+        })
     }
 
     pub(super) fn egress(&self) -> Egress {
@@ -217,8 +221,14 @@ impl ClientBuilder {
             is_chat_peer: false,
             background_tasks: TaskTracker::new(),
             card: None,
+            extended_card: Arc::default(),
         }
     }
+}
+
+pub(super) fn parse_card_url(url: &str) -> Result<Uri> {
+    url.parse()
+        .map_err(|_| Error::invalid("card_url", "must be the URL of a card"))
 }
 
 impl std::fmt::Debug for ClientBuilder {

@@ -1,14 +1,17 @@
-//! Fallback for peers without A2A: one message becomes one request to `/v1/chat/completions`. Enabled by
-//! [`ClientSettings::chat_completions`](super::ClientSettings::chat_completions).
+//! Fallback for peers without A2A, or whose A2A fails: one message becomes one request to `/v1/chat/completions`. Enabled
+//! by [`ClientSettings::chat_completions`](super::ClientSettings::chat_completions).
 
 use ::http::{HeaderMap, Method};
 use serde::{Deserialize, Serialize};
 
 use super::Client;
+use super::endpoint::Endpoint;
 use super::http::{ClientRequest, HeadTimeout};
+use super::interface_url::base_url;
 use super::rest::join_path;
 use crate::model::{
-    Error, ErrorKind, Message, Request, Response, Result, SendMessageRequest, SendMessageResponse,
+    Binding, Error, ErrorKind, Message, Request, Response, Result, SendMessageRequest,
+    SendMessageResponse,
 };
 use crate::wire::errors::read_rest_error;
 
@@ -44,9 +47,52 @@ struct CompletionMessage {
     content: String,
 }
 
+impl Client {
+    /// Returns a client of the chat completions of this peer, if they may answer a request that failed with `error`: a
+    /// first message that the peer did not accept, or failed to process.
+    pub(super) fn chat_fallback(&self, request: &Request, error: &Error) -> Option<Self> {
+        let (Request::SendMessage(message) | Request::SendStreamingMessage(message)) = request
+        else {
+            return None;
+        };
+        // Chat completions have no tasks to continue.
+        let starts_task = message.message.task_id.is_none();
+        let is_enabled = self.settings.chat_completions.is_some() && !self.is_chat_peer;
+        if !is_enabled || !starts_task || !is_failure_of_a2a(error) {
+            return None;
+        }
+        let base = base_url(self.card_url.as_ref().unwrap_or(&self.endpoint.url));
+        Some(Self {
+            endpoint: Endpoint::new(&base, Binding::HttpJson, self.endpoint.version).ok()?,
+            is_chat_peer: true,
+            ..self.clone()
+        })
+    }
+}
+
+/// Whether the peer lacks the method or failed: status 404, 405 or 5xx, or -32601 or -32603.
+fn is_failure_of_a2a(error: &Error) -> bool {
+    let is_failure = matches!(
+        error.kind(),
+        ErrorKind::MethodNotFound
+            | ErrorKind::MethodNotAllowed
+            | ErrorKind::Internal
+            | ErrorKind::UnsupportedOperation
+            | ErrorKind::InvalidAgentResponse
+    );
+    let is_5xx = matches!(
+        error.kind(),
+        ErrorKind::Unavailable | ErrorKind::DeadlineExceeded
+    );
+    // With a source, the last two are errors of this client.
+    is_failure || (is_5xx && std::error::Error::source(error).is_none())
+}
+
 pub(super) async fn call(client: &Client, model: &str, request: &Request) -> Result<Response> {
     match request {
-        Request::SendMessage(request) => complete(client, model, request).await,
+        Request::SendMessage(request) | Request::SendStreamingMessage(request) => {
+            complete(client, model, request).await
+        }
         _ => Err(unsupported()),
     }
 }

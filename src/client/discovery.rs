@@ -17,14 +17,13 @@ use super::builder::ClientBuilder;
 use super::card_cache::{CachedCard, now};
 use super::endpoint::{Endpoint, Fallbacks, origin, select_endpoints};
 use super::http::{ClientRequest, ClientResponse};
+use super::interface_url::PLATFORM_CARD_PATH;
 use super::retry::{deadline_exceeded, is_connection_lost};
 use crate::model::{AgentCard, Binding, Error, ErrorKind, Result, Version};
 use crate::wire;
 use crate::wire::card::{WELL_KNOWN, read_card};
 use crate::wire::errors::read_rest_error;
 
-/// Path of the card on one agent platform.
-const PLATFORM_CARD_PATH: &str = "/v1/card";
 /// Maximum number of redirects to follow for a card, all within its origin.
 const MAX_REDIRECTS: usize = 3;
 /// Maximum number of skills of a card.
@@ -101,9 +100,10 @@ impl ClientBuilder {
         }
         let mut endpoints = endpoints.into_iter();
         let endpoint = endpoints.next().ok_or(ErrorKind::InvalidAgentResponse)?;
+        let fallbacks = Fallbacks::new(&endpoint, endpoints.collect(), &found.url);
         Ok(Client {
             endpoint,
-            fallbacks: Arc::new(Fallbacks::new(endpoints.collect())),
+            fallbacks: Arc::new(fallbacks),
             card: Some(Arc::new(found.card)),
             card_url: Some(found.url),
             ..reader

@@ -5,10 +5,13 @@ use std::sync::OnceLock;
 use ::http::Uri;
 
 use super::grpc;
+use super::interface_url::{absolute_url, guessed_urls};
 use super::settings::InterfacePreference;
 use crate::egress;
 pub(super) use crate::egress::origin;
-use crate::model::{AgentCard, AgentInterface, Binding, Error, ErrorKind, Result, Version};
+use crate::model::{
+    AgentCard, AgentInterface, Binding, Error, ErrorKind, KAOS_BINDING, Result, Version,
+};
 use crate::wire::negotiation::RequestedVersion;
 
 /// Maximum number of interfaces that an error message lists.
@@ -21,6 +24,8 @@ pub(super) struct Endpoint {
     pub(super) binding: Binding,
     pub(super) version: Version,
     pub(super) tenant: Option<String>,
+    /// Whether the agent has the methods of KAOS.
+    pub(super) is_kaos: bool,
 }
 
 impl Endpoint {
@@ -42,6 +47,7 @@ impl Endpoint {
             binding,
             version,
             tenant: None,
+            is_kaos: false,
         })
     }
 
@@ -51,17 +57,41 @@ impl Endpoint {
     /// As [`new`](Self::new); unsupported if this client does not support the binding or version.
     pub(super) fn from_interface(interface: &AgentInterface) -> Result<Self> {
         let (binding, version) = supported_protocol(interface).ok_or_else(unsupported_interface)?;
-        Ok(Self {
+        Self::new(&interface.url, binding, version).map(|endpoint| endpoint.with_details(interface))
+    }
+
+    /// Adds tenant and methods of an interface.
+    fn with_details(self, interface: &AgentInterface) -> Self {
+        Self {
             tenant: interface.tenant.clone(),
-            ..Self::new(&interface.url, binding, version)?
-        })
+            is_kaos: interface.is_kaos(),
+            ..self
+        }
     }
 
     pub(super) fn interface(&self) -> AgentInterface {
+        let interface = AgentInterface::new(self.url.to_string(), self.binding, self.version);
         AgentInterface {
             tenant: self.tenant.clone(),
-            ..AgentInterface::new(self.url.to_string(), self.binding, self.version)
+            protocol_binding: if self.is_kaos {
+                KAOS_BINDING.to_owned()
+            } else {
+                interface.protocol_binding
+            },
+            ..interface
         }
+    }
+
+    /// Returns this endpoint at the other URLs where it may be.
+    fn at_guessed_urls(&self, card_url: &Uri) -> Vec<Self> {
+        let guesses = guessed_urls(&self.url, card_url).into_iter();
+        let guesses = guesses.filter_map(|url| url.parse().ok());
+        guesses
+            .map(|url| Self {
+                url,
+                ..self.clone()
+            })
+            .collect()
     }
 }
 
@@ -71,17 +101,27 @@ fn unsupported_interface() -> Error {
     )
 }
 
-/// Endpoints of a card besides the selected one, and the one that the client fell back to.
+/// Endpoints besides the selected one, and the one that the client fell back to.
 #[derive(Debug, Default)]
 pub(super) struct Fallbacks {
-    candidates: Vec<Endpoint>,
+    /// Other endpoints of the card.
+    declared: Vec<Endpoint>,
+    /// Endpoints at other URLs of the same server, for cards with a wrong URL.
+    guessed: Vec<Endpoint>,
     active: OnceLock<Endpoint>,
 }
 
 impl Fallbacks {
-    pub(super) fn new(candidates: Vec<Endpoint>) -> Self {
+    /// Returns the fallbacks of `selected`, an endpoint of the card at `card_url`.
+    pub(super) fn new(selected: &Endpoint, declared: Vec<Endpoint>, card_url: &Uri) -> Self {
+        let guessed = [selected]
+            .into_iter()
+            .chain(&declared)
+            .find(|endpoint| endpoint.binding == Binding::JsonRpc)
+            .map(|endpoint| endpoint.at_guessed_urls(card_url));
         Self {
-            candidates,
+            guessed: guessed.unwrap_or_default(),
+            declared,
             active: OnceLock::new(),
         }
     }
@@ -91,10 +131,20 @@ impl Fallbacks {
         self.active.get()
     }
 
-    pub(super) fn find(&self, is_suitable: impl Fn(&Endpoint) -> bool) -> Option<&Endpoint> {
-        self.candidates
-            .iter()
-            .find(|endpoint| is_suitable(endpoint))
+    /// Returns the first other endpoint of the card that is suitable.
+    pub(super) fn find_declared(
+        &self,
+        is_suitable: impl Fn(&Endpoint) -> bool,
+    ) -> Option<&Endpoint> {
+        self.declared.iter().find(|endpoint| is_suitable(endpoint))
+    }
+
+    /// Returns the first guessed endpoint that is suitable.
+    pub(super) fn find_guessed(
+        &self,
+        is_suitable: impl Fn(&Endpoint) -> bool,
+    ) -> Option<&Endpoint> {
+        self.guessed.iter().find(|endpoint| is_suitable(endpoint))
     }
 
     /// Uses this endpoint from now on. The first concurrent call wins.
@@ -135,14 +185,10 @@ pub(super) fn select_endpoints(
     let mut found = Vec::new();
     let mut first_error = None;
     for candidate in ranked_candidates(card, preference) {
-        for url in absolute_urls(candidate.interface, card_url) {
-            match Endpoint::new(&url, candidate.binding, candidate.version) {
-                Ok(endpoint) => found.push(Endpoint {
-                    tenant: candidate.interface.tenant.clone(),
-                    ..endpoint
-                }),
-                Err(error) => first_error = first_error.or(Some(error)),
-            }
+        let url = absolute_url(candidate.interface, card_url);
+        match Endpoint::new(&url, candidate.binding, candidate.version) {
+            Ok(endpoint) => found.push(endpoint.with_details(candidate.interface)),
+            Err(error) => first_error = first_error.or(Some(error)),
         }
     }
     match first_error {
@@ -198,55 +244,6 @@ fn describe_interfaces(card: &AgentCard) -> String {
         "the card names no interface that may be used here, only {}",
         listed.join(", ")
     )
-}
-
-/// Returns the URLs of an interface. Some cards have relative URLs, and one kind of server has empty ones.
-fn absolute_urls(interface: &AgentInterface, card_url: &Uri) -> Vec<String> {
-    let url = interface.url.as_str();
-    let origin = origin(card_url);
-    match url {
-        // `host:port` does not say whether to use TLS: the scheme of the card decides.
-        address if interface.binding() == Some(Binding::Grpc) && !address.contains("://") => {
-            vec![format!(
-                "{}://{address}",
-                card_url.scheme_str().unwrap_or("http")
-            )]
-        }
-        _ if interface.binding() == Some(Binding::Grpc) => vec![url.to_owned()],
-        "" => vec![format!("{origin}/a2a"), format!("{origin}/")],
-        url => vec![resolve_reference(url, card_url, &origin)],
-    }
-}
-
-/// Resolves a URL reference against the URL of the card (RFC 3986 §5.2).
-fn resolve_reference(url: &str, card_url: &Uri, origin: &str) -> String {
-    if url.starts_with("//") {
-        return format!("{}:{url}", card_url.scheme_str().unwrap_or("http"));
-    }
-    if url.starts_with('/') {
-        return format!("{origin}{url}");
-    }
-    let (path, query) = url.split_at(url.find('?').unwrap_or(url.len()));
-    let first_segment = path.split('/').next().unwrap_or_default();
-    if first_segment.contains(':') {
-        return url.to_owned();
-    }
-    let mut segments: Vec<_> = card_url.path().split('/').skip(1).collect();
-    segments.pop();
-    let mut below = path.split('/').peekable();
-    while let Some(segment) = below.next() {
-        let is_last = below.peek().is_none();
-        match segment {
-            "." | ".." => {
-                if segment == ".." {
-                    segments.pop();
-                }
-                segments.extend(is_last.then_some(""));
-            }
-            segment => segments.push(segment),
-        }
-    }
-    format!("{origin}/{}{query}", segments.join("/"))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use ::http::{HeaderMap, Method};
 
 use super::Client;
+use super::endpoint::Endpoint;
 use super::event_stream::{EventStream, SseEvents};
 use super::http::{ClientRequest, ClientResponse, EVENT_STREAM, HeadTimeout};
 use crate::model::{ErrorKind, Request, Response, Result, Seq};
@@ -12,7 +13,22 @@ use crate::wire::{self, Dialect, method, read_jsonrpc_event, write_params};
 const JSON: &str = "application/json";
 
 pub(super) async fn call(client: &Client, request: &Request) -> Result<Response> {
-    let response = post(client, request, JSON, None).await?;
+    let body = write_call(&client.endpoint, request)?;
+    let response = post(client, request, body, JSON, None).await?;
+    read(client, request, response).await
+}
+
+/// Calls a method by another name than that of the version.
+pub(super) async fn call_method(
+    client: &Client,
+    request: &Request,
+    method: &str,
+) -> Result<Response> {
+    let mut body = Vec::new();
+    write_request(&mut body, &JsonRpcId::from(1), method, |out| {
+        out.extend_from_slice(b"{}")
+    });
+    let response = post(client, request, body, JSON, None).await?;
     read(client, request, response).await
 }
 
@@ -22,7 +38,8 @@ pub(super) async fn stream(
     after: Option<Seq>,
 ) -> Result<EventStream> {
     let dialect = Dialect::from(client.endpoint.version);
-    let response = post(client, request, EVENT_STREAM, after).await?;
+    let body = write_call(&client.endpoint, request)?;
+    let response = post(client, request, body, EVENT_STREAM, after).await?;
     if !response.is_stream() {
         return EventStream::from_response(read(client, request, response).await?);
     }
@@ -38,18 +55,10 @@ pub(super) async fn stream(
 async fn post(
     client: &Client,
     request: &Request,
+    body: Vec<u8>,
     accept: &'static str,
     after: Option<Seq>,
 ) -> Result<ClientResponse> {
-    let mut params = Vec::new();
-    write_params(&mut params, request, client.endpoint.version)?;
-    let method = method::method_name(request.operation(), client.endpoint.version)
-        .ok_or(ErrorKind::UnsupportedOperation)?;
-    let mut body = Vec::with_capacity(params.len() + 128);
-    // One call per HTTP request, so a constant id is unambiguous.
-    write_request(&mut body, &JsonRpcId::from(1), method, |out| {
-        out.extend_from_slice(&params)
-    });
     let url = client.endpoint.url.clone();
     let head_timeout = HeadTimeout::for_request(request);
     let extra_headers = HeaderMap::new();
@@ -65,6 +74,23 @@ async fn post(
             head_timeout,
         })
         .await
+}
+
+fn write_call(endpoint: &Endpoint, request: &Request) -> Result<Vec<u8>> {
+    // One call per HTTP request, so a constant id is unambiguous.
+    let id = JsonRpcId::from(1);
+    let mut body = Vec::new();
+    if endpoint.is_kaos {
+        wire::write_kaos_call(&mut body, &id, request)?;
+        return Ok(body);
+    }
+    let mut params = Vec::new();
+    write_params(&mut params, request, endpoint.version)?;
+    let method = method::method_name(request.operation(), endpoint.version)
+        .ok_or(ErrorKind::UnsupportedOperation)?;
+    body.reserve(params.len() + 128);
+    write_request(&mut body, &id, method, |out| out.extend_from_slice(&params));
+    Ok(body)
 }
 
 async fn read(client: &Client, request: &Request, response: ClientResponse) -> Result<Response> {

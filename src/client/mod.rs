@@ -18,6 +18,7 @@ mod credentials;
 mod discovery;
 mod endpoint;
 mod event_stream;
+mod extended_card;
 #[cfg(feature = "grpc")]
 mod grpc;
 #[cfg(not(feature = "grpc"))]
@@ -25,6 +26,7 @@ mod grpc;
 mod grpc;
 mod headers;
 mod http;
+mod interface_url;
 mod jsonrpc;
 mod operations;
 mod push_receiver;
@@ -35,7 +37,7 @@ mod settings;
 mod task_stream;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ::http::{HeaderMap, HeaderValue, Uri};
 use tokio_util::task::TaskTracker;
@@ -88,6 +90,8 @@ pub struct Client {
     /// URL that the card was read from.
     card_url: Option<Uri>,
     card: Option<Arc<AgentCard>>,
+    /// Extended card, once it has been read. It replaces the public one.
+    extended_card: Arc<OnceLock<AgentCard>>,
     credentials: CredentialSet,
     /// Whether the peer has no A2A and offers chat completions.
     is_chat_peer: bool,
@@ -126,6 +130,19 @@ impl Client {
     /// Unsupported if this client does not support the binding or version. Invalid parameters for an invalid URL.
     pub fn from_interface(interface: &AgentInterface) -> Result<Self> {
         Self::builder().interface(interface)
+    }
+
+    /// Returns an interface of the card at `card_url` with an absolute URL. A relative URL is resolved against that of
+    /// the card; an empty one is the base of the card.
+    ///
+    /// # Errors
+    /// Invalid parameters if `card_url` is not a URL.
+    pub fn resolve_interface(card_url: &str, interface: &AgentInterface) -> Result<AgentInterface> {
+        let card_url = builder::parse_card_url(card_url)?;
+        Ok(AgentInterface {
+            url: interface_url::absolute_url(interface, &card_url),
+            ..interface.clone()
+        })
     }
 
     /// Uses these certificate authorities, and this client certificate if the server requests one.
@@ -261,10 +278,11 @@ impl Client {
             .filter(|_| self.is_chat_peer)
     }
 
-    /// Returns the agent card that [`discover`](Self::discover) read.
+    /// Returns the agent card that [`discover`](Self::discover) read, or the extended one after
+    /// [`get_extended_agent_card`](Self::get_extended_agent_card).
     #[must_use]
     pub fn card(&self) -> Option<&AgentCard> {
-        self.card.as_deref()
+        self.extended_card.get().or(self.card.as_deref())
     }
 }
 

@@ -1,16 +1,16 @@
-//! The eleven A2A operations, each as a single call without retries. If the selected endpoint is unreachable or does not
-//! know the version, one other endpoint of the card is tried.
+//! The eleven A2A operations, each as a single call without retries. If the selected endpoint is unreachable, missing
+//! or does not know the version, the other endpoints of the card are tried, and at last chat completions.
 
 use tokio::time::timeout;
 use tracing::{Instrument, Span};
 
-use super::retry::deadline_exceeded;
+use super::retry::{FallbackSearch, deadline_exceeded, is_unsupported};
 use super::{Client, EventStream, chat_completions, grpc, jsonrpc, rest};
 use crate::model::{
-    AgentCard, Binding, CancelTaskRequest, DeletePushConfigRequest, Error,
-    GetExtendedAgentCardRequest, GetPushConfigRequest, GetTaskRequest, ListPushConfigsRequest,
-    ListPushConfigsResponse, ListTasksRequest, ListTasksResponse, PushConfig, Request, Response,
-    Result, SendMessageRequest, SendMessageResponse, Seq, SubscribeToTaskRequest, Task,
+    Binding, CancelTaskRequest, DeletePushConfigRequest, Error, GetPushConfigRequest,
+    GetTaskRequest, ListPushConfigsRequest, ListPushConfigsResponse, ListTasksRequest,
+    ListTasksResponse, PushConfig, Request, Response, Result, SendMessageRequest,
+    SendMessageResponse, Seq, SubscribeToTaskRequest, Task,
 };
 use crate::telemetry::trace;
 
@@ -86,16 +86,34 @@ impl Client {
         self.open(Request::SubscribeToTask(request), after).await
     }
 
-    /// Registers a webhook for a task.
+    /// Registers a webhook for a task. The id of the result is absent if the peer does not return it.
     ///
     /// # Errors
     /// As [`send_message`](Self::send_message).
     pub async fn create_push_config(&self, mut config: PushConfig) -> Result<PushConfig> {
         self.fill_tenant(&mut config.tenant);
-        into_push_config(
-            self.call(Request::CreatePushConfig(Box::new(config)))
-                .await?,
-        )
+        let request = Request::CreatePushConfig(Box::new(config.clone()));
+        let created = into_push_config(self.call(request).await?)?;
+        if !created.url.is_empty() {
+            return Ok(created);
+        }
+        Ok(self.find_created(config).await)
+    }
+
+    /// Returns the registration of a peer that confirmed it without returning it (09, 3.12). The id is read from the peer.
+    async fn find_created(&self, config: PushConfig) -> PushConfig {
+        let Some(task_id) = config.task_id.clone().filter(|_| config.id.is_none()) else {
+            return config;
+        };
+        let request = GetPushConfigRequest {
+            task_id,
+            ..GetPushConfigRequest::default()
+        };
+        let found = self.get_push_config(request).await.ok();
+        let id = found
+            .filter(|found| found.url == config.url)
+            .and_then(|found| found.id);
+        PushConfig { id, ..config }
     }
 
     /// Reads a webhook registration.
@@ -133,20 +151,6 @@ impl Client {
             .map(|_| ())
     }
 
-    /// Reads the extended card for authenticated callers.
-    ///
-    /// # Errors
-    /// As [`send_message`](Self::send_message).
-    pub async fn get_extended_agent_card(&self) -> Result<AgentCard> {
-        let request = GetExtendedAgentCardRequest {
-            tenant: self.endpoint.tenant.clone(),
-        };
-        match self.call(Request::GetExtendedAgentCard(request)).await? {
-            Response::AgentCard(card) => Ok(*card),
-            other => Err(mismatched_response(&other)),
-        }
-    }
-
     /// Adds the tenant of the interface to a request without one, as A2A 1.0 requires.
     fn fill_tenant(&self, tenant: &mut Option<String>) {
         if tenant.is_none() {
@@ -154,17 +158,33 @@ impl Client {
         }
     }
 
-    async fn call(&self, request: Request) -> Result<Response> {
+    pub(super) async fn call(&self, request: Request) -> Result<Response> {
+        match self.call_any_endpoint(&request).await {
+            Err(error) => match self.chat_fallback(&request, &error) {
+                Some(chat) => chat.call_once(&request).await.map_err(|_| error),
+                None => Err(error),
+            },
+            answer => answer,
+        }
+    }
+
+    async fn call_any_endpoint(&self, request: &Request) -> Result<Response> {
         let client = self.active_client();
-        let refused = match client.call_once(&request).await {
-            Err(refused) => refused,
+        let mut error = match client.call_once(request).await {
+            Err(error) => error,
             answer => return answer,
         };
-        let Some(other) = client.fallback_for(&refused) else {
-            return Err(refused);
-        };
-        let answer = other.call_once(&request).await;
-        self.resolve_fallback(&other, refused, answer)
+        let mut search = FallbackSearch::new(&client);
+        loop {
+            let other = search.next(error)?;
+            match other.call_once(request).await {
+                Err(refused) if FallbackSearch::is_refusal(&refused) => error = refused,
+                answer => {
+                    self.fallbacks.activate(&other.endpoint);
+                    return answer;
+                }
+            }
+        }
     }
 
     async fn call_once(&self, request: &Request) -> Result<Response> {
@@ -204,16 +224,39 @@ impl Client {
     }
 
     async fn open(&self, request: Request, after: Option<Seq>) -> Result<EventStream> {
+        match self.open_any_endpoint(&request, after).await {
+            // A peer that only lacks streams is sent the message without one.
+            Err(error) if !is_unsupported(&error) => match self.chat_fallback(&request, &error) {
+                Some(chat) => {
+                    EventStream::from_response(chat.call_once(&request).await.map_err(|_| error)?)
+                }
+                None => Err(error),
+            },
+            opened => opened,
+        }
+    }
+
+    async fn open_any_endpoint(
+        &self,
+        request: &Request,
+        after: Option<Seq>,
+    ) -> Result<EventStream> {
         let client = self.active_client();
-        let refused = match client.open_once(&request, after).await {
-            Err(refused) => refused,
+        let mut error = match client.open_once(request, after).await {
+            Err(error) => error,
             opened => return opened,
         };
-        let Some(other) = client.fallback_for(&refused) else {
-            return Err(refused);
-        };
-        let opened = other.open_once(&request, after).await;
-        self.resolve_fallback(&other, refused, opened)
+        let mut search = FallbackSearch::new(&client);
+        loop {
+            let other = search.next(error)?;
+            match other.open_once(request, after).await {
+                Err(refused) if FallbackSearch::is_refusal(&refused) => error = refused,
+                opened => {
+                    self.fallbacks.activate(&other.endpoint);
+                    return opened;
+                }
+            }
+        }
     }
 
     async fn open_once(&self, request: &Request, after: Option<Seq>) -> Result<EventStream> {

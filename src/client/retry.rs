@@ -6,9 +6,11 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::Client;
+use super::endpoint::Endpoint;
 use super::settings::RetryPolicy;
 use crate::egress::{was_blocked, was_not_sent};
 use crate::model::{Error, ErrorKind, Result};
+use crate::wire::jsonrpc::is_missing_endpoint;
 
 /// Exponential backoff between consecutive retries.
 pub(super) struct RetryBackoff {
@@ -106,40 +108,67 @@ impl Client {
             None => Cow::Borrowed(self),
         }
     }
+}
 
-    /// Returns a client of another endpoint of the card: of another version if the peer does not know this one, or at
-    /// another URL if the peer is unreachable.
-    pub(super) fn fallback_for(&self, refused: &Error) -> Option<Self> {
-        if self.settings.interface.no_fallback || self.fallbacks.active().is_some() {
-            return None;
+/// Search for an endpoint that accepts a request, after another one refused it.
+pub(super) struct FallbackSearch {
+    /// Client of the endpoint that was tried last.
+    client: Client,
+    tried: Vec<Endpoint>,
+    first_error: Option<Error>,
+}
+
+impl FallbackSearch {
+    /// Starts the search with the client that was refused.
+    pub(super) fn new(client: &Client) -> Self {
+        Self {
+            tried: vec![client.endpoint.clone()],
+            client: client.clone(),
+            first_error: None,
         }
-        let is_version_unknown = matches!(
-            refused.kind(),
-            ErrorKind::MethodNotFound | ErrorKind::VersionNotSupported
-        );
-        let endpoint = self.fallbacks.find(|endpoint| {
-            (is_version_unknown && endpoint.version != self.endpoint.version)
-                || (was_not_sent(refused) && endpoint.url != self.endpoint.url)
-        })?;
-        Some(Self {
-            endpoint: endpoint.clone(),
-            ..self.clone()
-        })
     }
 
-    /// Keeps the fallback `other` if it worked. Returns the original error `refused` if the fallback failed the same way.
-    pub(super) fn resolve_fallback<T>(
-        &self,
-        other: &Self,
-        refused: Error,
-        answer: Result<T>,
-    ) -> Result<T> {
-        match answer {
-            Err(error) if is_unsupported(&error) || was_not_sent(&error) => Err(refused),
-            answer => {
-                self.fallbacks.activate(&other.endpoint);
-                answer
-            }
+    /// Whether an error allows the search to go on: the peer certainly did not execute the request.
+    pub(super) fn is_refusal(error: &Error) -> bool {
+        is_unsupported(error)
+            || was_not_sent(error)
+            || error.kind() == ErrorKind::VersionNotSupported
+    }
+
+    /// Returns a client of the next endpoint: of another version if the peer does not know this one, at another URL if
+    /// the peer is unreachable or has no endpoint there.
+    ///
+    /// # Errors
+    /// The first error of the search, if no endpoint is left.
+    pub(super) fn next(&mut self, error: Error) -> Result<Client> {
+        let Some(endpoint) = self.next_endpoint(&error).cloned() else {
+            return Err(self.first_error.take().unwrap_or(error));
+        };
+        self.first_error.get_or_insert(error);
+        self.tried.push(endpoint.clone());
+        self.client.endpoint = endpoint;
+        Ok(self.client.clone())
+    }
+
+    fn next_endpoint(&self, error: &Error) -> Option<&Endpoint> {
+        let fallbacks = &self.client.fallbacks;
+        if self.client.settings.interface.no_fallback || fallbacks.active().is_some() {
+            return None;
         }
+        let current = &self.client.endpoint;
+        let is_missing = is_missing_endpoint(error);
+        let is_version_unknown = matches!(
+            error.kind(),
+            ErrorKind::MethodNotFound | ErrorKind::VersionNotSupported
+        );
+        let declared = fallbacks.find_declared(|endpoint| {
+            let is_other_version = endpoint.version != current.version;
+            let is_other_url = endpoint.url != current.url;
+            !self.tried.contains(endpoint)
+                && ((is_version_unknown && is_other_version)
+                    || ((is_missing || was_not_sent(error)) && is_other_url))
+        });
+        let guessed = || fallbacks.find_guessed(|endpoint| !self.tried.contains(endpoint));
+        declared.or_else(|| is_missing.then(guessed).flatten())
     }
 }

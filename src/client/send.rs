@@ -78,7 +78,8 @@ impl Client {
 
     /// Whether the card declares streaming; `None` without a card.
     pub(super) fn supports_streaming(&self) -> Option<bool> {
-        if self.is_chat_peer {
+        // KAOS cards declare streaming for their chat completions.
+        if self.is_chat_peer || self.endpoint.is_kaos {
             return Some(false);
         }
         self.card()

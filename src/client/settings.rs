@@ -19,8 +19,9 @@ pub struct ClientSettings {
     pub max_bytes: usize,
     /// Maximum size of a card in bytes. The default is 1 MiB.
     pub max_card_bytes: usize,
-    /// Model name for peers without A2A: if discovery finds no card, messages are posted to `/v1/chat/completions` below
-    /// the URL. The default is `None`: such a peer is an error.
+    /// Model name for peers without A2A: if discovery finds no card, or a first message fails with status 404, 405 or
+    /// 5xx, or with -32601 or -32603, the message is posted to `/v1/chat/completions` below the URL. An agent that failed
+    /// late then works twice. The default is `None`: such a peer is an error.
     pub chat_completions: Option<String>,
 }
 

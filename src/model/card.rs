@@ -157,6 +157,10 @@ impl AgentCard {
     }
 }
 
+/// Name of the binding of KAOS agents: JSON-RPC with the method names of 1.0 and the objects of 0.1
+/// (09, S0). Only cards of such agents have it; the card reader assigns it.
+pub const KAOS_BINDING: &str = "KAOS";
+
 /// Address of an agent, with one binding and one protocol version.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -193,7 +197,16 @@ impl AgentInterface {
     /// Returns the binding, or `None` for a custom one.
     #[must_use]
     pub fn binding(&self) -> Option<Binding> {
+        if self.is_kaos() {
+            return Some(Binding::JsonRpc);
+        }
         Binding::from_name(&self.protocol_binding)
+    }
+
+    /// Whether the interface has the methods and objects of KAOS; see [`KAOS_BINDING`].
+    #[must_use]
+    pub fn is_kaos(&self) -> bool {
+        self.protocol_binding == KAOS_BINDING
     }
 }
 

@@ -23,6 +23,7 @@ mod scope;
 mod secret;
 mod security;
 mod task;
+mod task_result;
 mod time;
 mod trace;
 pub mod units;
@@ -32,7 +33,7 @@ pub use artifact::Artifact;
 pub use base64::{Base64, InvalidBase64};
 pub use card::{
     AgentCapabilities, AgentCard, AgentCardSignature, AgentExtension, AgentInterface,
-    AgentProvider, AgentSkill,
+    AgentProvider, AgentSkill, KAOS_BINDING,
 };
 pub use error::{Error, ErrorKind, Result, Violation};
 pub use event::{
@@ -64,6 +65,7 @@ pub use security::{
     OAuthFlows, OpenIdConnectSecurityScheme, PasswordFlow, SecurityRequirement, SecurityScheme,
 };
 pub use task::{FoldError, Task, TaskState, TaskStatus};
+pub use task_result::{NO_CONTENT, OUTPUT_KEY, TaskResult};
 pub use time::{InvalidTimestamp, Timestamp};
 pub use trace::TraceContext;
 pub use version::{Binding, Operation, Version};

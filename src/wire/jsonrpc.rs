@@ -268,8 +268,27 @@ pub fn read_http_error(status: u16, body: &[u8]) -> Error {
     match peer_error {
         Some(error) if error.kind() == kind => error,
         Some(error) => Error::new(kind).with_message(error.message().to_owned()),
+        None if matches!(status, 404 | 405) => Error::new(kind).with_source(MissingEndpoint),
         None => Error::new(kind),
     }
+}
+
+/// Source of the error for an HTTP status 404 or 405 without a JSON-RPC error.
+#[derive(Debug)]
+struct MissingEndpoint;
+
+impl std::fmt::Display for MissingEndpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("there is no JSON-RPC endpoint at this URL")
+    }
+}
+
+impl std::error::Error for MissingEndpoint {}
+
+/// Whether an error of [`read_http_error`] says that there is no JSON-RPC endpoint at the URL.
+#[must_use]
+pub fn is_missing_endpoint(error: &Error) -> bool {
+    std::error::Error::source(error).is_some_and(|source| source.is::<MissingEndpoint>())
 }
 
 fn read_error_response(body: &[u8]) -> Option<Error> {

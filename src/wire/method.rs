@@ -89,6 +89,13 @@ const ALIASES: [(&str, Operation, RouteVersion); 9] = [
     ),
 ];
 
+/// Names of `GetExtendedAgentCard` in all versions and drafts, newest first.
+pub const EXTENDED_CARD_METHODS: [&str; 3] = [
+    "GetExtendedAgentCard",
+    "agent/getAuthenticatedExtendedCard",
+    "agent/authenticatedExtendedCard",
+];
+
 /// Returns the method name that a client of this version sends; `None` for listing tasks in 0.3.
 #[must_use]
 pub fn method_name(operation: Operation, version: Version) -> Option<&'static str> {

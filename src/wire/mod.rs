@@ -6,6 +6,7 @@
 //! - [`negotiation`]: determines the version of a request.
 //! - [`jsonrpc`], [`path`], `grpc`: envelopes and routes of the bindings.
 //! - `request`, `read_response`, `write_response`: operations in JSON.
+//! - `kaos`: requests to agents with the methods of KAOS.
 //! - `v1`, `v03`: shapes of the JSON versions; `proto_v1`, `proto_v03`: conversions of the protobuf
 //!   messages.
 //! - [`fast`]: fast paths for the most frequent requests and responses of 1.0.
@@ -20,6 +21,7 @@ pub mod grpc;
 pub mod header;
 pub mod json;
 pub mod jsonrpc;
+mod kaos;
 mod lenient;
 pub mod method;
 pub mod negotiation;
@@ -45,6 +47,7 @@ use crate::model::{Response, TaskId, Version};
 
 #[cfg(feature = "grpc")]
 pub use grpc::{read_grpc, write_grpc, write_grpc_event};
+pub use kaos::write_kaos_call;
 pub use part::has_tool_parts;
 pub use read_response::{
     into_invalid_agent_response, read_event, read_jsonrpc_event, read_response, read_rest_event,

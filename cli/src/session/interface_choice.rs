@@ -49,8 +49,9 @@ pub(super) fn usable_interfaces(
     }
     let choices = ordered_bindings(&candidates, settings)
         .into_iter()
-        .filter_map(|binding| highest_version(found, &candidates, binding));
-    Ok(choices.collect())
+        .filter_map(|binding| highest_version(&candidates, binding))
+        .map(|best| choose(found, best));
+    choices.collect()
 }
 
 /// The bindings of the candidates without duplicates: those of `--transport` first.
@@ -71,25 +72,25 @@ fn ordered_bindings(candidates: &[Candidate<'_>], settings: &Settings) -> Vec<Bi
 }
 
 /// The candidate of a binding with the highest version.
-fn highest_version(
-    found: &ResolvedCard,
-    candidates: &[Candidate<'_>],
+fn highest_version<'a, 'c>(
+    candidates: &'c [Candidate<'a>],
     binding: Binding,
-) -> Option<InterfaceChoice> {
+) -> Option<&'c Candidate<'a>> {
     let same = candidates
         .iter()
         .filter(|candidate| candidate.binding == binding);
     // Reversed: of equal versions `max_by_key` returns the last, and the first of the card is preferred.
-    let best = same
-        .rev()
-        .max_by_key(|candidate| rank(&candidate.interface.protocol_version))?;
-    Some(InterfaceChoice {
+    same.rev()
+        .max_by_key(|candidate| rank(&candidate.interface.protocol_version))
+}
+
+fn choose(found: &ResolvedCard, best: &Candidate<'_>) -> CliResult<InterfaceChoice> {
+    Ok(InterfaceChoice {
         interface: AgentInterface {
-            url: found.interface_url(best.interface),
             protocol_version: best.version.version.as_str().to_owned(),
-            ..best.interface.clone()
+            ..found.resolve_interface(best.interface)?
         },
-        binding,
+        binding: best.binding,
         version: best.version.clone(),
     })
 }

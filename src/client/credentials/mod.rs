@@ -139,6 +139,7 @@ impl Client {
     pub fn with_card(self, card: AgentCard) -> Self {
         Self {
             card: Some(Arc::new(card)),
+            extended_card: Arc::default(),
             ..self
         }
     }
@@ -167,9 +168,7 @@ impl Client {
         request: Request<Bytes>,
         protocol: Protocol,
     ) -> Result<Response<ResponseBody>> {
-        let selected = self
-            .credentials
-            .select(request.uri(), self.card.as_deref())?;
+        let selected = self.credentials.select(request.uri(), self.card())?;
         if selected.is_empty() {
             return self.egress.send(request, protocol).await;
         }

@@ -96,17 +96,32 @@ mod tests {
     }
 
     #[test]
-    fn kaos_card_is_json_rpc_at_its_base() {
-        let card = read_card(
-            br#"{"name":"k","protocolVersion":"0.3.0","supportedProtocols":["jsonrpc"],
-                "capabilities":{"streaming":true,"stateTransitionHistory":true}}"#,
-        );
-        let card = card.unwrap();
-        assert_eq!(
-            card.supported_interfaces,
-            [AgentInterface::new("", Binding::JsonRpc, Version::V1)]
-        );
+    fn kaos_card_has_one_interface_with_its_methods() {
+        let seed = include_bytes!("../../../tests/golden/seed/kaos-card.json");
+        let card = read_card(seed).unwrap();
+        let interface = &card.supported_interfaces[0];
+        assert_eq!(card.supported_interfaces.len(), 1);
+        assert!(interface.is_kaos() && interface.url.is_empty());
+        assert_eq!(interface.binding(), Some(Binding::JsonRpc));
+        assert_eq!(interface.protocol_version, Version::V03.as_str());
         assert_eq!(card.capabilities.state_transition_history, Some(true));
+    }
+
+    #[test]
+    fn supported_protocols_are_ignored_beside_official_members() {
+        for official in [
+            r#""preferredTransport":"JSONRPC""#,
+            r#""additionalInterfaces":[{"url":"r","transport":"HTTP+JSON"}]"#,
+            r#""supportedInterfaces":[{"url":"u","protocolBinding":"JSONRPC","protocolVersion":"1.0"}]"#,
+        ] {
+            let card =
+                format!(r#"{{"name":"n","url":"u","supportedProtocols":["jsonrpc"],{official}}}"#);
+            let card = read_card(card.as_bytes()).unwrap();
+            assert!(
+                card.supported_interfaces.iter().all(|one| !one.is_kaos()),
+                "{official}"
+            );
+        }
     }
 
     #[test]

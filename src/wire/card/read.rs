@@ -8,8 +8,8 @@ use super::legacy::interface_version;
 use super::scheme::{AnyScheme, expand_requirements, split_schemes};
 use crate::model::{
     AgentCapabilities, AgentCard, AgentCardSignature, AgentExtension, AgentInterface,
-    AgentProvider, AgentSkill, Binding, HttpAuthSecurityScheme, SecurityRequirement,
-    SecurityScheme, Version, non_empty, or_default,
+    AgentProvider, AgentSkill, Binding, HttpAuthSecurityScheme, KAOS_BINDING, SecurityRequirement,
+    SecurityScheme, non_empty, or_default,
 };
 use crate::wire::json::field_error;
 
@@ -245,27 +245,32 @@ fn convert_v01_authentication(
     }
 }
 
+/// Returns the binding of the main interface. Only KAOS cards have `supportedProtocols` and no
+/// member of 0.3 that names a binding.
+fn main_transport(read: &mut CardMembers) -> String {
+    let mut protocols = read.supported_protocols.iter();
+    let has_jsonrpc = protocols.any(|name| name.eq_ignore_ascii_case(Binding::JsonRpc.as_str()));
+    let default = if has_jsonrpc && read.additional_interfaces.is_empty() {
+        KAOS_BINDING
+    } else {
+        Binding::JsonRpc.as_str()
+    };
+    let transport = read.preferred_transport.take();
+    transport.unwrap_or_else(|| default.to_owned())
+}
+
 /// Returns the interfaces: from the 1.0 member, else from the 0.3 members, else from KAOS's
 /// `supportedProtocols`.
 fn read_interfaces(read: &mut CardMembers) -> Vec<AgentInterface> {
     if !read.supported_interfaces.is_empty() {
         return std::mem::take(&mut read.supported_interfaces);
     }
-    let transport = read.preferred_transport.take();
-    let mut protocols = read.supported_protocols.iter();
-    let is_kaos = protocols.any(|name| name.eq_ignore_ascii_case(Binding::JsonRpc.as_str()));
-    // KAOS claims 0.3, listens at its base URL, and implements the methods of 1.0.
-    let (url, version) = match read.url.take() {
-        None if is_kaos => (Some(String::new()), Version::V1.as_str().to_owned()),
-        url => (
-            url,
-            interface_version(read.protocol_version.as_deref().unwrap_or_default()).to_owned(),
-        ),
-    };
-    let main = url.map(|url| TransportMembers {
-        url,
-        transport: transport.unwrap_or_else(|| "JSONRPC".to_owned()),
-    });
+    let version = interface_version(read.protocol_version.as_deref().unwrap_or_default());
+    let version = version.to_owned();
+    let transport = main_transport(read);
+    let is_kaos = transport == KAOS_BINDING;
+    let url = read.url.take().or_else(|| is_kaos.then(String::new));
+    let main = url.map(|url| TransportMembers { url, transport });
     let mut seen = BTreeSet::new();
     main.into_iter()
         .chain(std::mem::take(&mut read.additional_interfaces))
