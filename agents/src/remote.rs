@@ -14,8 +14,8 @@ use std::fmt;
 
 use attache::jws::Signer;
 use attache::model::{
-    CancelTaskRequest, ContextId, ErrorKind, Message, Role, SendMessageRequest, StreamResponse,
-    Task, TaskId, TaskState,
+    CancelTaskRequest, ContextId, ErrorKind, Message, Role, SendMessageRequest, Task, TaskId,
+    TaskState,
 };
 use attache::{Agent, Client, Error, Failure, Outcome, TaskStream, Turn};
 use tokio::time::{Instant, timeout_at};
@@ -124,14 +124,9 @@ impl RemoteAgent {
                 None => {}
                 Some(Ok(Some(event))) => {
                     let event = event?;
-                    if let StreamResponse::Message(message) = &event {
-                        let reply = forwarded_message(message);
-                        forwarder.forward(event).await;
-                        return Ok(reply.map_or(Outcome::Completed, Outcome::CompletedWith));
-                    }
-                    forwarder.forward(event).await;
+                    forwarder.forward(event, stream.task().is_some()).await;
                 }
-                Some(Ok(None)) => return Ok(stream_outcome(&stream)),
+                Some(Ok(None)) => return Ok(stream_outcome(&stream, &forwarder)),
                 Some(Err(_)) => {
                     cancel_streamed_task(client, &stream).await;
                     return Err(ErrorKind::DeadlineExceeded.into());
@@ -142,7 +137,7 @@ impl RemoteAgent {
                 return Ok(Outcome::Completed);
             }
             if is_resumed && is_input_required(&stream) {
-                return Ok(stream_outcome(&stream));
+                return Ok(stream_outcome(&stream, &forwarder));
             }
         }
     }
@@ -244,11 +239,19 @@ fn delivery_unknown() -> Outcome {
     )
 }
 
-fn stream_outcome(stream: &TaskStream) -> Outcome {
-    stream.task().map_or_else(
-        || Outcome::failed("the remote agent broke off"),
-        |task| status_outcome(&task.status),
-    )
+fn stream_outcome(stream: &TaskStream, forwarder: &EventForwarder<'_>) -> Outcome {
+    match (stream.task(), stream.message()) {
+        (Some(task), _) if task.status.state == TaskState::Completed => {
+            completed_outcome(forwarder.missing_answer(task))
+        }
+        (Some(task), _) => status_outcome(&task.status),
+        (None, Some(message)) => completed_outcome(forwarded_message(&message)),
+        (None, None) => Outcome::failed("the remote agent broke off"),
+    }
+}
+
+fn completed_outcome(answer: Option<Message>) -> Outcome {
+    answer.map_or(Outcome::Completed, Outcome::CompletedWith)
 }
 
 fn is_input_required(stream: &TaskStream) -> bool {

@@ -10,7 +10,8 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 
 use attache::model::{
-    AgentCard, ListTasksResponse, Message, SendMessageResponse, StreamResponse, Task,
+    AgentCard, ListTasksResponse, Message, NO_CONTENT, SendMessageResponse, StreamResponse, Task,
+    TaskState,
 };
 use serde::Serialize;
 
@@ -170,8 +171,16 @@ impl Output {
             OutputFormat::Json => self.print_json(task)?,
             OutputFormat::Text => self.print_task_page(task, history, resume)?,
         }
+        self.note_missing_content(task);
         self.note_resume_command(resume);
         Ok(())
+    }
+
+    /// Notes that a task completed without any content.
+    pub(crate) fn note_missing_content(&mut self, task: &Task) {
+        if task.status.state == TaskState::Completed && task.result().is_empty() {
+            self.note(NO_CONTENT);
+        }
     }
 
     /// Prints the response to a message, with the command that continues from it.
@@ -193,6 +202,9 @@ impl Output {
                     .for_each(|command| page.add_field("Resume", command));
                 self.print_page(&page)?;
             }
+        }
+        if let SendMessageResponse::Task(task) = answer {
+            self.note_missing_content(task);
         }
         self.note_resume_command(resume);
         Ok(())

@@ -7,14 +7,13 @@ use crate::output::Output;
 use crate::session::Session;
 use crate::task_follower::TaskFollower;
 
-/// Follows a task until it ends or is interrupted, prints its progress, and returns the last event.
+/// Follows a task until it ends or is interrupted, and prints its progress.
 pub(crate) async fn follow_until_settled(
     follow: &mut TaskFollower<'_, '_>,
     session: &Session<'_>,
     live: bool,
     out: &mut Output,
-) -> CliResult<Option<StreamResponse>> {
-    let mut last = None;
+) -> CliResult {
     let mut state = None;
     while let Some(event) = follow.next().await? {
         if let Some(task) = follow.task() {
@@ -25,15 +24,11 @@ pub(crate) async fn follow_until_settled(
         } else {
             report_change(&event, &mut state, follow.task(), out)?;
         }
-        last = Some(event);
     }
-    if let Some(task) = follow
-        .task()
-        .filter(|_| !matches!(last, Some(StreamResponse::Message(_))))
-    {
+    if let Some(task) = follow.task() {
         report_end(task, session, live, out)?;
     }
-    Ok(last)
+    Ok(())
 }
 
 /// Prints the ids when they are first known, and each new state with its message.
@@ -74,6 +69,7 @@ fn report_end(task: &Task, session: &Session<'_>, live: bool, out: &mut Output) 
         out.note(&format!("after the authorization: {command}"));
     }
     if live {
+        out.note_missing_content(task);
         let resume = session.resume.for_task(task);
         if out.is_json() {
             out.note_resume_command(Some(&resume));

@@ -24,7 +24,8 @@ pub(crate) fn polling(settings: &Settings) -> PollingPolicy {
     }
 }
 
-/// Events of one task. Ends when the task ends or is interrupted, even if the agent keeps the stream open.
+/// Events of one task. Ends when the task is interrupted, even if the agent keeps the stream open. When the task has ended,
+/// events that follow at once are returned too: some agents send their answer last.
 pub(crate) struct TaskFollower<'a, 's> {
     session: &'a Session<'s>,
     stream: TaskStream,
@@ -113,6 +114,16 @@ impl<'a, 's> TaskFollower<'a, 's> {
         self.stream.task()
     }
 
+    /// The answer without a task.
+    pub(crate) fn message(&self) -> Option<Message> {
+        self.stream.message()
+    }
+
+    /// The agent's copy of the task, with the content that only the stream contained.
+    pub(crate) fn with_received(&self, task: Task) -> Task {
+        self.stream.with_received(task)
+    }
+
     /// Returns the next event; `None` after the task has ended or been interrupted.
     pub(crate) async fn next(&mut self) -> CliResult<Option<StreamResponse>> {
         if self.ended {
@@ -126,22 +137,17 @@ impl<'a, 's> TaskFollower<'a, 's> {
         let state = match &event {
             StreamResponse::Task(task) => Some(task.status.state),
             StreamResponse::StatusUpdate(update) => Some(update.status.state),
-            StreamResponse::ArtifactUpdate(_) => None,
-            StreamResponse::Message(_) => {
-                self.ended = true;
-                None
-            }
+            StreamResponse::ArtifactUpdate(_) | StreamResponse::Message(_) => None,
         };
         let skips_interruption = std::mem::take(&mut self.skips_interruption)
             && state.is_some_and(TaskState::is_interrupted);
-        self.ended |= !skips_interruption && state.is_some_and(|state| self.is_final(state));
+        self.ended |= !skips_interruption && state.is_some_and(|state| self.stops_at(state));
         Ok(Some(event))
     }
 
-    fn is_final(&self, state: TaskState) -> bool {
-        state.is_terminal()
-            || self.until == Some(state)
-            || (state.is_interrupted() && !self.through.contains(&state))
+    fn stops_at(&self, state: TaskState) -> bool {
+        let is_interrupted = state.is_interrupted() && !self.through.contains(&state);
+        !state.is_terminal() && (self.until == Some(state) || is_interrupted)
     }
 
     fn error(&self, error: &Error) -> CliError {

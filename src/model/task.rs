@@ -8,8 +8,8 @@ use serde::ser::Serializer;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{
-    Artifact, ArtifactId, ContextId, Entry, Event, Json, Message, Object, Part, Role,
-    StreamResponse, TaskId, Timestamp, or_default,
+    Artifact, ArtifactId, ContextId, Entry, Event, Json, Message, Object, Part, StreamResponse,
+    TaskId, Timestamp, or_default,
 };
 
 /// State of a task.
@@ -466,33 +466,6 @@ impl Task {
     #[must_use]
     pub fn is_ended(&self) -> bool {
         self.status.state.is_terminal()
-    }
-
-    /// Returns the result as text: of the artifacts, else the status message, else the last message
-    /// of the agent.
-    #[must_use]
-    pub fn text(&self) -> String {
-        let artifacts: Vec<_> = self
-            .artifacts
-            .iter()
-            .map(Artifact::as_text)
-            .filter(|text| !text.is_empty())
-            .collect();
-        if !artifacts.is_empty() {
-            return artifacts.join("\n");
-        }
-        let agent_messages = self
-            .history
-            .iter()
-            .rev()
-            .filter(|message| message.role == Role::Agent);
-        let mut texts = self
-            .status
-            .message
-            .iter()
-            .chain(agent_messages)
-            .map(|message| message.text());
-        texts.find(|text| !text.is_empty()).unwrap_or_default()
     }
 
     /// Converts the task to a direct message for clients that cannot handle tasks. Its parts are

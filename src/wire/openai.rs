@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::json::read_body;
 use crate::model::{
-    Artifact, Base64, Content, Error, ErrorKind, Json, Message, Object, Part, Result, Role,
-    SendMessageRequest, Task, Violation,
+    Artifact, Base64, Content, Error, ErrorKind, Json, Message, NO_CONTENT, Object, Part, Result,
+    Role, SendMessageRequest, Task, TaskState, Violation,
 };
 
 /// Metadata key of a message: the preceding messages of the conversation.
@@ -203,20 +203,24 @@ fn part_from_data_url(data: &str) -> Result<Part> {
     Ok(Part::from(Content::Raw(bytes)).with_media_type(media_type))
 }
 
-/// Returns the text of a task: its artifacts, then its status message.
+/// Returns the text of a task's result; a notice if it completed without any content.
 #[must_use]
 pub fn task_text(task: &Task) -> String {
-    let results = task.artifacts.iter().map(artifact_text);
-    let status = task
-        .status
-        .message
-        .iter()
-        .map(|message| parts_text(&message.parts));
-    results
-        .chain(status)
-        .filter(|text| !text.is_empty())
-        .collect::<Vec<_>>()
-        .join("\n\n")
+    let result = task.result();
+    if result.is_empty() && task.status.state == TaskState::Completed {
+        return NO_CONTENT.to_owned();
+    }
+    let messages = result.messages.iter().map(|message| message_text(message));
+    let texts = result.artifacts.iter().map(artifact_text);
+    let texts = texts.chain(result.output.clone()).chain(messages);
+    let texts = texts.filter(|text| !text.is_empty());
+    texts.collect::<Vec<_>>().join("\n\n")
+}
+
+/// Returns the text of a message.
+#[must_use]
+pub fn message_text(message: &Message) -> String {
+    parts_text(&message.parts)
 }
 
 /// Returns the text of an artifact or chunk.

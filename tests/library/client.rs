@@ -11,10 +11,13 @@ mod following;
 mod foreign;
 #[cfg(feature = "grpc")]
 mod grpc;
+#[path = "../stand_in/kaos.rs"]
+mod kaos;
 mod local;
 mod oauth;
 mod peer;
 mod receiver;
+mod seeds;
 mod sending;
 #[cfg(feature = "jws")]
 mod signatures;

@@ -1,6 +1,8 @@
 //! Conversion of tasks and messages into results of MCP tools.
 
-use attache::model::{Content, INPUT_REQUEST, Message, Part, Task, TaskState};
+use attache::model::{
+    Content, INPUT_REQUEST, Message, NO_CONTENT, Part, Task, TaskResult, TaskState,
+};
 use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
 use serde_json::{Value, json};
 
@@ -25,11 +27,7 @@ pub(super) fn message_result(agent: &str, message: &Message) -> CallToolResult {
 pub(super) fn task_result(agent: &str, task: &Task) -> CallToolResult {
     let state = task.status.state;
     let status = status_text(task);
-    let mut content: Vec<_> = task
-        .artifacts
-        .iter()
-        .flat_map(|artifact| blocks(agent, &artifact.parts))
-        .collect();
+    let mut content = result_blocks(agent, task);
     content.push(ContentBlock::text(note(task, &status).trim().to_owned()));
     let has_failed = state.is_terminal() && state != TaskState::Completed;
     let mut result = if has_failed {
@@ -42,6 +40,26 @@ pub(super) fn task_result(agent: &str, task: &Task) -> CallToolResult {
         "text": sanitize(&task.text(), MAX_TEXT), "status": status,
     }));
     result
+}
+
+/// Returns the content of the task's result. The text of the status message is in the note.
+fn result_blocks(agent: &str, task: &Task) -> Vec<ContentBlock> {
+    let result = task.result();
+    let artifacts = result.artifacts.iter().flat_map(|artifact| &artifact.parts);
+    let messages = result.messages.iter().flat_map(|message| {
+        let is_status = task.status.message.as_ref() == Some(message);
+        let parts = message.parts.iter();
+        parts.filter(move |part| !is_status || part.as_text().is_none())
+    });
+    let output = result
+        .output
+        .iter()
+        .map(|output| ContentBlock::text(sanitize(output, MAX_TEXT)));
+    artifacts
+        .map(|part| block(agent, part))
+        .chain(output)
+        .chain(messages.map(|part| block(agent, part)))
+        .collect()
 }
 
 /// Returns the text of the task's status message.
@@ -64,6 +82,10 @@ fn note(task: &Task, status: &str) -> String {
         TaskState::AuthRequired => format!(
             "The agent needs credentials first: {status}\nThen use wait_for_task or continue_task, and task_id {id}."
         ),
+        TaskState::Completed if task.result().is_empty() => {
+            let context = &task.context_id;
+            format!("{NO_CONTENT}\n[task_id {id}, context_id {context}]")
+        }
         TaskState::Completed => {
             let context = &task.context_id;
             format!("{status}\n[task_id {id}, context_id {context}]")

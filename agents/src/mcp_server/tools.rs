@@ -149,12 +149,7 @@ impl McpServer {
                     break;
                 }
             }
-            match event {
-                StreamResponse::Message(message) => {
-                    return Ok(results::message_result(name, &message));
-                }
-                event => notify_progress(context, &event, &mut notifications).await,
-            }
+            notify_progress(context, &event, &mut notifications).await;
         }
         stream_result(name, stream).await
     }
@@ -162,6 +157,9 @@ impl McpServer {
 
 /// Returns the result for a task that ended, is interrupted or is still running.
 async fn stream_result(name: &str, stream: TaskStream) -> Result<CallToolResult> {
+    if let Some(message) = stream.message() {
+        return Ok(results::message_result(name, &message));
+    }
     match stream.task() {
         Some(task) if task.status.state.is_terminal() => {
             // `finish` reads the complete task: the stream may not have contained all artifacts.
@@ -189,7 +187,8 @@ async fn notify_progress(
             update.status.message.as_ref().map(|message| message.text())
         }
         StreamResponse::ArtifactUpdate(update) => Some(update.artifact.as_text()),
-        StreamResponse::Task(_) | StreamResponse::Message(_) => None,
+        StreamResponse::Message(message) => Some(message.text()),
+        StreamResponse::Task(_) => None,
     };
     let text = sanitize(&text.unwrap_or_default(), MAX_MESSAGE);
     if text.is_empty() {

@@ -1,9 +1,10 @@
 //! Forwarding of remote events to our task.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use attache::model::{
-    Artifact, ArtifactId, ContextId, Message, MessageId, Object, Part, Role, StreamResponse,
+    Artifact, ArtifactId, ContextId, Message, MessageId, Object, Part, Role, StreamResponse, Task,
     TaskArtifactUpdateEvent, TaskId, TaskState, TaskStatus,
 };
 use attache::{Outcome, Question, Turn};
@@ -21,6 +22,8 @@ pub(super) struct EventForwarder<'a> {
     artifacts: HashMap<ArtifactId, Artifact>,
     /// Id of the last status message that was forwarded.
     last_message_id: Option<MessageId>,
+    /// Messages that were forwarded: by their id or, without one, by their text.
+    messages: HashSet<String>,
     /// Metadata that was forwarded last.
     metadata: Option<Object>,
 }
@@ -36,12 +39,14 @@ impl<'a> EventForwarder<'a> {
             link,
             artifacts,
             last_message_id: None,
+            messages: HashSet::new(),
             metadata: None,
         }
     }
 
-    /// Forwards one event, except final states: those become the outcome of the turn.
-    pub(super) async fn forward(&mut self, event: StreamResponse) {
+    /// Forwards one event, except final states: those become the outcome of the turn. `has_task` is whether the remote
+    /// agent has a task; a message without one is the outcome too.
+    pub(super) async fn forward(&mut self, event: StreamResponse, has_task: bool) {
         match event {
             StreamResponse::Task(task) => {
                 self.update_link(&task.id, &task.context_id).await;
@@ -60,6 +65,7 @@ impl<'a> EventForwarder<'a> {
                 self.update_link(&event.task_id, &event.context_id).await;
                 self.forward_chunk(event).await;
             }
+            StreamResponse::Message(message) if has_task => self.forward_message(message).await,
             StreamResponse::Message(message) => {
                 self.link.context_id = message.context_id.or(self.link.context_id.take());
                 self.link.record_delivery(self.turn);
@@ -125,6 +131,50 @@ impl<'a> EventForwarder<'a> {
             | TaskState::Rejected => return,
         }
         self.last_message_id = Some(message.message_id.clone());
+        self.messages.insert(message_key(message));
+    }
+
+    /// Forwards a message beside the remote task as an artifact. Messages with the same id are chunks of one.
+    async fn forward_message(&mut self, message: Message) {
+        let Some(message) = forwarded_message(&message) else {
+            return;
+        };
+        let id = ArtifactId::from(format!("message-{}", message.message_id));
+        self.messages.insert(message_key(&message));
+        let append = self.artifacts.contains_key(&id) && !message.message_id.is_empty();
+        let id = if message.message_id.is_empty() {
+            ArtifactId::random()
+        } else {
+            id
+        };
+        let artifact = Artifact {
+            artifact_id: id.clone(),
+            name: Some("message".to_owned()),
+            parts: message.parts,
+            extensions: message.extensions,
+            metadata: message.metadata,
+            ..Artifact::default()
+        };
+        self.artifacts.entry(id).or_insert_with(|| artifact.clone());
+        self.turn.add_artifact_chunk(artifact, append, false).await;
+    }
+
+    /// Returns the part of a completed task's answer that was not forwarded yet, as one message.
+    pub(super) fn missing_answer(&self, task: &Task) -> Option<Message> {
+        let result = task.result();
+        let is_missing = |message: &&&Arc<Message>| {
+            let is_status = task.status.message.as_ref() == Some(**message);
+            is_status || !self.messages.contains(&message_key(message))
+        };
+        let mut missing = result.messages.iter().filter(is_missing);
+        let mut answer = match &result.output {
+            Some(output) => Message::agent(output.clone()),
+            None => forwarded_message(missing.next()?)?,
+        };
+        answer
+            .parts
+            .extend(missing.flat_map(|message| message.parts.iter().cloned()));
+        Some(answer)
     }
 
     /// Forwards a complete artifact, unless our task already has it.
@@ -168,6 +218,14 @@ impl<'a> EventForwarder<'a> {
             .add_artifact_chunk(artifact, append, last_chunk)
             .await;
     }
+}
+
+/// Returns the key by which a message is recognized.
+fn message_key(message: &Message) -> String {
+    if message.message_id.is_empty() {
+        return message.text();
+    }
+    message.message_id.to_string()
 }
 
 /// Returns the outcome of our turn for a remote task that ended or is interrupted.

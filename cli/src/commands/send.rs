@@ -2,7 +2,6 @@
 
 use attache::model::{
     Message, MessageId, Part, SendMessageConfiguration, SendMessageRequest, SendMessageResponse,
-    StreamResponse,
 };
 use attache::{Client, ErrorKind};
 
@@ -88,15 +87,16 @@ pub(super) async fn send_and_wait(
 ) -> CliResult<SendMessageResponse> {
     let live = session.settings.stream;
     let mut follow = open_stream(session, message, out).await?;
-    let last = progress::follow_until_settled(&mut follow, session, live, out).await?;
-    let answer = match (last, follow.task().cloned()) {
-        (Some(StreamResponse::Message(reply)), _) => SendMessageResponse::Message(reply),
-        (_, Some(task)) if live => SendMessageResponse::Task(task),
+    progress::follow_until_settled(&mut follow, session, live, out).await?;
+    let answer = match (follow.task().cloned(), follow.message()) {
+        (Some(task), _) if live => SendMessageResponse::Task(task),
         // The folded task has no history, so the agent's copy is preferred.
-        (_, Some(task)) => {
-            SendMessageResponse::Task(session.task(&task.id, None).await.unwrap_or(task))
-        }
-        (_, None) => {
+        (Some(task), _) => SendMessageResponse::Task(match session.task(&task.id, None).await {
+            Ok(copy) => follow.with_received(copy),
+            Err(_) => task,
+        }),
+        (None, Some(reply)) => SendMessageResponse::Message(reply),
+        (None, None) => {
             return Err(CliError::protocol(
                 ErrorKind::InvalidAgentResponse,
                 "the stream of the agent was empty",

@@ -87,7 +87,10 @@ pub(crate) async fn subscribe(
         return Ok(());
     }
     let folded = follow.task().cloned().unwrap_or_default();
-    let task = session.task(&id, None).await.unwrap_or(folded);
+    let task = match session.task(&id, None).await {
+        Ok(copy) => follow.with_received(copy),
+        Err(_) => folded,
+    };
     let resume = session.resume.for_task(&task);
     out.print_task(&task, Some(&resume))
 }

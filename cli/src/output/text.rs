@@ -71,12 +71,29 @@ impl TextPage {
         if self.verbose {
             self.add_metadata(task.metadata.as_ref());
         }
-        if history == HistoryMode::Shown || (self.verbose && !task.history.is_empty()) {
+        let shows_history =
+            history == HistoryMode::Shown || (self.verbose && !task.history.is_empty());
+        self.add_other_result(task, shows_history);
+        if shows_history {
             self.add_field("History", &count(task.history.len(), "message"));
             task.history
                 .iter()
                 .for_each(|message| self.add_message(message));
         }
+    }
+
+    /// Adds the result of an agent that answers neither in artifacts nor in its status.
+    fn add_other_result(&mut self, task: &Task, shows_history: bool) {
+        let result = task.result();
+        result
+            .output
+            .iter()
+            .for_each(|output| self.add_block("Text", output));
+        result
+            .messages
+            .into_iter()
+            .filter(|message| !shows_history && task.status.message.as_ref() != Some(message))
+            .for_each(|message| self.add_message(message));
     }
 
     fn add_status(&mut self, status: &TaskStatus) {

@@ -1,8 +1,9 @@
 //! Fold of stream events into the task as the client knows it.
 //!
-//! Peers differ: some repeat events after a reconnect, some skip events, some omit task ids. The fold drops
-//! duplicates and records when only the peer can supply the complete task.
+//! Peers differ: some repeat events after a reconnect, some skip events, some omit task ids, some answer in messages
+//! beside the task. The fold drops duplicates and records when only the peer can supply the complete task.
 
+use super::received_messages::ReceivedMessages;
 use crate::model::{ContextId, FoldError, Message, Seq, StreamResponse, Task, TaskId, TaskState};
 
 /// Task or message as known from the events so far.
@@ -10,7 +11,8 @@ use crate::model::{ContextId, FoldError, Message, Seq, StreamResponse, Task, Tas
 pub(in crate::client) struct TaskFold {
     id: Option<TaskId>,
     task: Option<Task>,
-    message: Option<Message>,
+    /// Messages of the stream, of the task or without one.
+    messages: ReceivedMessages,
     position: Option<Seq>,
     /// Events may have been missed or applied twice; `GetTask` returns the correct task.
     pub(super) needs_refetch: bool,
@@ -52,8 +54,14 @@ impl TaskFold {
         self.task.as_ref()
     }
 
-    pub(super) fn message(&self) -> Option<&Message> {
-        self.message.as_ref()
+    /// Returns the answer without a task, if the peer sent one.
+    pub(super) fn message(&self) -> Option<Message> {
+        self.messages.joined().filter(|_| self.task.is_none())
+    }
+
+    /// Whether the peer answered with a message and without a task.
+    pub(super) fn is_message(&self) -> bool {
+        self.task.is_none() && !self.messages.is_empty()
     }
 
     pub(super) fn position(&self) -> Option<Seq> {
@@ -92,14 +100,40 @@ impl TaskFold {
         {
             self.needs_refetch = true;
         }
-        let event = match event {
-            StreamResponse::Message(message) if self.id.is_none() => {
-                self.message = Some(message.clone());
-                return Some(StreamResponse::Message(message));
+        match event {
+            StreamResponse::Message(message) => self.apply_message(message),
+            event => {
+                let event = self.with_own_task_id(event)?;
+                self.update(event)
             }
-            event => self.with_own_task_id(event)?,
-        };
-        self.update(event)
+        }
+    }
+
+    /// Adds a message. Some peers send messages in the stream of a task, and some of those in chunks.
+    fn apply_message(&mut self, message: Message) -> Option<StreamResponse> {
+        let is_other_task = message.task_id.is_some() && message.task_id != self.id;
+        if self.id.is_some() && is_other_task {
+            return None;
+        }
+        if self.may_repeat && self.messages.contains_id(&message.message_id) {
+            return None;
+        }
+        self.messages.push(&message, self.task.as_mut());
+        Some(StreamResponse::Message(message))
+    }
+
+    /// Returns the peer's copy of the task with the messages that only its stream contained.
+    pub(super) fn with_received(&self, mut task: Task) -> Task {
+        if let Some(known) = &self.task {
+            if task.history.is_empty() {
+                task.history.clone_from(&known.history);
+            }
+            if task.artifacts.is_empty() {
+                task.artifacts.clone_from(&known.artifacts);
+            }
+        }
+        self.messages.restore(&mut task);
+        task
     }
 
     /// Replaces the task by the peer's complete copy and returns it if its status or artifacts changed.
@@ -108,20 +142,20 @@ impl TaskFold {
         self.is_partial = false;
         self.is_stale = false;
         self.id.get_or_insert_with(|| task.id.clone());
+        let task = self.with_received(task);
         let known = self.task.replace(task.clone());
         let has_changed = known
             .is_none_or(|known| known.status != task.status || known.artifacts != task.artifacts);
         has_changed.then_some(StreamResponse::Task(task))
     }
 
-    /// Fills in a missing task id. Returns `None` for plain messages and for events of other tasks.
+    /// Fills in a missing task id. Returns `None` for events of other tasks.
     fn with_own_task_id(&mut self, mut event: StreamResponse) -> Option<StreamResponse> {
         let id = match &mut event {
             StreamResponse::Task(task) => &mut task.id,
             StreamResponse::StatusUpdate(event) => &mut event.task_id,
             StreamResponse::ArtifactUpdate(event) => &mut event.task_id,
-            // Some peers mix messages into the stream of a task; the task takes precedence.
-            StreamResponse::Message(_) => return None,
+            StreamResponse::Message(_) => return Some(event),
         };
         let own = self.id.get_or_insert_with(|| id.clone());
         if id.as_str().is_empty() {
@@ -140,7 +174,12 @@ impl TaskFold {
             return None;
         }
         match task.apply_update(&event) {
-            Ok(()) => Some(event),
+            Ok(()) => {
+                if matches!(event, StreamResponse::Task(_)) {
+                    self.messages.restore(task);
+                }
+                Some(event)
+            }
             // A terminal state is final; later events do not change it.
             Err(FoldError::TaskEnded(_)) => {
                 self.needs_refetch |= matches!(event, StreamResponse::ArtifactUpdate(_));
@@ -165,6 +204,7 @@ impl TaskFold {
         if !matches!(event, StreamResponse::Task(_)) {
             self.needs_refetch |= task.apply_update(event).is_err();
         }
+        self.messages.restore(&mut task);
         self.task = Some(task);
     }
 }

@@ -5,6 +5,7 @@
 
 mod fold;
 mod policy;
+mod received_messages;
 mod state;
 
 use std::time::Duration;
@@ -15,7 +16,7 @@ use super::event_stream::stream_cut_error;
 use super::retry::{is_transient, is_unsupported};
 use super::{Client, EventStream};
 use crate::model::{
-    CancelTaskRequest, Error, ErrorKind, GetTaskRequest, Result, SendMessageRequest,
+    CancelTaskRequest, Error, ErrorKind, GetTaskRequest, Message, Result, SendMessageRequest,
     SendMessageResponse, Seq, StreamResponse, SubscribeToTaskRequest, Task, TaskId, TaskState,
 };
 use fold::TaskFold;
@@ -43,6 +44,8 @@ pub struct TaskStream {
     reconnects: u32,
     /// Whether any event has been received, over a stream or by polling.
     has_received: bool,
+    /// Error that the peer reported in the stream. It explains more than that of the call that follows it.
+    stream_error: Option<Error>,
 }
 
 impl TaskStream {
@@ -68,6 +71,7 @@ impl TaskStream {
             deadline: settings.timeouts.wait.map(Deadline::after),
             reconnects: 0,
             has_received: false,
+            stream_error: None,
             client,
         }
     }
@@ -136,7 +140,8 @@ impl TaskStream {
     /// # Errors
     /// As [`next`](Self::next). A failed task is not an error.
     pub async fn finish(mut self) -> Result<SendMessageResponse> {
-        while !self.is_at_rest() {
+        // A task that waits for the caller may keep its stream open; one that has ended may have more events.
+        while !self.is_at_rest() || self.fold.state().is_terminal() {
             if self.next().await.transpose()?.is_none() {
                 break;
             }
@@ -152,7 +157,7 @@ impl TaskStream {
     pub(super) fn response(&self) -> Result<SendMessageResponse> {
         match (self.fold.task(), self.fold.message()) {
             (Some(task), _) => Ok(SendMessageResponse::Task(task.clone())),
-            (None, Some(message)) => Ok(SendMessageResponse::Message(message.clone())),
+            (None, Some(message)) => Ok(SendMessageResponse::Message(message)),
             (None, None) => Err(empty_stream()),
         }
     }
@@ -161,6 +166,19 @@ impl TaskStream {
     #[must_use]
     pub fn task(&self) -> Option<&Task> {
         self.fold.task()
+    }
+
+    /// Returns the answer as known so far, if it is a message without a task.
+    #[must_use]
+    pub fn message(&self) -> Option<Message> {
+        self.fold.message()
+    }
+
+    /// Returns the peer's copy of the task with the content that only the stream contained, such as messages beside the
+    /// task.
+    #[must_use]
+    pub fn with_received(&self, task: Task) -> Task {
+        self.fold.with_received(task)
     }
 
     /// Returns the position of the last event, if the peer numbers its events. [`Client::follow`] resumes behind it.
@@ -208,7 +226,7 @@ impl TaskStream {
     fn is_at_rest(&self) -> bool {
         let state = self.fold.state();
         let waits = self.policy.waits_for_caller(state) && !self.fold.is_stale;
-        state.is_terminal() || waits || self.fold.message().is_some()
+        state.is_terminal() || waits || self.fold.is_message()
     }
 
     /// Whether the open stream is not expected to deliver further events.
@@ -216,7 +234,7 @@ impl TaskStream {
         let state = self.fold.state();
         let needs_input = state == TaskState::InputRequired && self.policy.waits_for_caller(state);
         state.is_terminal()
-            || self.fold.message().is_some()
+            || self.fold.is_message()
             || (needs_input && !self.policy.until_terminal && !self.fold.is_stale)
     }
 
@@ -235,7 +253,7 @@ impl TaskStream {
                     self.handle_item(item)?
                 }
                 State::Draining(stream) => match timeout(DRAIN_TIMEOUT, stream.next()).await {
-                    Ok(Some(Ok((position, event)))) => self.fold.apply(position, event).into(),
+                    Ok(Some(Ok((position, event)))) => self.handle_late_event(position, event),
                     Ok(None | Some(Err(_))) | Err(_) => self.finish_stream().await,
                 },
                 State::Polling(at) => {
@@ -363,6 +381,15 @@ impl TaskStream {
         event.into()
     }
 
+    /// Handles an event behind the one that seemed to be the last: a task may follow its first message.
+    fn handle_late_event(&mut self, position: Option<Seq>, event: StreamResponse) -> Step {
+        let event = self.fold.apply(position, event);
+        if !self.is_over() {
+            self.state.resume();
+        }
+        event.into()
+    }
+
     /// Handles the loss of the open stream.
     fn handle_cut(&mut self, error: Error) -> Result<Step> {
         let is_empty = self.state.progress() == StreamProgress::Nothing;
@@ -396,7 +423,10 @@ impl TaskStream {
             }
             _ if self.policy.require_streaming && !self.has_received => Err(error),
             // The task has ended, or the peer does not stream, or its error is unknown to us.
-            _ => {
+            kind => {
+                if kind == ErrorKind::Internal {
+                    self.stream_error = Some(error);
+                }
                 self.state = State::Polling(Instant::now());
                 Ok(())
             }
@@ -430,8 +460,9 @@ impl TaskStream {
                 self.state = State::Polling(retry.max(self.pacing.next_poll()));
                 return Ok(Step::Continue);
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(self.stream_error.take().unwrap_or(error)),
         };
+        self.stream_error = None;
         self.pacing.reset_backoff();
         self.has_received = true;
         self.state = if self.is_at_rest() {

@@ -52,6 +52,17 @@ impl State {
             _ => Self::Ended,
         };
     }
+
+    /// Switches from draining back to streaming.
+    pub(super) fn resume(&mut self) {
+        *self = match std::mem::replace(self, Self::Ended) {
+            Self::Draining(stream) => Self::Streaming {
+                stream,
+                progress: StreamProgress::NewEvents,
+            },
+            other => other,
+        };
+    }
 }
 
 /// Events that one stream has delivered so far, in ascending order.

@@ -25,7 +25,7 @@ use crate::server::transport::ConnectionPeer;
 use crate::service::{AgentEntry, ServiceResponse};
 use crate::wire::errors::http_status;
 use crate::wire::openai::{
-    ChatCompletionRequest, CompletionUsage, CompletionWriter, OpenAiError, parts_text, task_text,
+    ChatCompletionRequest, CompletionUsage, CompletionWriter, OpenAiError, message_text, task_text,
     write_error, write_models,
 };
 use encoder::CompletionEncoder;
@@ -259,11 +259,7 @@ fn task_reply(writer: CompletionWriter, task: &Task) -> Reply {
 fn message_reply(writer: CompletionWriter, message: &Message) -> Reply {
     let context = message.context_id.as_ref().map(ToString::to_string);
     let mut out = Vec::new();
-    CompletionWriter { context, ..writer }.write_completion(
-        &mut out,
-        &parts_text(&message.parts),
-        None,
-    );
+    CompletionWriter { context, ..writer }.write_completion(&mut out, &message_text(message), None);
     reply::json(StatusCode::OK, out)
 }
 
@@ -300,7 +296,7 @@ fn failure_message(task: &Task) -> String {
         .status
         .message
         .as_ref()
-        .map(|message| parts_text(&message.parts));
+        .map(|message| message_text(message));
     message
         .filter(|text| !text.is_empty())
         .unwrap_or_else(|| match task.status.state {

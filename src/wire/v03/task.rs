@@ -9,8 +9,8 @@ use super::message::{V03Artifact, V03List, V03MessageOrText};
 use super::part::V03Part;
 use super::{Audience, V03, V03Message};
 use crate::model::{
-    Artifact, ArtifactId, ContextId, Json, Object, Task, TaskArtifactUpdateEvent, TaskId,
-    TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp, int32, non_empty, or_default,
+    Artifact, ArtifactId, ContextId, Json, OUTPUT_KEY, Object, Task, TaskArtifactUpdateEvent,
+    TaskId, TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp, int32, non_empty, or_default,
 };
 use crate::wire::json::{field_error, nested_field_error, read};
 use crate::wire::lenient::v03_state_name;
@@ -195,7 +195,7 @@ impl<'de, const PROTO: bool> Deserialize<'de> for V03Task<PROTO> {
         check_kind(read.kind, "task")?;
         let mut metadata = read.metadata;
         if let Some(output) = read.output {
-            metadata.get_or_insert_default().insert("output", output);
+            metadata.get_or_insert_default().insert(OUTPUT_KEY, output);
         }
         Ok(Self(Task {
             id: read.id,

@@ -53,7 +53,7 @@ async fn first_supported_interface_is_selected_with_its_tenant() {
 
 #[tokio::test]
 async fn relative_interface_url_is_resolved_against_the_card() {
-    for (url, path) in [("", "/a2a"), ("/rpc", "/rpc")] {
+    for (url, path) in [("", "/agents/tides/"), ("/rpc", "/rpc")] {
         let interface =
             json!([{"url": url, "protocolBinding": "jsonrpc", "protocolVersion": "0.3.0"}]);
         let (client, host) = discover(interface).await;

@@ -1,13 +1,14 @@
 //! Encoder of a task stream as chat completion chunks.
 
 use super::{failure_message, failure_status, stream_interrupted, with_task};
-use crate::model::{Error, Message, StreamResponse, Task, TaskStatus};
+use crate::model::{Error, Message, NO_CONTENT, StreamResponse, Task, TaskStatus};
 use crate::server::encodings::with_stream_response;
 use crate::server::event_encoder::EventEncoder;
 use crate::server::reply::log_failure;
 use crate::service::{StreamItem, TaskEventStream};
 use crate::wire::openai::{
-    CompletionUsage, CompletionWriter, OpenAiError, artifact_text, parts_text, write_error,
+    CompletionUsage, CompletionWriter, OpenAiError, artifact_text, message_text, task_text,
+    write_error,
 };
 use crate::wire::sse;
 
@@ -20,6 +21,8 @@ pub(super) struct CompletionEncoder {
     has_started: bool,
     /// Id of the artifact of the last chunk. A blank line separates artifacts.
     last_artifact: Option<String>,
+    /// Messages of the agent while it works: the result, if there is no other.
+    progress: Vec<String>,
     state: CompletionState,
 }
 
@@ -42,6 +45,7 @@ impl CompletionEncoder {
             usage: None,
             has_started: false,
             last_artifact: None,
+            progress: Vec::new(),
             state: CompletionState::Open,
         }
     }
@@ -52,14 +56,7 @@ impl CompletionEncoder {
                 self.writer = with_task(self.writer.clone(), task);
                 // Artifacts of a running task belong to an earlier completion.
                 if task.status.state.is_terminal() {
-                    for artifact in &task.artifacts {
-                        self.write_artifact(
-                            out,
-                            artifact.artifact_id.as_str(),
-                            &artifact_text(artifact),
-                        );
-                    }
-                    self.write_status(out, &task.status, true);
+                    self.write_ended_task(out, task);
                 }
             }
             StreamResponse::Message(message) => self.write_message(out, message),
@@ -79,7 +76,15 @@ impl CompletionEncoder {
 
     fn write_message(&mut self, out: &mut Vec<u8>, message: &Message) {
         self.writer.context = message.context_id.as_ref().map(ToString::to_string);
-        self.write_text(out, &parts_text(&message.parts));
+        self.write_text(out, &message_text(message));
+        self.state = CompletionState::Complete;
+    }
+
+    fn write_ended_task(&mut self, out: &mut Vec<u8>, task: &Task) {
+        if failure_status(task.status.state).is_some() {
+            return self.write_status(out, &task.status, true);
+        }
+        self.write_text(out, &task_text(task));
         self.state = CompletionState::Complete;
     }
 
@@ -92,13 +97,19 @@ impl CompletionEncoder {
             self.write_text(out, "\n\n");
         }
         self.last_artifact = Some(id.to_owned());
+        self.progress.clear();
         self.write_text(out, text);
     }
 
-    /// Writes the last status: its message, or an error. Earlier ones are not part of the
-    /// completion.
+    /// Writes the last status: its message, or an error. The messages of earlier ones are written
+    /// only if the completion would be empty without them.
     fn write_status(&mut self, out: &mut Vec<u8>, status: &TaskStatus, closes: bool) {
+        let text = status.message.as_ref().map(|message| message_text(message));
+        let text = text.unwrap_or_default();
         if !closes {
+            if !self.has_started && !text.is_empty() {
+                self.progress.push(text);
+            }
             return;
         }
         if let Some((_, code)) = failure_status(status.state) {
@@ -118,14 +129,13 @@ impl CompletionEncoder {
             return;
         }
         self.state = CompletionState::Complete;
-        let text = status
-            .message
-            .as_ref()
-            .map(|message| parts_text(&message.parts))
-            .unwrap_or_default();
-        if !text.is_empty() {
-            let separator = if self.has_started { "\n\n" } else { "" };
-            self.write_text(out, &format!("{separator}{text}"));
+        let progress = std::mem::take(&mut self.progress).join("\n\n");
+        match (self.has_started, text.is_empty()) {
+            (true, true) => {}
+            (true, false) => self.write_text(out, &format!("\n\n{text}")),
+            (false, false) => self.write_text(out, &text),
+            (false, true) if !progress.is_empty() => self.write_text(out, &progress),
+            (false, true) => self.write_text(out, NO_CONTENT),
         }
     }
 
