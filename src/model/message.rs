@@ -308,7 +308,7 @@ impl Part {
     }
 
     /// Appends the text of `next` if both are plain text parts. Returns whether it did.
-    pub(super) fn append_text(&mut self, next: &Self) -> bool {
+    pub(crate) fn append_text(&mut self, next: &Self) -> bool {
         let plain = self.is_plain() && next.is_plain();
         match (&mut self.content, &next.content) {
             (Content::Text(text), Content::Text(more)) if plain => {

@@ -13,6 +13,7 @@ mod foreign;
 mod grpc;
 #[path = "../stand_in/kaos.rs"]
 mod kaos;
+mod late_answers;
 mod local;
 mod oauth;
 mod peer;

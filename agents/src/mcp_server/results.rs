@@ -1,8 +1,6 @@
 //! Conversion of tasks and messages into results of MCP tools.
 
-use attache::model::{
-    Content, INPUT_REQUEST, Message, NO_CONTENT, Part, Task, TaskResult, TaskState,
-};
+use attache::model::{Content, INPUT_REQUEST, Message, NO_CONTENT, Part, Task, TaskState};
 use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
 use serde_json::{Value, json};
 
@@ -167,6 +165,30 @@ mod tests {
         task.artifacts
             .push(Artifact::text("answer", "forty\u{1b}[31m-two"));
         serde_json::to_value(task_result("deep", &task)).unwrap()
+    }
+
+    fn completed(history: Vec<Message>) -> Value {
+        let mut task =
+            Task::submitted("t1".into(), "c1".into(), Timestamp::from_millis(0).unwrap());
+        task.status = TaskStatus::new(TaskState::Completed);
+        task.history = history.into_iter().map(Into::into).collect();
+        serde_json::to_value(task_result("deep", &task)).unwrap()
+    }
+
+    #[test]
+    fn seed_0_38_answers_in_the_history_are_in_the_result() {
+        let answer = Message::agent("forty-two").part(Part::file(b"png", "image/png"));
+        let result = completed(vec![Message::user("q"), answer]);
+        assert_eq!(result["content"][0]["text"], "forty-two");
+        assert_eq!(result["content"][1]["type"], "image");
+        assert_eq!(result["structuredContent"]["text"], "forty-two");
+    }
+
+    #[test]
+    fn a_result_without_content_is_named() {
+        let result = completed(vec![Message::user("q")]);
+        let note = result["content"][0]["text"].as_str().unwrap();
+        assert!(note.starts_with(NO_CONTENT), "{note}");
     }
 
     #[test]

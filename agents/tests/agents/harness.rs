@@ -83,11 +83,24 @@ impl TestServer {
         method: &str,
         params: Value,
     ) -> Value {
-        let body =
-            json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
-        let head = "POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json";
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        let lines = format!("A2A-Version: 1.0\r\n{lines}");
+        let answer = self.post_with_headers("/", &lines, &body).await;
+        serde_json::from_str(&answer).unwrap()
+    }
+
+    /// Posts JSON to a path, and returns the body of the response as received.
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> String {
+        self.post_with_headers(path, "", body).await
+    }
+
+    async fn post_with_headers(&self, path: &str, lines: &str, body: &Value) -> String {
+        let body = body.to_string();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json"
+        );
         let request = format!(
-            "{head}\r\nA2A-Version: 1.0\r\n{lines}Content-Length: {}\r\n\r\n{body}",
+            "{head}\r\n{lines}Content-Length: {}\r\n\r\n{body}",
             body.len()
         );
         let answer = with_deadline(async {
@@ -98,7 +111,7 @@ impl TestServer {
             String::from_utf8(bytes).unwrap()
         });
         let answer = answer.await;
-        serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
+        answer.split_once("\r\n\r\n").unwrap().1.to_owned()
     }
 
     /// Sends a text, waits for the end of the turn, and returns the task.

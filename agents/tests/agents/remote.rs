@@ -1,5 +1,8 @@
 //! The remote agent: events, questions, answers and cancels in both directions.
 
+mod kaos;
+#[path = "../../../tests/stand_in/kaos.rs"]
+mod kaos_server;
 mod misbehaving_peer;
 
 use std::time::Duration;

@@ -8,12 +8,15 @@ mod config;
 mod conformance;
 mod errors;
 mod interact;
+#[path = "../../../tests/stand_in/kaos.rs"]
+mod kaos_server;
 mod listen;
 mod login;
 mod output;
 mod run;
 mod scripted_agent;
 mod sdk_servers;
+mod seeds;
 mod send;
 mod signature;
 mod subscribe;

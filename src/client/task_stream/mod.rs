@@ -140,8 +140,8 @@ impl TaskStream {
     /// # Errors
     /// As [`next`](Self::next). A failed task is not an error.
     pub async fn finish(mut self) -> Result<SendMessageResponse> {
-        // A task that waits for the caller may keep its stream open; one that has ended may have more events.
-        while !self.is_at_rest() || self.fold.state().is_terminal() {
+        // A task that waits for the caller may keep its stream open. Behind the end there may be further events.
+        while !self.waits_for_caller() {
             if self.next().await.transpose()?.is_none() {
                 break;
             }
@@ -224,9 +224,12 @@ impl TaskStream {
 
     /// Whether the task has ended, waits for the caller, or was answered with a message.
     fn is_at_rest(&self) -> bool {
-        let state = self.fold.state();
-        let waits = self.policy.waits_for_caller(state) && !self.fold.is_stale;
-        state.is_terminal() || waits || self.fold.is_message()
+        let has_ended = self.fold.state().is_terminal() || self.fold.is_message();
+        has_ended || self.waits_for_caller()
+    }
+
+    fn waits_for_caller(&self) -> bool {
+        self.policy.waits_for_caller(self.fold.state()) && !self.fold.is_stale
     }
 
     /// Whether the open stream is not expected to deliver further events.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::model::{Content, Message, MessageId, Role, Task};
+use crate::model::{Message, MessageId, Role, Task};
 
 /// Messages of a stream in order of arrival. Chunks of a message, which have the same id, are joined.
 #[derive(Debug, Default)]
@@ -87,14 +87,12 @@ fn is_same(one: &Message, other: &Message) -> bool {
 
 /// Appends a chunk. A text continues the text before it.
 fn append_chunk(message: &mut Message, chunk: &Message) {
-    let mut parts = chunk.parts.iter().cloned().peekable();
-    if let Some(Content::Text(text)) = message.parts.last_mut().map(|part| &mut part.content)
-        && let Some(more) = parts.peek().and_then(|part| part.as_text())
-    {
-        text.push_str(more);
-        parts.next();
+    for part in &chunk.parts {
+        let last = message.parts.last_mut();
+        if !last.is_some_and(|last| last.append_text(part)) {
+            message.parts.push(part.clone());
+        }
     }
-    message.parts.extend(parts);
 }
 
 #[cfg(test)]

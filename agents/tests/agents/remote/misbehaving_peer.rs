@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use attache::auth::{Access, ApiKeys};
-use attache::model::{Binding, Message, Version};
+use attache::model::{Binding, Message, NO_CONTENT, Version};
 use attache::{Client, Server};
 use attache_agents::{HttpAgent, HttpSettings, RemoteAgent, RemoteSettings};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::remote_agent;
-use crate::harness::{artifact, start_with, state, status_text, with_deadline};
+use crate::harness::{TestServer, artifact, start_with, state, status_text, with_deadline};
 use crate::http::{backend, request};
 
 /// Response of a mock agent (0.3, JSON-RPC) to a method, by the number of the call: a result or events.
@@ -91,6 +91,102 @@ fn task(state: &str, text: Option<&str>) -> Value {
         .into_iter()
         .collect();
     json!({"kind": "task", "id": "t", "contextId": "c", "status": {"state": state}, "artifacts": artifacts})
+}
+
+fn status(state: &str, text: Option<&str>) -> Value {
+    let message = text.map(|text| message(text, text));
+    json!({"kind": "status-update", "taskId": "t", "contextId": "c", "final": state == "completed",
+        "status": {"state": state, "message": message}})
+}
+
+fn message(id: &str, text: &str) -> Value {
+    json!({"kind": "message", "messageId": id, "role": "agent", "taskId": "t", "contextId": "c",
+        "parts": [{"kind": "text", "text": text}]})
+}
+
+/// Posts a chat completion to the front, and returns its text.
+async fn complete(front: &TestServer, is_streaming: bool) -> String {
+    let body = json!({"stream": is_streaming, "messages": [{"role": "user", "content": "hi"}]});
+    let answer = front.post("/v1/chat/completions", &body).await;
+    if !is_streaming {
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        return answer["choices"][0]["message"]["content"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+    }
+    let chunks = answer
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: "));
+    let chunks = chunks.filter_map(|chunk| serde_json::from_str::<Value>(chunk).ok());
+    chunks
+        .map(|chunk| {
+            chunk["choices"][0]["delta"]["content"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn messages_beside_the_remote_task_are_forwarded_once() {
+    // The stream of agno 3.1.10.
+    let behind = mock_agent(true, |method, _| match method {
+        "message/stream" => Answer::Events(vec![
+            status("working", None),
+            message("one", "Hello"),
+            message("one", " there"),
+            status("completed", None),
+            json!({"kind": "task", "id": "t", "contextId": "c", "status": {"state": "completed"},
+                "history": [message("one", "Hello there")]}),
+        ]),
+        _ => Answer::Unknown,
+    })
+    .await;
+    let front = remote_agent(&behind.url, RemoteSettings::default()).await;
+    let answered = front.send_text("hello").await;
+    assert_eq!(artifact(&answered, "message")[0]["text"], "Hello there");
+    assert_eq!(answered["status"]["message"], Value::Null, "not doubled");
+    assert_eq!(complete(&front, true).await, "Hello there");
+}
+
+#[tokio::test]
+async fn working_statuses_of_the_remote_task_are_the_answer_if_there_is_no_other() {
+    // The stream of agentstack 0.7.1.
+    let behind = mock_agent(true, |method, _| match method {
+        "message/stream" => Answer::Events(vec![
+            status("working", Some("First.")),
+            status("working", Some("Second.")),
+            status("completed", None),
+        ]),
+        _ => Answer::Unknown,
+    })
+    .await;
+    let front = remote_agent(&behind.url, RemoteSettings::default()).await;
+    let client = Client::new(&front.url(), Binding::JsonRpc, Version::V1).unwrap();
+    let answer = with_deadline(client.send(Message::user("hi")))
+        .await
+        .unwrap();
+    assert_eq!(answer.text(), "First.\nSecond.");
+    for is_streaming in [false, true] {
+        assert_eq!(complete(&front, is_streaming).await, "First.\n\nSecond.");
+    }
+}
+
+#[tokio::test]
+async fn a_remote_task_without_content_is_reported_as_such() {
+    let behind = mock_agent(true, |method, _| match method {
+        "message/stream" => {
+            Answer::Events(vec![status("working", None), status("completed", None)])
+        }
+        _ => Answer::Unknown,
+    })
+    .await;
+    let front = remote_agent(&behind.url, RemoteSettings::default()).await;
+    for is_streaming in [false, true] {
+        assert_eq!(complete(&front, is_streaming).await, NO_CONTENT);
+    }
 }
 
 #[tokio::test]
