@@ -104,6 +104,11 @@ fn verify_signature(
     let Some(header) = JoseHeader::decode(&signature.protected) else {
         return SignatureCheck::InvalidHeader;
     };
+    // `crit` must be protected (RFC 7515 §4.1.11).
+    let unprotected = signature.header.as_ref();
+    if unprotected.is_some_and(|header| header.get("crit").is_some()) {
+        return SignatureCheck::InvalidHeader;
+    }
     let Ok(bytes) = URL_SAFE_NO_PAD.decode(&signature.signature) else {
         return SignatureCheck::Skipped;
     };

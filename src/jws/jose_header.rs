@@ -14,7 +14,7 @@ pub(super) struct JoseHeader {
     pub(super) kid: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) typ: Option<String>,
-    /// Extensions that a verifier must support. None is supported, so a header with `crit` is refused.
+    /// Extensions that a verifier must support (RFC 7515 §4.1.11). None is supported, so a header with `crit` is refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) crit: Option<serde_json::Value>,
 }

@@ -154,6 +154,49 @@ fn s43_the_header_cannot_choose_the_algorithm() {
 }
 
 #[test]
+fn d17_signatures_with_critical_extensions_are_refused() {
+    let signer = Signer::from_pem(P256, "k1").unwrap();
+    let known = keys(&signer);
+    let mut header = serde_json::to_value(signer.header()).unwrap();
+    for crit in [json!(["b64"]), json!(["x"]), json!([]), json!("x")] {
+        for is_critical in [false, true] {
+            if is_critical {
+                header["crit"] = crit.clone();
+            } else {
+                header.as_object_mut().unwrap().remove("crit");
+            }
+            let protected = URL_SAFE_NO_PAD.encode(header.to_string());
+            let sign = |payload: &[u8]| {
+                let input = format!("{protected}.{}", URL_SAFE_NO_PAD.encode(payload));
+                let signature = signer.key.sign(input.as_bytes()).unwrap();
+                (input, URL_SAFE_NO_PAD.encode(signature))
+            };
+            let mut signed = card();
+            let payloads = card_payload::payloads(&signed, None);
+            signed.signatures.push(AgentCardSignature {
+                protected: protected.clone(),
+                signature: sign(&payloads[0]).1,
+                header: None,
+            });
+            let verification = verify_card(&signed, None, &known);
+            assert_eq!(is_unverifiable(&verification), is_critical, "{header}");
+            let (input, signature) = sign(b"{}");
+            let token = known.verify_token(&format!("{input}.{signature}"));
+            assert_eq!(
+                matches!(token, TokenVerification::Invalid),
+                is_critical,
+                "{header}"
+            );
+            // An unprotected header cannot hide it either.
+            let mut unprotected = crate::model::Object::new();
+            unprotected.insert("crit", json!(["x"]));
+            signed.signatures[0].header = Some(unprotected);
+            assert!(is_unverifiable(&verify_card(&signed, None, &known)));
+        }
+    }
+}
+
+#[test]
 fn expired_revoked_and_unsuitable_keys_are_not_used() {
     let signer = Signer::from_pem(P256, "k1").unwrap();
     let mut signed = card();

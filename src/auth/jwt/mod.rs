@@ -162,6 +162,10 @@ impl Jwt {
             return Err(AuthError::InvalidCredential);
         }
         let header = decode_header(token).map_err(invalid_token)?;
+        // RFC 7515 §4.1.11: a token with a critical extension that the verifier does not support is invalid. None is supported.
+        if header.crit.is_some() {
+            return Err(AuthError::InvalidCredential);
+        }
         // Checked before the key lookup, so that a token cannot choose an algorithm that is not allowed.
         if !self.algorithms.contains(&header.alg)
             || header

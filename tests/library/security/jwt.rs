@@ -75,10 +75,15 @@ impl Issuer {
     }
 
     fn sign(&self, replaced: Value) -> String {
+        self.sign_with_crit(replaced, None)
+    }
+
+    fn sign_with_crit(&self, replaced: Value, crit: Option<Vec<String>>) -> String {
         let keys = self.keys.lock().unwrap();
         let (kid, key) = keys.last().unwrap();
         let header = Header {
             kid: Some(kid.clone()),
+            crit,
             ..Header::new(jsonwebtoken::Algorithm::ES256)
         };
         jsonwebtoken::encode(&header, &self.claims(replaced), key).unwrap()
@@ -224,6 +229,21 @@ async fn s34_only_current_tokens_of_the_issuer_for_our_audience_are_accepted() {
         "..".to_owned(),
     ] {
         assert_eq!(call(&client(&server, &token)).await, REFUSED, "{token}");
+    }
+}
+
+#[tokio::test]
+async fn d17_a_token_with_critical_extensions_is_refused() {
+    let issuer = Issuer::start().await;
+    let server = start(Access::new(issuer.jwt())).await;
+    for (crit, expected) in [
+        (None, ACCEPTED),
+        (Some(vec!["exp".to_owned()]), REFUSED),
+        (Some(vec!["unknown".to_owned()]), REFUSED),
+        (Some(Vec::new()), REFUSED),
+    ] {
+        let token = issuer.sign_with_crit(json!({}), crit);
+        assert_eq!(call(&client(&server, &token)).await, expected, "{token}");
     }
 }
 
