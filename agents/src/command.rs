@@ -27,6 +27,7 @@ use tokio::process::ChildStdin;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use crate::backend_context::{backend_message, backend_task};
 use command_line::{CommandLine, InvalidArgument};
 pub(crate) use environment::environment;
 use output::CommandOutput;
@@ -44,7 +45,7 @@ use stderr_log::{StderrLog, escape_control_chars};
 /// of stderr is logged.
 ///
 /// Environment variables name the task (`ATTACHE_TASK_ID`), the conversation (`ATTACHE_CONTEXT_ID`), the message, the
-/// caller and the tenant. When the turn ends, the whole process group ends: with SIGTERM after a cancel, otherwise with
+/// caller and the tenant. The id of the conversation is derived from agent, tenant, caller and context id. When the turn ends, the whole process group ends: with SIGTERM after a cancel, otherwise with
 /// SIGKILL.
 ///
 /// ```
@@ -141,8 +142,7 @@ impl CommandAgent {
         match self.settings.input.unwrap_or(default) {
             CommandInput::Text => turn.text(),
             CommandInput::Json => {
-                let input =
-                    json!({"text": turn.text(), "message": turn.message(), "task": turn.task()});
+                let input = json!({"text": turn.text(), "message": backend_message(turn), "task": backend_task(turn)});
                 format!("{input}\n")
             }
             CommandInput::None => String::new(),

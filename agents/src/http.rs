@@ -15,6 +15,7 @@ use http::{HeaderName, HeaderValue, Request, StatusCode, Uri};
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
+use crate::backend_context::{backend_context_id, backend_message};
 use crate::backoff::{Backoff, retry_after};
 use crate::caller_propagation;
 use crate::circuit_breaker::CircuitBreaker;
@@ -94,7 +95,7 @@ impl HttpAgent {
             .header("user-agent", USER_AGENT)
             .header("idempotency-key", idempotency_key)
             .header("attache-task-id", turn.task_id().to_string())
-            .header("attache-context-id", turn.context_id().to_string());
+            .header("attache-context-id", backend_context_id(turn).to_string());
         let mut request =
             caller_propagation::add_headers(request, turn, self.settings.forward_caller);
         for (name, value) in &self.headers {
@@ -107,9 +108,9 @@ impl HttpAgent {
             RequestBody::Json => {
                 let body = json!({
                     "text": turn.text(),
-                    "message": turn.message(),
+                    "message": backend_message(turn),
                     "taskId": turn.task_id(),
-                    "contextId": turn.context_id(),
+                    "contextId": backend_context_id(turn),
                 });
                 request
                     .header(CONTENT_TYPE, "application/json")

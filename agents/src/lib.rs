@@ -14,6 +14,7 @@
 //! [`McpServer`] works the other way round: it exposes A2A agents as tools of an MCP server.
 
 mod any_agent;
+mod backend_context;
 mod backoff;
 mod caller_propagation;
 mod chat_model;

@@ -104,7 +104,8 @@ impl Turn {
         &self.0.task.id
     }
 
-    /// Id of the context (conversation) of the task.
+    /// Id of the context (conversation) of the task. Callers may choose it: state that an agent keeps by this id must also be
+    /// separated by the scope of the [`call`](Self::call).
     #[must_use]
     pub fn context_id(&self) -> &ContextId {
         &self.0.task.context_id

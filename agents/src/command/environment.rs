@@ -6,6 +6,8 @@ use std::ffi::OsString;
 use attache::Turn;
 use attache::model::Secret;
 
+use crate::backend_context::backend_context_id;
+
 /// Variables of the server's environment that every program receives. None of them holds a secret.
 const DEFAULT_ENV_VARS: &[&str] = &[
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR",
@@ -37,7 +39,7 @@ pub(super) fn turn_variables(turn: &Turn) -> impl Iterator<Item = (&'static str,
         .and_then(|trace| trace.state().map(str::to_owned));
     let variables = [
         ("ATTACHE_TASK_ID", turn.task_id().to_string()),
-        ("ATTACHE_CONTEXT_ID", turn.context_id().to_string()),
+        ("ATTACHE_CONTEXT_ID", backend_context_id(turn).to_string()),
         ("ATTACHE_MESSAGE_ID", turn.message().message_id.to_string()),
         ("ATTACHE_CALLER", turn.caller().name().to_owned()),
         ("ATTACHE_TENANT", turn.call().scope.tenant.to_string()),

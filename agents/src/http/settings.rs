@@ -50,7 +50,8 @@ pub struct HttpSettings {
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum RequestBody {
-    /// JSON object with `text`, the whole `message`, `taskId` and `contextId`.
+    /// JSON object with `text`, the whole `message`, `taskId` and `contextId`. The context id is derived from agent, tenant,
+    /// caller and the id in the message.
     #[default]
     Json,
     /// Text of the message.
