@@ -63,7 +63,7 @@ fn run(file: &Path, tasks: usize, events: usize) -> (Cost, usize) {
     }
     let reader = Connection::open(file).expect("the file");
     let mut ended = reader
-        .prepare("SELECT count(*) FROM task WHERE ended = 1")
+        .prepare("SELECT count(*) FROM task WHERE has_ended = 1")
         .expect("the schema");
     let before = commits.count();
     let (cost, ()) = cost(|| {
@@ -85,7 +85,7 @@ fn run(file: &Path, tasks: usize, events: usize) -> (Cost, usize) {
 fn logs(file: &Path) -> Vec<(i64, i64, Vec<u8>)> {
     let connection = Connection::open(file).expect("the file");
     let mut statement = connection
-        .prepare("SELECT task, last, body FROM batch ORDER BY task, last")
+        .prepare("SELECT task, last_position, body FROM batch ORDER BY task, last_position")
         .expect("the schema");
     let rows = statement
         .query_map((), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))

@@ -18,7 +18,7 @@ pub(crate) trait Clock: Send + Sync + 'static {
     fn new_id(&self) -> Arc<str>;
 }
 
-/// The clock of the machine, and random ids.
+/// The clock of the machine, and ids of time and random bits.
 pub(crate) struct SystemClock;
 
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);

@@ -394,12 +394,6 @@ impl Engine {
     async fn accepted_replay(&self, record: IdempotencyRecord) -> Result<Box<AcceptedMessage>> {
         let IdempotencyRecord { head, turn } = record;
         let log = self.inner.journal.log(&head).await?;
-        // Keys of old databases have no turn: use the newest.
-        let turn = if turn == 0 {
-            log.newest_turn().max(1)
-        } else {
-            turn
-        };
         Ok(Box::new(AcceptedMessage {
             turn,
             head,

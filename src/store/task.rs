@@ -85,7 +85,7 @@ pub struct IdempotencyKey {
 pub struct IdempotencyRecord {
     /// Current head of the task that the message created or continued.
     pub head: Head,
-    /// [`Batch::turn`] recorded with the key; 0 if the file was written before turns were recorded.
+    /// [`Batch::turn`] recorded with the key.
     pub turn: u64,
 }
 

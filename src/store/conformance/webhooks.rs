@@ -221,6 +221,15 @@ async fn deleting_a_webhook_ends_its_delivery(store: &dyn Store) {
         None,
         "`find_webhook` returns nothing for a deleted webhook",
     );
+    let config = registration("first", "https://example.org/again");
+    expect_ok(
+        store.put_config(&head, &config).await,
+        "`put_config` succeeds",
+    );
+    expect_true(
+        !record_delivery(store, &failed).await,
+        "`record_delivery` for a deleted webhook does not affect a new one with its id",
+    );
 }
 
 async fn lists_webhooks_by_delivery_state(store: &dyn Store) {

@@ -31,6 +31,13 @@ pub enum OpenError {
         /// Highest schema version that this program supports.
         known: u32,
     },
+    /// A version of this program from before the first release has written the file.
+    PrereleaseSchema {
+        /// The database.
+        file: PathBuf,
+        /// Schema version of the file, in the numbering of that time.
+        found: u32,
+    },
     /// The file is the database of another program.
     ForeignDatabase {
         /// The database.
@@ -124,6 +131,12 @@ impl fmt::Display for OpenError {
                  or restore the backup made before the migration",
                 file.display()
             ),
+            Self::PrereleaseSchema { file, found } => write!(
+                f,
+                "{} was written before the first release (schema version {found} of that time) and cannot be migrated: \
+                 move it away or choose another file; only the program that wrote it can read it",
+                file.display()
+            ),
             Self::ForeignDatabase { file } => {
                 write!(
                     f,
@@ -176,6 +189,7 @@ impl std::error::Error for OpenError {
             | Self::Failed { source, .. } => Some(&**source),
             Self::InUse { .. }
             | Self::NewerSchema { .. }
+            | Self::PrereleaseSchema { .. }
             | Self::ForeignDatabase { .. }
             | Self::IsDirectory { .. }
             | Self::WrongKey { .. }

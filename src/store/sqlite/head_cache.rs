@@ -4,9 +4,9 @@
 //! cached head is never older than an acknowledged write.
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Mutex;
 
-use super::id_index;
 use crate::model::{Scope, Seq, TaskId, TaskState, Timestamp};
 use crate::rt::lock;
 use crate::store::{Head, LruCache};
@@ -108,7 +108,9 @@ impl HeadCache {
 }
 
 fn slot(id: &TaskId) -> usize {
-    usize::try_from(id_index::hash_task_id(id).rem_euclid(VERSION_SLOTS as i64)).unwrap_or_default()
+    let mut hasher = DefaultHasher::new();
+    id.hash(&mut hasher);
+    (hasher.finish() % VERSION_SLOTS as u64) as usize
 }
 
 impl fmt::Debug for HeadCache {

@@ -3,13 +3,12 @@
 use rusqlite::types::Value;
 use rusqlite::{Connection, params, params_from_iter};
 
-use super::id_index;
 use super::read::scope_number;
 use super::row::{
     HEAD_COLUMNS, count_column, head_from_row, scoped_head_from_row, sql_limit, state_column,
 };
 use super::write::ALL_SCOPES;
-use crate::model::{ContextId, Scope, TaskId, TaskState, Timestamp};
+use crate::model::{Scope, TaskId, TaskState, Timestamp};
 use crate::store::codec::state_number;
 use crate::store::{Head, TaskCounts, TaskPage, TaskQuery};
 
@@ -36,7 +35,7 @@ pub(super) fn list(
     })
 }
 
-/// Counts the matches: from the counters of `tally` if only the state is filtered, else from the index.
+/// Counts the matches: from the counters of `task_count` if only the state is filtered, else from the index.
 fn total(
     connection: &Connection,
     scope: i64,
@@ -59,7 +58,7 @@ fn sum_counts(
     includes: impl Fn(TaskState) -> bool,
 ) -> rusqlite::Result<u64> {
     let mut statement =
-        connection.prepare_cached("SELECT state, tasks FROM tally WHERE scope = ?1")?;
+        connection.prepare_cached("SELECT state, tasks FROM task_count WHERE scope = ?1")?;
     let mut rows = statement.query([scope])?;
     let mut total = 0;
     while let Some(row) = rows.next()? {
@@ -73,23 +72,25 @@ fn sum_counts(
 /// SQL of a [`TaskQuery`] without its cursor.
 ///
 /// Every query names its index, because SQLite has no statistics to choose one by.
-struct ListFilter {
-    with: &'static str,
+pub(super) struct ListFilter {
     from: String,
     values: Vec<Value>,
 }
 
-/// Row source `slice`: the non-empty slices of the index `task_context`, found by skip scan.
-const SLICES: &str = "WITH RECURSIVE slice (n) AS (
-    SELECT min(number) >> 10 FROM task UNION ALL
-    SELECT (SELECT min(number) >> 10 FROM task WHERE number >= (n + 1) << 10) FROM slice WHERE n IS NOT NULL)";
-
 impl ListFilter {
-    fn new(scope: i64, query: &TaskQuery) -> Self {
-        let mut filter = match &query.context_id {
-            None => Self::whole_scope(scope),
-            Some(context_id) => Self::context(scope, context_id),
+    pub(super) fn new(scope: i64, query: &TaskQuery) -> Self {
+        let index = match (&query.context_id, query.state) {
+            (Some(_), _) => "task_by_context",
+            (None, Some(_)) => "task_by_state",
+            (None, None) => "task_by_time",
         };
+        let mut filter = Self {
+            from: format!("FROM task INDEXED BY {index} WHERE scope = ?"),
+            values: vec![Value::Integer(scope)],
+        };
+        if let Some(context_id) = &query.context_id {
+            filter.and("context = ?", context_id.to_string());
+        }
         if let Some(state) = query.state {
             filter.and("state = ?", i64::from(state_number(state)));
         }
@@ -99,42 +100,18 @@ impl ListFilter {
         filter
     }
 
-    fn whole_scope(scope: i64) -> Self {
-        let from = "FROM task INDEXED BY task_listed WHERE scope = ?1".to_owned();
-        Self {
-            with: "",
-            from,
-            values: vec![Value::Integer(scope)],
-        }
-    }
-
-    fn context(scope: i64, context_id: &ContextId) -> Self {
-        let from = "FROM slice CROSS JOIN task INDEXED BY task_context
-                    WHERE task.number >> 10 = slice.n AND context_hash = ?1 AND context = ?2 AND scope = ?3";
-        let values = vec![
-            Value::Integer(context_hash(context_id)),
-            Value::Text(context_id.to_string()),
-            Value::Integer(scope),
-        ];
-        Self {
-            with: SLICES,
-            from: from.to_owned(),
-            values,
-        }
-    }
-
     fn and(&mut self, condition: &str, value: impl Into<Value>) {
         self.from.push_str(" AND ");
         self.from.push_str(condition);
         self.values.push(value.into());
     }
 
-    fn select(&self, columns: &str) -> String {
-        format!("{} SELECT {columns} {}", self.with, self.from)
+    pub(super) fn select(&self, columns: &str) -> String {
+        format!("SELECT {columns} {}", self.from)
     }
 
     /// Converts the filter into the SQL and the parameters of one page.
-    fn into_page(mut self, query: &TaskQuery) -> (String, Vec<Value>) {
+    pub(super) fn into_page(mut self, query: &TaskQuery) -> (String, Vec<Value>) {
         if let Some((time, id)) = &query.after {
             self.and("(status_time, id) < (?, ?)", time.as_millis());
             self.values.push(id.to_string().into());
@@ -150,15 +127,6 @@ impl ListFilter {
     }
 }
 
-/// Returns the upper 32 bits of the FNV-1a hash of a context id. The hash is on disk: do not change it.
-pub(super) fn context_hash(context_id: &ContextId) -> i64 {
-    let hash = context_id
-        .as_str()
-        .bytes()
-        .fold(id_index::FNV_OFFSET_BASIS, id_index::fnv1a_step);
-    i64::from((hash >> 32) as u32)
-}
-
 /// Lists tasks that have not ended, by id.
 pub(super) fn list_unfinished(
     connection: &Connection,
@@ -168,7 +136,7 @@ pub(super) fn list_unfinished(
     list_by_id(
         connection,
         "INDEXED BY task_unfinished",
-        "ended = 0",
+        "has_ended = 0",
         after,
         limit,
     )
@@ -182,8 +150,8 @@ pub(super) fn list_runnable(
 ) -> rusqlite::Result<Vec<Head>> {
     list_by_id(
         connection,
-        "INDEXED BY task_with_work",
-        "ended = 0 AND parked = 0",
+        "INDEXED BY task_runnable",
+        "has_ended = 0 AND is_parked = 0",
         after,
         limit,
     )
@@ -224,7 +192,7 @@ pub(super) fn list_parked(
     };
     let sql = format!(
         "SELECT {HEAD_COLUMNS} FROM task INDEXED BY task_parked
-         WHERE ended = 0 AND parked = 1 AND scope = ?1 ORDER BY status_time LIMIT ?2"
+         WHERE has_ended = 0 AND is_parked = 1 AND scope = ?1 ORDER BY status_time LIMIT ?2"
     );
     let mut statement = connection.prepare_cached(&sql)?;
     statement
@@ -237,7 +205,7 @@ pub(super) fn list_parked(
 /// Returns the later status time of the task created last and the task ended last. Both are index lookups.
 pub(super) fn latest_time(connection: &Connection) -> rusqlite::Result<Option<Timestamp>> {
     let sql = "SELECT max(time) FROM (
-                 SELECT max(status_time) AS time FROM task INDEXED BY task_ended WHERE ended = 1 UNION ALL
+                 SELECT max(status_time) AS time FROM task INDEXED BY task_ended WHERE has_ended = 1 UNION ALL
                  SELECT status_time FROM task WHERE number = (SELECT max(number) FROM task))";
     let millis: Option<i64> = connection
         .prepare_cached(sql)?
@@ -253,7 +221,7 @@ pub(super) fn list_ended(
 ) -> rusqlite::Result<Vec<Head>> {
     let sql = format!(
         "SELECT {HEAD_COLUMNS}, agent, tenant, owner FROM task INDEXED BY task_ended
-         JOIN scope ON scope.number = task.scope WHERE ended = 1 AND status_time < ?1
+         JOIN scope ON scope.number = task.scope WHERE has_ended = 1 AND status_time < ?1
          ORDER BY status_time LIMIT ?2"
     );
     let mut statement = connection.prepare_cached(&sql)?;
@@ -276,8 +244,8 @@ pub(super) fn count_tasks(
     agent: &str,
     tenant: &str,
 ) -> rusqlite::Result<TaskCounts> {
-    let sql = "SELECT state, sum(tasks) FROM scope CROSS JOIN tally
-         WHERE agent = ?1 AND tenant = ?2 AND tally.scope = scope.number GROUP BY state";
+    let sql = "SELECT state, sum(tasks) FROM scope CROSS JOIN task_count
+         WHERE agent = ?1 AND tenant = ?2 AND task_count.scope = scope.number GROUP BY state";
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query([agent, tenant])?;
     let mut counts = TaskCounts::default();

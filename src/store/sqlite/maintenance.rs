@@ -96,7 +96,7 @@ impl Sqlite {
             unfinished: if is_empty {
                 0
             } else {
-                count("SELECT count(*) FROM task WHERE ended = 0")?
+                count("SELECT count(*) FROM task WHERE has_ended = 0")?
             },
             faults: faults(&connection).map_err(failed)?,
         })

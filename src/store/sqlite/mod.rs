@@ -7,8 +7,6 @@
 mod encoded;
 mod error;
 mod head_cache;
-mod id_filter;
-mod id_index;
 mod list;
 mod maintenance;
 mod open;
@@ -19,7 +17,6 @@ mod reader_pool;
 mod row;
 mod schema;
 mod secret_box;
-mod sorted_pages;
 mod webhooks;
 mod write;
 mod writer;
@@ -177,9 +174,7 @@ impl Store for Sqlite {
     async fn read(&self, task: &Head, after: Seq, limit: ReadLimit) -> Result<Vec<Entry>> {
         let task = TaskKey::from(task);
         self.reader_pool
-            .run(move |connection, id_index| {
-                read::entries(connection, id_index, &task, after, limit)
-            })
+            .run(move |connection| read::entries(connection, &task, after, limit))
             .await
     }
 
@@ -194,7 +189,7 @@ impl Store for Sqlite {
         };
         let found = self
             .reader_pool
-            .run(move |connection, id_index| read::find(connection, id_index, &key))
+            .run(move |connection| read::find(connection, &key))
             .await?;
         // Cached by id only: the same text may be an alias in one scope and an id in another.
         if let Some(head) = found.as_ref().filter(|head| head.id == *task) {
@@ -216,7 +211,7 @@ impl Store for Sqlite {
         let key = key.clone();
         let lookup = self
             .reader_pool
-            .run(move |connection, id_index| read::find_key(connection, id_index, &scope, &key))
+            .run(move |connection| read::find_key(connection, &scope, &key))
             .await?;
         match lookup {
             KeyLookup::Unused => Ok(None),
@@ -235,46 +230,46 @@ impl Store for Sqlite {
         let scope = scope.clone();
         let query = query.clone();
         self.reader_pool
-            .run(move |connection, _| list::list(connection, &scope, &query))
+            .run(move |connection| list::list(connection, &scope, &query))
             .await
     }
 
     async fn list_unfinished(&self, after: Option<&TaskId>, limit: usize) -> Result<Vec<Head>> {
         let after = after.cloned();
         self.reader_pool
-            .run(move |connection, _| list::list_unfinished(connection, after.as_ref(), limit))
+            .run(move |connection| list::list_unfinished(connection, after.as_ref(), limit))
             .await
     }
 
     async fn list_runnable(&self, after: Option<&TaskId>, limit: usize) -> Result<Vec<Head>> {
         let after = after.cloned();
         self.reader_pool
-            .run(move |connection, _| list::list_runnable(connection, after.as_ref(), limit))
+            .run(move |connection| list::list_runnable(connection, after.as_ref(), limit))
             .await
     }
 
     async fn list_parked(&self, scope: &Scope, limit: usize) -> Result<Vec<Head>> {
         let scope = scope.clone();
         self.reader_pool
-            .run(move |connection, _| list::list_parked(connection, &scope, limit))
+            .run(move |connection| list::list_parked(connection, &scope, limit))
             .await
     }
 
     async fn latest_time(&self) -> Result<Option<Timestamp>> {
         self.reader_pool
-            .run(|connection, _| list::latest_time(connection))
+            .run(|connection| list::latest_time(connection))
             .await
     }
 
     async fn list_ended(&self, before: Timestamp, limit: usize) -> Result<Vec<Head>> {
         self.reader_pool
-            .run(move |connection, _| list::list_ended(connection, before, limit))
+            .run(move |connection| list::list_ended(connection, before, limit))
             .await
     }
 
     async fn count_ended(&self) -> Result<u64> {
         self.reader_pool
-            .run(|connection, _| list::count_ended(connection))
+            .run(|connection| list::count_ended(connection))
             .await
     }
 
@@ -282,7 +277,7 @@ impl Store for Sqlite {
         let agent = agent.to_owned();
         let tenant = tenant.to_owned();
         self.reader_pool
-            .run(move |connection, _| list::count_tasks(connection, &agent, &tenant))
+            .run(move |connection| list::count_tasks(connection, &agent, &tenant))
             .await
             .map(Some)
     }
@@ -302,9 +297,7 @@ impl Store for Sqlite {
     ) -> Result<Option<(Seq, Snapshot)>> {
         let task = TaskKey::from(task);
         self.reader_pool
-            .run(move |connection, id_index| {
-                read::load_snapshot(connection, id_index, &task, max_bytes)
-            })
+            .run(move |connection| read::load_snapshot(connection, &task, max_bytes))
             .await
     }
 
@@ -327,9 +320,7 @@ impl Store for Sqlite {
         let task = TaskKey::from(task);
         let secret_box = Arc::clone(&self.secret_box);
         self.reader_pool
-            .run(move |connection, id_index| {
-                webhooks::list_configs(connection, id_index, &secret_box, &task)
-            })
+            .run(move |connection| webhooks::list_configs(connection, &secret_box, &task))
             .await
     }
 
@@ -349,7 +340,7 @@ impl Store for Sqlite {
     ) -> Result<Vec<Webhook>> {
         let secret_box = Arc::clone(&self.secret_box);
         self.reader_pool
-            .run(move |connection, _| webhooks::list(connection, &secret_box, filter, after, limit))
+            .run(move |connection| webhooks::list(connection, &secret_box, filter, after, limit))
             .await
     }
 
@@ -358,9 +349,7 @@ impl Store for Sqlite {
         let id = id.clone();
         let secret_box = Arc::clone(&self.secret_box);
         self.reader_pool
-            .run(move |connection, id_index| {
-                webhooks::find(connection, id_index, &secret_box, &task, &id)
-            })
+            .run(move |connection| webhooks::find(connection, &secret_box, &task, &id))
             .await
     }
 

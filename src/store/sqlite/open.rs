@@ -9,7 +9,6 @@ use std::sync::Arc;
 use rusqlite::{Connection, MAIN_DB, OpenFlags};
 
 use super::error::OpenError;
-use super::id_index::IdIndex;
 use super::schema;
 use super::secret_box::SecretBox;
 use super::{Options, Synchronous};
@@ -20,7 +19,6 @@ use crate::rt::create_private_file;
 pub(super) struct OpenDatabase {
     pub(super) path: Arc<Path>,
     pub(super) connection: Connection,
-    pub(super) id_index: Arc<IdIndex>,
     pub(super) secret_box: Arc<SecretBox>,
     /// Lock file. Keep it locked until the connection is closed.
     pub(super) lock: File,
@@ -35,13 +33,10 @@ pub(super) fn open(path: &Path, options: &Options) -> Result<OpenDatabase, OpenE
     let lock = acquire_lock(&path)?;
     create_file(&path)?;
     let mut connection = connect(&path, options)?;
-    let id_index =
-        IdIndex::load(&mut connection).map_err(|error| OpenError::sqlite(&path, error))?;
     let secret_box = Arc::new(SecretBox::open(&path, &mut connection)?);
     Ok(OpenDatabase {
         path: Arc::from(path),
         connection,
-        id_index: Arc::new(id_index),
         secret_box,
         lock,
     })
@@ -166,7 +161,7 @@ fn configure(connection: &Connection, options: &Options) -> rusqlite::Result<()>
     // Every command looks the parent row up, or writes it, in the same transaction. SQLite's own check costs 5 % of a
     // create, and it would prevent migrations from replacing referenced tables.
     connection.pragma_update(None, "foreign_keys", false)?;
-    // 16 MiB (negative values are KiB): the last pages of all tables and the inner pages of the id index.
+    // 16 MiB (negative values are KiB): the last pages of all tables and indexes.
     connection.pragma_update(None, "cache_size", -16_384)?;
     // 64 MiB: after a burst the write-ahead log is truncated to this size.
     connection.pragma_update(None, "journal_size_limit", 64 << 20)

@@ -4,7 +4,6 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::TaskKey;
 use super::error::corrupt_row;
-use super::id_index::{self, IdIndex};
 use super::row::{HEAD_COLUMNS, count_column, head_from_row, seq_column, sql_limit, sql_position};
 use crate::model::{Entry, Scope, Seq, TaskId};
 use crate::store::codec::{self, CodecError};
@@ -24,16 +23,15 @@ pub(super) enum KeyLookup {
 /// Reads the entries after `after`, up to the limit. A row holds up to 256 events, so the first one may be skipped partly.
 pub(super) fn entries(
     connection: &Connection,
-    id_index: &IdIndex,
     task: &TaskKey,
     after: Seq,
     limit: ReadLimit,
 ) -> rusqlite::Result<Vec<Entry>> {
     let mut page = EntryPage::new(limit);
-    let Some(task) = task_number(connection, id_index, task)? else {
+    let Some(task) = task_number(connection, task)? else {
         return Ok(Vec::new());
     };
-    let sql = "SELECT last, body FROM batch WHERE task = ?1 AND last > ?2 ORDER BY last";
+    let sql = "SELECT last_position, body FROM batch WHERE task = ?1 AND last_position > ?2 ORDER BY last_position";
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query([task, sql_position(after)])?;
     while !page.is_full()
@@ -59,16 +57,12 @@ fn row_entries(row: &Row<'_>) -> rusqlite::Result<impl Iterator<Item = Entry> + 
 }
 
 /// Finds a task by its id, or else by its alias.
-pub(super) fn find(
-    connection: &Connection,
-    id_index: &IdIndex,
-    task: &TaskKey,
-) -> rusqlite::Result<Option<Head>> {
+pub(super) fn find(connection: &Connection, task: &TaskKey) -> rusqlite::Result<Option<Head>> {
     let TaskKey { scope, id } = task;
     let Some(number) = scope_number(connection, scope)? else {
         return Ok(None);
     };
-    let by_id = find_task_row(connection, id_index, number, id, HEAD_COLUMNS, |row| {
+    let by_id = find_task_row(connection, number, id, HEAD_COLUMNS, |row| {
         head_from_row(row, scope.clone())
     })?;
     if by_id.is_some() {
@@ -86,44 +80,37 @@ pub(super) fn find(
 /// Returns the row number of a task.
 pub(super) fn task_number(
     connection: &Connection,
-    id_index: &IdIndex,
     task: &TaskKey,
 ) -> rusqlite::Result<Option<i64>> {
     let Some(scope) = scope_number(connection, &task.scope)? else {
         return Ok(None);
     };
-    find_task_row(connection, id_index, scope, &task.id, "number", |row| {
-        row.get(0)
-    })
+    find_task_row(connection, scope, &task.id, "number", |row| row.get(0))
 }
 
 /// Reads columns of the task with this id in this scope.
 pub(super) fn find_task_row<T>(
     connection: &Connection,
-    id_index: &IdIndex,
     scope: i64,
     id: &TaskId,
     columns: &str,
-    read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
+    read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
 ) -> rusqlite::Result<Option<T>> {
-    let sql = format!("SELECT {columns} FROM task WHERE number = ?1 AND id = ?2 AND scope = ?3");
-    let mut statement = connection.prepare_cached(&sql)?;
-    id_index.find(connection, id_index::hash_task_id(id), |number| {
-        statement
-            .query_row(params![number, id.as_str(), scope], &read)
-            .optional()
-    })
+    let sql = format!("SELECT {columns} FROM task WHERE id = ?1 AND scope = ?2");
+    connection
+        .prepare_cached(&sql)?
+        .query_row(params![id.as_str(), scope], read)
+        .optional()
 }
 
 /// Looks an idempotency key up.
 pub(super) fn find_key(
     connection: &Connection,
-    id_index: &IdIndex,
     scope: &Scope,
     key: &IdempotencyKey,
 ) -> rusqlite::Result<KeyLookup> {
     match scope_number(connection, scope)? {
-        Some(number) => find_key_in_scope(connection, id_index, number, scope, key),
+        Some(number) => find_key_in_scope(connection, number, scope, key),
         None => Ok(KeyLookup::Unused),
     }
 }
@@ -131,44 +118,38 @@ pub(super) fn find_key(
 /// Looks an idempotency key up in the scope with this row number.
 pub(super) fn find_key_in_scope(
     connection: &Connection,
-    id_index: &IdIndex,
     number: i64,
     scope: &Scope,
     key: &IdempotencyKey,
 ) -> rusqlite::Result<KeyLookup> {
-    // Key rows are in the index under their negated number.
     let sql = format!(
-        "SELECT {HEAD_COLUMNS}, key.body, key.turn FROM key JOIN task ON task.number = key.task
-         WHERE key.number = -?1 AND key.scope = ?2 AND key.text = ?3 AND key.time >= ?4"
+        "SELECT {HEAD_COLUMNS}, digest, turn FROM idempotency_key AS key JOIN task ON task.number = key.task
+         WHERE key.scope = ?1 AND key.text = ?2 AND key.time >= ?3"
     );
     let mut statement = connection.prepare_cached(&sql)?;
-    let hash = id_index::hash_key(number, &key.text);
-    let found = id_index.find(connection, hash, |key_number| {
-        let lookup = statement.query_row(
-            params![key_number, number, key.text, key.oldest_valid.as_millis()],
-            |row| {
-                if row.get_ref(5)?.as_blob()? != key.body {
-                    return Ok(KeyLookup::OtherBody);
-                }
-                Ok(KeyLookup::SameBody(IdempotencyRecord {
-                    head: head_from_row(row, scope.clone())?,
-                    turn: count_column(row, 6)?,
-                }))
-            },
-        );
-        lookup.optional()
-    })?;
-    Ok(found.unwrap_or(KeyLookup::Unused))
+    let found = statement.query_row(
+        params![number, key.text, key.oldest_valid.as_millis()],
+        |row| {
+            if row.get_ref(5)?.as_blob()? != key.body {
+                return Ok(KeyLookup::OtherBody);
+            }
+            Ok(KeyLookup::SameBody(IdempotencyRecord {
+                head: head_from_row(row, scope.clone())?,
+                turn: count_column(row, 6)?,
+            }))
+        },
+    );
+    Ok(found.optional()?.unwrap_or(KeyLookup::Unused))
 }
 
-/// Loads the snapshot of a task, if it has at most `max_bytes`. One that cannot be decoded, for example of an older format, is ignored: it is a cache.
+/// Loads the snapshot of a task, if it has at most `max_bytes`. One that cannot be decoded, for example of an older format,
+/// is ignored: it is a cache.
 pub(super) fn load_snapshot(
     connection: &Connection,
-    id_index: &IdIndex,
     task: &TaskKey,
     max_bytes: usize,
 ) -> rusqlite::Result<Option<(Seq, Snapshot)>> {
-    let Some(task) = task_number(connection, id_index, task)? else {
+    let Some(task) = task_number(connection, task)? else {
         return Ok(None);
     };
     // `length` of a blob does not read the blob.

@@ -9,7 +9,6 @@ use tokio::sync::Semaphore;
 
 use super::Options;
 use super::error::DatabaseError;
-use super::id_index::IdIndex;
 use super::open::{OpenDatabase, STATEMENT_CACHE_SIZE};
 use crate::rt::{PoolLimits, ThreadPool, lock};
 use crate::store::{Error, Result};
@@ -19,7 +18,6 @@ use crate::store::{Error, Result};
 #[derive(Debug)]
 pub(super) struct ReaderPool {
     path: Arc<Path>,
-    id_index: Arc<IdIndex>,
     busy_timeout: Duration,
     size: u32,
     /// One permit for each connection in use. Closed when the pool is closed.
@@ -35,7 +33,6 @@ impl ReaderPool {
         let permits = Arc::new(Semaphore::new(size as usize));
         Self {
             path: Arc::clone(&database.path),
-            id_index: Arc::clone(&database.id_index),
             busy_timeout: options.busy_timeout,
             size,
             permits,
@@ -51,16 +48,11 @@ impl ReaderPool {
         }
     }
 
-    #[cfg(test)]
-    pub(super) fn id_index(&self) -> &IdIndex {
-        &self.id_index
-    }
-
     /// Runs a read on a reader thread. Waits while `max_readers` reads are running.
     pub(super) async fn run<T, F>(self: &Arc<Self>, read: F) -> Result<T>
     where
         T: Send + 'static,
-        F: FnOnce(&mut Connection, &IdIndex) -> rusqlite::Result<T> + Send + 'static,
+        F: FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
     {
         let permit = Arc::clone(&self.permits)
             .acquire_owned()
@@ -99,12 +91,12 @@ impl ReaderPool {
 
     fn with_connection<T>(
         &self,
-        read: impl FnOnce(&mut Connection, &IdIndex) -> rusqlite::Result<T>,
+        read: impl FnOnce(&mut Connection) -> rusqlite::Result<T>,
     ) -> Result<T> {
         let idle = lock(&self.idle).pop();
         let attempt = || {
             let mut connection = idle.map_or_else(|| self.connect(), Ok)?;
-            let result = read(&mut connection, &self.id_index)?;
+            let result = read(&mut connection)?;
             // Not after an error: the file may have been replaced since the connection was opened.
             self.release(connection);
             Ok(result)

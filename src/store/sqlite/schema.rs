@@ -10,23 +10,18 @@ use super::error::{DatabaseError, OpenError};
 use super::open::{private_file_options, with_suffix};
 
 /// Migrations: number `n` leads from schema version `n - 1` to `n`. Do not change a statement; add a new file.
-pub(super) const MIGRATIONS: &[&str] = &[
-    include_str!("../migrations/1.sql"),
-    include_str!("../migrations/2.sql"),
-    include_str!("../migrations/3.sql"),
-    include_str!("../migrations/4.sql"),
-    include_str!("../migrations/5.sql"),
-    include_str!("../migrations/6.sql"),
-    include_str!("../migrations/7.sql"),
-];
+pub(super) const MIGRATIONS: &[&str] = &[include_str!("../migrations/1.sql")];
 
-/// SQLite application id of our files: `A2At`.
-pub(super) const APPLICATION_ID: i32 = 0x4132_4174;
+/// SQLite application id of our files: `Attc`.
+const APPLICATION_ID: i32 = 0x4174_7463;
+
+/// Application id of files that were written before the first release: `A2At`. Their schemas are not supported.
+pub(super) const PRERELEASE_APPLICATION_ID: i32 = 0x4132_4174;
 
 /// Returns the schema version of a file; 0 if the file is empty.
 ///
 /// # Errors
-/// The file belongs to another program, or has a newer schema.
+/// The file belongs to another program, was written before the first release, or has a newer schema.
 pub(super) fn version(connection: &Connection, path: &Path) -> Result<u32, OpenError> {
     let failed = |error| OpenError::sqlite(path, error);
     let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
@@ -48,6 +43,12 @@ pub(super) fn version(connection: &Connection, path: &Path) -> Result<u32, OpenE
             }),
             _ => Ok(found),
         },
+        Ok(found @ 1..) if application == PRERELEASE_APPLICATION_ID => {
+            Err(OpenError::PrereleaseSchema {
+                file: path.to_owned(),
+                found,
+            })
+        }
         _ => Err(OpenError::ForeignDatabase {
             file: path.to_owned(),
         }),

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension};
 use sha2::{Digest, Sha256};
 
 use super::error::OpenError;
@@ -35,18 +35,15 @@ impl fmt::Debug for SecretBox {
 }
 
 impl SecretBox {
-    /// Loads the key of a database, or creates one, and encrypts rows that are still plaintext.
+    /// Loads the key of a database, or creates one.
     ///
     /// # Errors
     /// The key is missing or wrong while encrypted rows exist, or a file cannot be accessed.
     pub(super) fn open(path: &Path, connection: &mut Connection) -> Result<Self, OpenError> {
         let file = path.with_file_name(KEY_FILE);
-        let sealed = connection.query_row(
-            "SELECT count(*) FROM config WHERE sealed AND EXISTS (SELECT 1 FROM vault)",
-            (),
-            is_positive,
-        );
-        if sealed.map_err(|error| OpenError::sqlite(path, error))? && !file.exists() {
+        let has_webhooks =
+            has_webhooks(connection).map_err(|error| OpenError::sqlite(path, error))?;
+        if has_webhooks && !file.exists() {
             return Err(OpenError::MissingKey {
                 file: path.to_owned(),
                 key: file,
@@ -76,44 +73,23 @@ impl SecretBox {
         })
     }
 
-    /// Records the key's fingerprint and encrypts plaintext rows; `false` if rows are encrypted with another key.
+    /// Records the key's fingerprint; `false` if webhooks are encrypted with another key.
     fn adopt_database(&self, connection: &mut Connection) -> rusqlite::Result<bool> {
         let transaction = connection.transaction()?;
-        let known = transaction.query_row("SELECT fingerprint FROM vault", (), |row| {
+        let known = transaction.query_row("SELECT fingerprint FROM encryption_key", (), |row| {
             row.get::<_, Vec<u8>>(0)
         });
         match known.optional()? {
             Some(known) if known == self.fingerprint => {}
-            Some(_)
-                if transaction.query_row(
-                    "SELECT count(*) FROM config WHERE sealed",
-                    (),
-                    is_positive,
-                )? =>
-            {
-                return Ok(false);
-            }
+            Some(_) if has_webhooks(&transaction)? => return Ok(false),
             Some(_) | None => {
-                transaction.execute("DELETE FROM vault", ())?;
-                transaction.execute("INSERT INTO vault VALUES (?1)", [self.fingerprint])?;
+                transaction.execute("DELETE FROM encryption_key", ())?;
+                transaction
+                    .execute("INSERT INTO encryption_key VALUES (?1)", [self.fingerprint])?;
             }
         }
-        self.encrypt_plaintext_rows(&transaction)?;
         transaction.commit()?;
         Ok(true)
-    }
-
-    fn encrypt_plaintext_rows(&self, connection: &Connection) -> rusqlite::Result<()> {
-        let mut statement =
-            connection.prepare("SELECT number, body FROM config WHERE sealed = 0")?;
-        let plaintext = statement.query_map((), |row| {
-            Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?))
-        })?;
-        for (number, body) in plaintext.collect::<rusqlite::Result<Vec<_>>>()? {
-            let sql = "UPDATE config SET body = ?2, sealed = 1 WHERE number = ?1";
-            connection.execute(sql, params![number, self.encrypt(body)])?;
-        }
-        Ok(())
     }
 
     /// Encrypts a body. The result is the nonce followed by the ciphertext and tag.
@@ -141,8 +117,10 @@ impl SecretBox {
     }
 }
 
-fn is_positive(row: &rusqlite::Row<'_>) -> rusqlite::Result<bool> {
-    Ok(row.get::<_, i64>(0)? > 0)
+fn has_webhooks(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.query_row("SELECT EXISTS (SELECT 1 FROM webhook)", (), |row| {
+        row.get(0)
+    })
 }
 
 fn load_or_create_key(file: &PathBuf) -> io::Result<[u8; KEY_BYTES]> {

@@ -1,10 +1,9 @@
-//! Webhooks: registrations, delivery progress and their rows in `config`.
+//! Webhooks: registrations, delivery progress and their rows in `webhook`.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::TaskKey;
 use super::error::corrupt_row;
-use super::id_index::IdIndex;
 use super::read::task_number;
 use super::row::{
     HEAD_COLUMNS, count_column, scoped_head_from_row, seq_column, sql_limit, sql_position,
@@ -16,7 +15,7 @@ use crate::model::PushConfigId;
 use crate::store::codec::{self, CodecError};
 use crate::store::{DeliveryProgress, DeliveryState, PushRegistration, Webhook, WebhookFilter};
 
-// Values of the column `config.standing`.
+// Values of the column `delivery_state`.
 const ACTIVE: i64 = 0;
 const FINISHED: i64 = 1;
 const FAILED: i64 = 2;
@@ -24,15 +23,14 @@ const FAILED: i64 = 2;
 /// Lists the webhook registrations of a task in the order of their first registration.
 pub(super) fn list_configs(
     connection: &Connection,
-    id_index: &IdIndex,
     secret_box: &SecretBox,
     task: &TaskKey,
 ) -> rusqlite::Result<Vec<PushRegistration>> {
-    let Some(task) = task_number(connection, id_index, task)? else {
+    let Some(task) = task_number(connection, task)? else {
         return Ok(Vec::new());
     };
-    let mut statement =
-        connection.prepare_cached("SELECT body FROM config WHERE task = ?1 ORDER BY number")?;
+    let mut statement = connection
+        .prepare_cached("SELECT registration FROM webhook WHERE task = ?1 ORDER BY number")?;
     let configs = statement.query_map([task], |row| decode_registration(row, 0, secret_box))?;
     configs.collect()
 }
@@ -52,9 +50,9 @@ fn decode_registration(
 /// Returns the SELECT of the columns that [`webhook_from_row`] reads.
 fn select(index: &str) -> String {
     format!(
-        "SELECT {HEAD_COLUMNS}, agent, tenant, owner, config.number, config.generation, config.body, config.position,
-         config.attempts, config.due, config.standing, config.reason
-         FROM config {index} JOIN task ON task.number = config.task JOIN scope ON scope.number = task.scope"
+        "SELECT {HEAD_COLUMNS}, agent, tenant, owner, webhook.number, generation, registration, webhook.position, attempts,
+         next_attempt, delivery_state, failure_reason
+         FROM webhook {index} JOIN task ON task.number = webhook.task JOIN scope ON scope.number = task.scope"
     )
 }
 
@@ -67,12 +65,12 @@ pub(super) fn list(
     limit: usize,
 ) -> rusqlite::Result<Vec<Webhook>> {
     let (index, state) = match filter {
-        WebhookFilter::Active => ("INDEXED BY config_open", ACTIVE),
-        WebhookFilter::Failed => ("INDEXED BY config_stopped", FAILED),
+        WebhookFilter::Active => ("INDEXED BY webhook_active", ACTIVE),
+        WebhookFilter::Failed => ("INDEXED BY webhook_failed", FAILED),
     };
     let select = select(index);
     let sql = format!(
-        "{select} WHERE config.standing = {state} AND config.number > ?1 ORDER BY config.number LIMIT ?2"
+        "{select} WHERE delivery_state = {state} AND webhook.number > ?1 ORDER BY webhook.number LIMIT ?2"
     );
     let after = after.map_or(0, |after| i64::try_from(after).unwrap_or(i64::MAX));
     let mut statement = connection.prepare_cached(&sql)?;
@@ -86,15 +84,14 @@ pub(super) fn list(
 /// Finds a webhook of a task.
 pub(super) fn find(
     connection: &Connection,
-    id_index: &IdIndex,
     secret_box: &SecretBox,
     task: &TaskKey,
     id: &PushConfigId,
 ) -> rusqlite::Result<Option<Webhook>> {
-    let Some(task) = task_number(connection, id_index, task)? else {
+    let Some(task) = task_number(connection, task)? else {
         return Ok(None);
     };
-    let sql = format!("{} WHERE config.task = ?1 AND config.id = ?2", select(""));
+    let sql = format!("{} WHERE webhook.task = ?1 AND webhook.id = ?2", select(""));
     let mut statement = connection.prepare_cached(&sql)?;
     statement
         .query_row(params![task, id.as_str()], |row| {
@@ -155,8 +152,8 @@ impl DeliveryUpdate {
             DeliveryState::Failed(reason) => (FAILED, reason.as_str()),
         };
         let sql =
-            "UPDATE config SET position = ?3, attempts = ?4, due = ?5, standing = ?6, reason = ?7
-                   WHERE number = ?1 AND generation = ?2";
+            "UPDATE webhook SET position = ?3, attempts = ?4, next_attempt = ?5, delivery_state = ?6,
+                   failure_reason = ?7 WHERE number = ?1 AND generation = ?2";
         let values = params![
             self.number,
             self.generation,

@@ -10,37 +10,36 @@ use rusqlite::{Connection, params};
 use super::TaskKey;
 use super::encoded::{EncodedBatch, EncodedConfig, EncodedTask};
 use super::head_cache::{HeadCache, HeadChange};
-use super::id_index::{self, IdIndex, IndexEntry};
 use super::prepared_statement::PreparedStatement;
 use super::read::{self, KeyLookup};
 use super::row::{seq_column, sql_limit, sql_position, state_column, time_column};
-use super::sorted_pages::{LARGE_LEVEL, SMALL_LEVEL};
 use super::writer::CommandResult;
 use crate::model::{PushConfigId, Scope, Seq, TaskId, TaskState, Timestamp};
 use crate::store::codec::state_number;
 use crate::store::{CreateResult, Error, Head, IdempotencyKey};
 
 const INSERT_TASK: &str =
-    "INSERT INTO task (id, scope, context, context_hash, alias, position, state, ended, status_time, parked, number)
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (scope, alias) WHERE alias IS NOT NULL DO NOTHING";
+    "INSERT INTO task (id, scope, context, alias, position, state, has_ended, is_parked, status_time)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING";
 
-const INSERT_BATCH: &str = "INSERT INTO batch (task, last, body) VALUES (?1, ?2, ?3)";
+const INSERT_BATCH: &str = "INSERT INTO batch (task, last_position, body) VALUES (?1, ?2, ?3)";
 
-const UPDATE_TALLY: &str = "UPDATE tally SET tasks = tasks + ?3 WHERE scope = ?1 AND state = ?2";
+const UPDATE_COUNT: &str =
+    "UPDATE task_count SET tasks = tasks + ?3 WHERE scope = ?1 AND state = ?2";
 
 /// Deletes a task and its rows in other tables.
 const DELETE_TASK: [&str; 5] = [
     "DELETE FROM batch WHERE task = ?1",
     "DELETE FROM snapshot WHERE task = ?1",
-    "DELETE FROM config WHERE task = ?1",
-    "DELETE FROM key WHERE task = ?1",
+    "DELETE FROM webhook WHERE task = ?1",
+    "DELETE FROM idempotency_key WHERE task = ?1",
     "DELETE FROM task WHERE number = ?1",
 ];
 
 /// Maximum number of scopes, and of task rows, in the writer's cache. A full cache is cleared.
 const MAX_CACHED_ROWS: usize = 4_096;
 
-/// Scope number under which `tally` counts the tasks of all scopes.
+/// Scope number under which `task_count` counts the tasks of all scopes.
 pub(super) const ALL_SCOPES: i64 = 0;
 
 /// Rows that the writer has read or written, and the uncommitted changes of the current transaction.
@@ -52,12 +51,8 @@ struct TxCache {
     scopes: HashMap<Scope, i64>,
     /// Rows of unfinished tasks. Most batches are for a task that has just been appended to.
     rows: HashMap<TaskId, TaskRow>,
-    /// Uncommitted changes of the counters in `tally`, by scope and state.
-    tally_changes: BTreeMap<(i64, u8), i64>,
-    /// Index entries that this transaction has added.
-    added: Vec<IndexEntry>,
-    /// Index entries that this transaction has removed.
-    removed: Vec<IndexEntry>,
+    /// Uncommitted changes of the counters in `task_count`, by scope and state.
+    count_changes: BTreeMap<(i64, u8), i64>,
     /// Changes to tasks that existed before, in order, for the head cache.
     head_changes: Vec<HeadChange>,
 }
@@ -76,59 +71,48 @@ struct TaskRow {
 /// Transaction of the writer thread. One value serves all transactions, one after the other.
 pub(super) struct Transaction<'a> {
     pub(super) connection: &'a Connection,
-    id_index: &'a IdIndex,
     cache: TxCache,
     insert_task_statement: PreparedStatement<'a>,
     insert_batch_statement: PreparedStatement<'a>,
-    update_tally_statement: PreparedStatement<'a>,
+    update_count_statement: PreparedStatement<'a>,
 }
 
 impl<'a> Transaction<'a> {
-    pub(super) fn new(connection: &'a Connection, id_index: &'a IdIndex) -> Self {
+    pub(super) fn new(connection: &'a Connection) -> Self {
         Self {
             connection,
-            id_index,
             cache: TxCache::default(),
             insert_task_statement: PreparedStatement::new(INSERT_TASK),
             insert_batch_statement: PreparedStatement::new(INSERT_BATCH),
-            update_tally_statement: PreparedStatement::new(UPDATE_TALLY),
+            update_count_statement: PreparedStatement::new(UPDATE_COUNT),
         }
     }
 
-    /// Writes the changed counters and index entries. Call it last before the commit.
+    /// Writes the changed counters. Call it last before the commit.
     pub(super) fn before_commit(&mut self) -> rusqlite::Result<()> {
-        for ((scope, state), change) in std::mem::take(&mut self.cache.tally_changes) {
+        for ((scope, state), change) in std::mem::take(&mut self.cache.count_changes) {
             if change != 0 {
-                self.write_tally(scope, state, change)?;
+                self.write_count(scope, state, change)?;
             }
         }
-        let added = self.cache.added.len();
-        let flushed = self.id_index.flush_step(self.connection, added)?;
-        self.cache.removed.sort_unstable();
-        SMALL_LEVEL.remove(self.connection, &self.cache.removed)?;
-        LARGE_LEVEL.remove(self.connection, &self.cache.removed)?;
-        self.cache.removed.extend(flushed);
         Ok(())
     }
 
-    /// Publishes the changes to the head cache and the id index. Call it before any caller gets its reply.
+    /// Publishes the changes to the head cache. Call it before any caller gets its reply.
     pub(super) fn after_commit(&mut self, head_cache: &HeadCache) {
         head_cache.apply_commit(self.cache.head_changes.drain(..));
-        self.cache.added.clear();
-        self.id_index.forget(self.cache.removed.drain(..));
     }
 
     /// Discards the changes and all cached rows. A scope number that the transaction gave out may be reused.
     pub(super) fn after_rollback(&mut self, head_cache: &HeadCache) {
         head_cache.apply_rollback(self.cache.head_changes.drain(..));
-        self.id_index.forget(self.cache.added.drain(..));
         self.cache = TxCache::default();
     }
 
     /// Writes a row without changing it, to check whether writes succeed.
     pub(super) fn probe_write(&mut self) -> CommandResult<()> {
         self.connection
-            .prepare_cached("UPDATE named SET task = task")?
+            .prepare_cached("UPDATE encryption_key SET fingerprint = fingerprint")?
             .execute(())?;
         Ok(Ok(()))
     }
@@ -223,18 +207,10 @@ impl<'a> Transaction<'a> {
 
     /// [`Store::remove_keys`](crate::store::Store::remove_keys)
     pub(super) fn remove_keys(&mut self, before: Timestamp, limit: usize) -> CommandResult<usize> {
-        let sql = "SELECT number, scope, text FROM key WHERE time < ?1 ORDER BY time LIMIT ?2";
-        let mut statement = self.connection.prepare_cached(sql)?;
-        let keys = statement.query_map(params![before.as_millis(), sql_limit(limit)], key_entry)?;
-        let keys = keys.collect::<rusqlite::Result<Vec<_>>>()?;
-        for (_, number) in &keys {
-            self.connection
-                .prepare_cached("DELETE FROM key WHERE number = -?1")?
-                .execute([number])?;
-        }
-        let removed = keys.len();
-        self.cache.removed.extend(keys);
-        Ok(Ok(removed))
+        let sql = "DELETE FROM idempotency_key WHERE number IN
+                   (SELECT number FROM idempotency_key WHERE time < ?1 ORDER BY time LIMIT ?2)";
+        let values = params![before.as_millis(), sql_limit(limit)];
+        Ok(Ok(self.connection.prepare_cached(sql)?.execute(values)?))
     }
 
     /// [`Store::put_config`](crate::store::Store::put_config)
@@ -256,7 +232,7 @@ impl<'a> Transaction<'a> {
         config: &PushConfigId,
     ) -> CommandResult<()> {
         if let Some(row) = self.load_row(task)? {
-            let sql = "DELETE FROM config WHERE task = ?1 AND id = ?2";
+            let sql = "DELETE FROM webhook WHERE task = ?1 AND id = ?2";
             self.connection
                 .prepare_cached(sql)?
                 .execute(params![row.number, config.as_str()])?;
@@ -264,67 +240,36 @@ impl<'a> Transaction<'a> {
         Ok(Ok(()))
     }
 
-    /// Looks a key up. The id filter answers most lookups of unused keys without reading the index.
+    /// Looks a key up.
     fn find_key(
         &self,
         number: i64,
         scope: &Scope,
         key: Option<&IdempotencyKey>,
     ) -> rusqlite::Result<KeyLookup> {
-        let Some(key) = key else {
-            return Ok(KeyLookup::Unused);
-        };
-        let hash = id_index::hash_key(number, &key.text);
-        if self.id_index.is_new(self.connection, hash)? {
-            return Ok(KeyLookup::Unused);
+        match key {
+            Some(key) => read::find_key_in_scope(self.connection, number, scope, key),
+            None => Ok(KeyLookup::Unused),
         }
-        read::find_key_in_scope(self.connection, self.id_index, number, scope, key)
-    }
-
-    /// Returns whether a task of any scope has this id.
-    fn is_id_taken(&self, hash: i64, id: &TaskId) -> rusqlite::Result<bool> {
-        if self.id_index.is_new(self.connection, hash)? {
-            return Ok(false);
-        }
-        let mut statement = self
-            .connection
-            .prepare_cached("SELECT 1 FROM task WHERE number = ?1 AND id = ?2")?;
-        let found = self.id_index.find(self.connection, hash, |number| {
-            Ok(statement
-                .exists(params![number, id.as_str()])?
-                .then_some(()))
-        });
-        Ok(found?.is_some())
     }
 
     /// Inserts a row into `task` and returns its number; `None` if the id or the alias is taken.
     fn insert_task(&mut self, scope: i64, task: &EncodedTask) -> rusqlite::Result<Option<i64>> {
-        let hash = id_index::hash_task_id(&task.id);
-        if self.is_id_taken(hash, &task.id)? {
-            return Ok(None);
-        }
-        let number = self.id_index.next_task();
         let values = params![
             task.id.as_str(),
             scope,
             task.context_id.as_str(),
-            super::list::context_hash(&task.context_id),
             task.alias.as_ref().map(TaskId::as_str),
             sql_position(Seq(task.batch.count())),
             state_number(task.batch.state),
             task.batch.state.is_terminal(),
-            task.batch.status_time.as_millis(),
             task.batch.parked,
-            number,
+            task.batch.status_time.as_millis(),
         ];
         let inserted = self
             .insert_task_statement
             .execute(self.connection, values)?;
-        if inserted == 0 {
-            return Ok(None);
-        }
-        self.add_to_index((hash, number));
-        Ok(Some(number))
+        Ok((inserted > 0).then(|| self.connection.last_insert_rowid()))
     }
 
     /// Inserts the rows and the key of a batch; returns the position of the last entry.
@@ -342,20 +287,14 @@ impl<'a> Transaction<'a> {
                 .execute(self.connection, params![task, sql_position(last), row.body])?;
         }
         if let Some(key) = &batch.key {
-            let sql = "INSERT INTO key (number, scope, text, body, task, turn, time) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-            let number = self.id_index.next_key();
+            // Only an expired record of the key can exist.
+            let sql = "INSERT INTO idempotency_key (scope, text, digest, task, turn, time) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+                       ON CONFLICT (scope, text) DO UPDATE
+                       SET digest = excluded.digest, task = excluded.task, turn = excluded.turn, time = excluded.time";
             let turn = sql_position(Seq(batch.turn));
-            let values = params![
-                number,
-                scope,
-                key.text,
-                key.body,
-                task,
-                turn,
-                batch.time.as_millis()
-            ];
+            let time = batch.time.as_millis();
+            let values = params![scope, key.text, key.body, task, turn, time];
             self.connection.prepare_cached(sql)?.execute(values)?;
-            self.add_to_index((id_index::hash_key(scope, &key.text), -number));
         }
         Ok(last)
     }
@@ -379,8 +318,8 @@ impl<'a> Transaction<'a> {
             return Ok(());
         }
         let sql =
-            "UPDATE task SET position = ?2, state = ?3, ended = ?4, status_time = ?5, parked = ?6
-                   WHERE number = ?1";
+            "UPDATE task SET position = ?2, state = ?3, has_ended = ?4, status_time = ?5, is_parked = ?6
+             WHERE number = ?1";
         self.connection.prepare_cached(sql)?.execute(params![
             row.number,
             sql_position(position),
@@ -400,9 +339,9 @@ impl<'a> Transaction<'a> {
         config: &EncodedConfig,
         position: Seq,
     ) -> rusqlite::Result<()> {
-        let sql = "INSERT INTO config (task, id, body, sealed, position) VALUES (?1, ?2, ?3, 1, ?4)
-                   ON CONFLICT (task, id) DO UPDATE SET body = excluded.body, generation = generation + 1,
-                   attempts = 0, due = 0, standing = 0, reason = ''";
+        let sql = "INSERT INTO webhook (task, id, registration, position) VALUES (?1, ?2, ?3, ?4)
+                   ON CONFLICT (task, id) DO UPDATE SET registration = excluded.registration,
+                   generation = generation + 1, attempts = 0, next_attempt = 0, delivery_state = 0, failure_reason = ''";
         let id = config.id.as_ref().map_or("", PushConfigId::as_str);
         self.connection.prepare_cached(sql)?.execute(params![
             task,
@@ -415,11 +354,6 @@ impl<'a> Transaction<'a> {
 
     fn delete_task(&mut self, id: &TaskId, row: &TaskRow) -> rusqlite::Result<()> {
         self.cache.rows.remove(id);
-        self.cache
-            .removed
-            .push((id_index::hash_task_id(id), row.number));
-        let keys = self.key_entries(row.number)?;
-        self.cache.removed.extend(keys);
         for sql in DELETE_TASK {
             self.connection.prepare_cached(sql)?.execute([row.number])?;
         }
@@ -431,56 +365,37 @@ impl<'a> Transaction<'a> {
         Ok(())
     }
 
-    /// Returns the index entries of a task's idempotency keys.
-    fn key_entries(&self, task: i64) -> rusqlite::Result<Vec<IndexEntry>> {
-        let sql = "SELECT number, scope, text FROM key WHERE task = ?1";
-        let mut statement = self.connection.prepare_cached(sql)?;
-        statement.query_map([task], key_entry)?.collect()
-    }
-
-    fn add_to_index(&mut self, entry: IndexEntry) {
-        self.cache.added.push(entry);
-        self.id_index.add(entry);
-    }
-
     fn load_row(&mut self, task: &TaskKey) -> rusqlite::Result<Option<TaskRow>> {
         let Some(scope) = self.find_scope(&task.scope)? else {
             return Ok(None);
         };
-        let columns = "number, position, state, status_time, parked";
-        read::find_task_row(
-            self.connection,
-            self.id_index,
-            scope,
-            &task.id,
-            columns,
-            |row| {
-                Ok(TaskRow {
-                    number: row.get(0)?,
-                    scope,
-                    position: seq_column(row, 1)?,
-                    state: state_column(row, 2)?,
-                    status_time: time_column(row, 3)?,
-                    parked: row.get(4)?,
-                })
-            },
-        )
+        let columns = "number, position, state, status_time, is_parked";
+        read::find_task_row(self.connection, scope, &task.id, columns, |row| {
+            Ok(TaskRow {
+                number: row.get(0)?,
+                scope,
+                position: seq_column(row, 1)?,
+                state: state_column(row, 2)?,
+                status_time: time_column(row, 3)?,
+                parked: row.get(4)?,
+            })
+        })
     }
 
     /// Notes a change of the number of tasks in a state, for the scope and for all scopes together.
     fn adjust_count(&mut self, scope: i64, state: TaskState, change: i64) {
         for scope in [scope, ALL_SCOPES] {
             let key = (scope, state_number(state));
-            *self.cache.tally_changes.entry(key).or_default() += change;
+            *self.cache.count_changes.entry(key).or_default() += change;
         }
     }
 
-    fn write_tally(&mut self, scope: i64, state: u8, change: i64) -> rusqlite::Result<()> {
+    fn write_count(&mut self, scope: i64, state: u8, change: i64) -> rusqlite::Result<()> {
         let updated = self
-            .update_tally_statement
+            .update_count_statement
             .execute(self.connection, params![scope, state, change])?;
         if updated == 0 {
-            let sql = "INSERT INTO tally (scope, state, tasks) VALUES (?1, ?2, ?3)";
+            let sql = "INSERT INTO task_count (scope, state, tasks) VALUES (?1, ?2, ?3)";
             self.connection
                 .prepare_cached(sql)?
                 .execute(params![scope, state, change])?;
@@ -539,12 +454,4 @@ impl<'a> Transaction<'a> {
         }
         self.cache.scopes.insert(scope.clone(), number);
     }
-}
-
-/// Reads the index entry of an idempotency key from the columns `number`, `scope` and `text`.
-fn key_entry(row: &rusqlite::Row<'_>) -> rusqlite::Result<IndexEntry> {
-    Ok((
-        id_index::hash_key(row.get(1)?, row.get_ref(2)?.as_str()?),
-        -row.get::<_, i64>(0)?,
-    ))
 }

@@ -186,7 +186,6 @@ fn run_writer(
     let OpenDatabase {
         path,
         connection,
-        id_index,
         lock,
         ..
     } = database;
@@ -194,7 +193,7 @@ fn run_writer(
         path,
         begin: PreparedStatement::new("BEGIN IMMEDIATE"),
         commit: PreparedStatement::new("COMMIT"),
-        transaction: Transaction::new(&connection, &id_index),
+        transaction: Transaction::new(&connection),
         head_cache,
         status,
     };

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::store::DeliveryState;
-use crate::store::sqlite::schema::{MIGRATIONS, migrate};
+use crate::store::sqlite::schema::{MIGRATIONS, PRERELEASE_APPLICATION_ID, migrate};
 
 #[tokio::test]
 async fn a_reopened_store_has_everything() {
@@ -175,8 +175,43 @@ fn r27_a_newer_schema_is_refused_unchanged() {
     assert_eq!(std::fs::read(&path).unwrap(), before);
 }
 
-/// Schema versions that have a dump in `tests/golden/sqlite`.
-const GOLDEN: [u32; 5] = [1, 2, 3, 4, 5];
+#[test]
+fn r27_files_from_before_the_first_release_are_refused_unchanged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    for version in 1..=7 {
+        let connection = Connection::open(&path).unwrap();
+        connection
+            .execute_batch("CREATE TABLE IF NOT EXISTS task (id TEXT)")
+            .unwrap();
+        for (pragma, value) in [
+            ("application_id", PRERELEASE_APPLICATION_ID),
+            ("user_version", version),
+        ] {
+            connection.pragma_update(None, pragma, value).unwrap();
+        }
+        drop(connection);
+        let before = std::fs::read(&path).unwrap();
+        let refusals = [
+            Sqlite::open(&path, Options::default()).map(drop),
+            Sqlite::inspect(&path).map(drop),
+            Sqlite::vacuum(&path),
+            Sqlite::back_up(&path, folder.path().join("copy.db")),
+        ];
+        for refusal in refusals {
+            let error = refusal.unwrap_err().to_string();
+            let expected = format!(
+                "was written before the first release (schema version {version} of that time) and cannot be migrated: \
+                 move it away"
+            );
+            assert!(error.contains(&expected), "{error}");
+        }
+        assert_eq!(std::fs::read(&path).unwrap(), before);
+    }
+}
+
+/// Schema versions that have a dump in `tests/golden/sqlite`. The newest is the current one.
+const GOLDEN: [u32; 1] = [1];
 
 fn old_file(folder: &TempDir, version: u32) -> std::path::PathBuf {
     let path = folder.path().canonicalize().unwrap().join("old.db");
@@ -186,10 +221,8 @@ fn old_file(folder: &TempDir, version: u32) -> std::path::PathBuf {
         .unwrap()
         .execute_batch(&std::fs::read_to_string(sql).unwrap())
         .unwrap();
-    if version >= 4 {
-        // The key that encrypts its webhook.
-        std::fs::write(path.with_file_name("attache.key"), [9; 32]).unwrap();
-    }
+    // The key that encrypts its webhook.
+    std::fs::write(path.with_file_name("attache.key"), [9; 32]).unwrap();
     path
 }
 
@@ -234,11 +267,6 @@ async fn r27_files_of_every_schema_version_are_readable() {
         let old = open(&old_file(&folder, version));
         let new = open(&fresh.path().join("a.db"));
         let head = fill(&new).await;
-        // Snapshots of old formats are ignored. A new one is saved and loaded as usual.
-        assert_eq!(old.load_snapshot(&head, usize::MAX).await.unwrap(), None);
-        old.save_snapshot(&head, Seq(2), &snapshot(&head))
-            .await
-            .unwrap();
         assert_eq!(
             read_everything(&old, &head).await,
             read_everything(&new, &head).await,
@@ -257,32 +285,25 @@ async fn r27_files_of_every_schema_version_are_readable() {
         assert!(
             matches!(old.create(&again).await.unwrap(), CreateResult::Replayed(found) if found.head.id == head.id)
         );
-        // Keys have turns since schema version 3.
         let record = old
             .find_by_key(&scope(), &full_task().batch.key.unwrap())
             .await
             .unwrap()
             .unwrap();
-        assert_eq!(record.turn, if version < 3 { 0 } else { 7 });
-        // Delivery progress exists since schema version 4. Older webhooks start at the position of their task.
+        assert_eq!(record.turn, 7);
         let webhook = old
             .find_webhook(&head, &"hook".into())
             .await
             .unwrap()
             .unwrap();
-        let (generation, position, attempts) = if version < 4 {
-            (0, Seq(2), 0)
-        } else {
-            (3, Seq(1), 2)
-        };
         assert_eq!(
             (webhook.generation, webhook.delivery.position),
-            (generation, position),
+            (0, Seq(0)),
             "{version}"
         );
         assert_eq!(
             (webhook.delivery.attempts, webhook.delivery.state),
-            (attempts, DeliveryState::Active),
+            (2, DeliveryState::Active),
             "{version}"
         );
         assert!(matches!(

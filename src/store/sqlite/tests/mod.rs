@@ -3,8 +3,6 @@
 mod failures;
 mod files;
 mod head_cache;
-mod id_index;
-mod sorted_pages;
 
 use std::path::Path;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -206,97 +204,160 @@ async fn a_closed_store_fails_and_releases_the_file() {
 }
 
 #[tokio::test]
-async fn a_context_is_found_in_every_slice() {
+async fn a_removed_task_leaves_no_rows() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let store = open(&path);
-    let mut expected = Vec::new();
-    // Row numbers far apart, as after the removal of most tasks.
-    for number in [1_u64, 1_023, 1_024, 5_000, 1 << 40] {
-        let id = format!("t{number}");
-        expected.push(create(&store, &id).await.unwrap());
-        let tool = Connection::open(&path).unwrap();
-        tool.execute_batch(&format!(
-            "PRAGMA foreign_keys = OFF; UPDATE task SET number = {number} WHERE id = '{id}'"
-        ))
-        .unwrap();
+    for _ in 0..2 {
+        let mut task = new_task("t");
+        task.alias = Some("alias".into());
+        task.config = Some(Box::new(PushRegistration {
+            config: PushConfig::new("https://example.org"),
+            version: Version::V1,
+        }));
+        task.batch.key = Some(IdempotencyKey {
+            text: "k".into(),
+            body: [7; 32],
+            oldest_valid: Timestamp::default(),
+        });
+        let CreateResult::Created(head) = store.create(&task).await.unwrap() else {
+            panic!("the task was removed")
+        };
+        store
+            .save_snapshot(&head, head.position, &Snapshot::default())
+            .await
+            .unwrap();
+        assert_eq!(count_rows(&path), 5);
+        store.remove(&[head]).await.unwrap();
+        assert_eq!(count_rows(&path), 0);
     }
-    expected.sort_by(|a, b| b.id.cmp(&a.id));
-    let query = TaskQuery {
-        context_id: Some("c".into()),
-        limit: 9,
-        ..TaskQuery::default()
-    };
-    assert_eq!(
-        store.list(&scope(), &query).await.unwrap(),
-        TaskPage {
-            tasks: expected,
-            total: 5
+}
+
+/// Counts the rows that belong to tasks.
+fn count_rows(path: &Path) -> i64 {
+    let counts = ["task", "batch", "snapshot", "webhook", "idempotency_key"]
+        .map(|table| format!("(SELECT count(*) FROM {table})"));
+    let sql = format!("SELECT {}", counts.join(" + "));
+    Connection::open(path)
+        .unwrap()
+        .query_row(&sql, (), |row| row.get(0))
+        .unwrap()
+}
+
+/// Returns the query plan of a statement.
+async fn plan(store: &Sqlite, sql: String) -> String {
+    let rows = store.reader_pool.run(move |connection| {
+        let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}"))?;
+        // Without values for the parameters.
+        let mut rows = statement.raw_query();
+        let mut steps = Vec::new();
+        while let Some(row) = rows.next()? {
+            steps.push(row.get::<_, String>(3)?);
         }
-    );
-    let other = TaskQuery {
-        context_id: Some("d".into()),
-        ..query
-    };
-    assert_eq!(
-        store.list(&scope(), &other).await.unwrap(),
-        TaskPage::default()
-    );
+        Ok(steps)
+    });
+    rows.await.unwrap().join("; ")
 }
 
 #[tokio::test]
 async fn queries_use_their_indexes() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder.path().join("a.db"));
-    let plan = async |sql: &'static str| {
-        let rows = store.reader_pool.run(move |connection, _| {
-            let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}"))?;
-            let rows = statement.query_map((), |row| row.get::<_, String>(3))?;
-            rows.collect::<rusqlite::Result<Vec<_>>>()
-        });
-        rows.await.unwrap().join("; ")
-    };
     for (sql, expected) in [
         (
-            "SELECT id FROM task INDEXED BY task_listed WHERE scope = 1 AND (status_time, id) < (5, 'x')
-             ORDER BY status_time DESC, id DESC LIMIT 5",
-            "SEARCH task USING COVERING INDEX task_listed (scope=? AND (status_time,id)<(?,?))",
+            "SELECT position FROM task WHERE id = 'x'",
+            "SEARCH task USING INDEX task_id (id=?)",
         ),
         (
-            "SELECT count(*) FROM task INDEXED BY task_listed WHERE scope = 1 AND state = 3 AND status_time >= 5",
-            "SEARCH task USING COVERING INDEX task_listed (scope=? AND status_time>?)",
-        ),
-        (
-            "SELECT position FROM task INDEXED BY task_context WHERE number >> 10 = 5 AND context_hash = 7",
-            "SEARCH task USING INDEX task_context (<expr>=? AND context_hash=?)",
-        ),
-        (
-            "SELECT body FROM name WHERE first <= 7 ORDER BY first DESC LIMIT 1",
-            "SEARCH name USING INTEGER PRIMARY KEY (rowid<?)",
-        ),
-        (
-            "SELECT position FROM task WHERE number = 7 AND id = 'x' AND scope = 1",
-            "SEARCH task USING INTEGER PRIMARY KEY (rowid=?)",
+            "SELECT position FROM task WHERE id = 'x' AND scope = 1",
+            "SEARCH task USING INDEX task_id (id=?)",
         ),
         (
             "SELECT position FROM task WHERE scope = 1 AND alias = 'x'",
             "SEARCH task USING INDEX task_alias (scope=? AND alias=?)",
         ),
         (
-            "SELECT id FROM task INDEXED BY task_unfinished WHERE ended = 0 AND id > 'x' ORDER BY id LIMIT 5",
+            "SELECT digest FROM idempotency_key WHERE scope = 1 AND text = 'x' AND time >= 5",
+            "SEARCH idempotency_key USING INDEX sqlite_autoindex_idempotency_key_1 (scope=? AND text=?)",
+        ),
+        (
+            "SELECT number FROM idempotency_key WHERE time < 5 ORDER BY time LIMIT 5",
+            "SEARCH idempotency_key USING COVERING INDEX idempotency_key_time (time<?)",
+        ),
+        (
+            "DELETE FROM idempotency_key WHERE task = 5",
+            "SEARCH idempotency_key USING COVERING INDEX idempotency_key_task (task=?)",
+        ),
+        (
+            "SELECT id FROM task INDEXED BY task_unfinished WHERE has_ended = 0 AND id > 'x' ORDER BY id LIMIT 5",
             "SEARCH task USING COVERING INDEX task_unfinished (id>?)",
         ),
         (
-            "SELECT number FROM task INDEXED BY task_ended WHERE ended = 1 AND status_time < 5
+            "SELECT number FROM task INDEXED BY task_ended WHERE has_ended = 1 AND status_time < 5
              ORDER BY status_time LIMIT 5",
             "SEARCH task USING COVERING INDEX task_ended (status_time<?)",
         ),
         (
-            "SELECT body FROM batch WHERE task = 1 AND last > 5 ORDER BY last",
-            "SEARCH batch USING PRIMARY KEY (task=? AND last>?)",
+            "SELECT body FROM batch WHERE task = 1 AND last_position > 5 ORDER BY last_position",
+            "SEARCH batch USING PRIMARY KEY (task=? AND last_position>?)",
         ),
     ] {
-        assert_eq!(plan(sql).await, expected, "{sql}");
+        assert_eq!(plan(&store, sql.to_owned()).await, expected, "{sql}");
+    }
+}
+
+/// Every combination of the filters of a list is one search of an index, for the page and for the total.
+#[tokio::test]
+async fn d19_every_filter_of_a_list_has_an_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder.path().join("a.db"));
+    for (context_id, state, searched) in [
+        (None, None, "task_by_time (scope=?"),
+        (
+            None,
+            Some(TaskState::Working),
+            "task_by_state (scope=? AND state=?",
+        ),
+        (
+            Some("c".into()),
+            None,
+            "task_by_context (scope=? AND context=?",
+        ),
+        (
+            Some("c".into()),
+            Some(TaskState::Working),
+            "task_by_context (scope=? AND context=?",
+        ),
+    ] {
+        for since in [None, Some(time(5))] {
+            let lower = since.map_or("", |_| " AND status_time>?");
+            for after in [None, Some((time(9), TaskId::from("x")))] {
+                let upper = after.as_ref().map_or("", |_| " AND status_time<?");
+                let query = TaskQuery {
+                    context_id: context_id.clone(),
+                    state,
+                    since,
+                    after,
+                    limit: 5,
+                };
+                let filter = list::ListFilter::new(1, &query);
+                let total = plan(&store, filter.select("count(*)")).await;
+                assert_eq!(
+                    total,
+                    format!("SEARCH task USING COVERING INDEX {searched}{lower})"),
+                    "{query:?}"
+                );
+                let page = plan(&store, filter.into_page(&query).0).await;
+                // Only tasks that share a status time are sorted.
+                assert_eq!(
+                    page,
+                    format!(
+                        "SEARCH task USING INDEX {searched}{lower}{upper}); USE TEMP B-TREE FOR LAST TERM OF ORDER BY"
+                    ),
+                    "{query:?}"
+                );
+            }
+        }
     }
 }
 
