@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::ip_key::ip_key;
-use crate::model::{Error, ErrorKind, Result};
+use crate::model::{ClientAddress, Error, ErrorKind, Result};
 use crate::rt::lock;
 
 /// Window in which failures are counted. A locked-out address is free again when it ends.
@@ -19,7 +19,7 @@ const MAX_TRACKED_ADDRESSES: usize = 10_000;
 /// Failed logins by address, in a fixed window per address.
 pub(super) struct FailedLogins {
     max_per_window: u32,
-    failures: Mutex<HashMap<IpAddr, FailureCount>>,
+    failures: Mutex<HashMap<ClientAddress, FailureCount>>,
 }
 
 /// Failures of one address since the start of its window.

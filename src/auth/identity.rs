@@ -1,6 +1,9 @@
 //! Identity of a caller and its permissions.
 
-use crate::model::Caller;
+use std::net::IpAddr;
+
+use super::ip_key::ip_key;
+use crate::model::{Caller, CallerKey};
 
 /// Authenticated caller with its permissions: scopes, agents and tenants.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,6 +113,15 @@ impl Identity {
 
     pub(crate) fn is_anonymous(&self) -> bool {
         self.caller == Caller::anonymous()
+    }
+
+    /// Returns the key of the caller in limits, at this address.
+    pub(crate) fn key(&self, client: IpAddr) -> CallerKey {
+        if self.is_anonymous() {
+            CallerKey::Address(ip_key(client))
+        } else {
+            CallerKey::Caller(self.caller.clone())
+        }
     }
 
     pub(super) fn can_call(&self, agent: &str) -> bool {

@@ -1,13 +1,15 @@
-//! Key under which per-address limits count a peer.
+//! Key under which per-address limits count a client.
 
 use std::net::IpAddr;
 
-/// Returns the key of a peer in per-address limits: the IPv4 address, or the /64 prefix of an IPv6 address.
+use crate::model::ClientAddress;
+
+/// Returns the key of a client in per-address limits: the IPv4 address, or the /64 prefix of an IPv6 address.
 ///
-/// One IPv6 subscriber usually controls a whole /64. IPv4-mapped IPv6 addresses count as IPv4.
-pub(super) fn ip_key(peer: IpAddr) -> IpAddr {
-    match peer.to_canonical() {
-        IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) & !u128::from(u64::MAX)).into()),
-        v4 => v4,
-    }
+/// IPv4-mapped IPv6 addresses count as IPv4.
+pub(crate) fn ip_key(client: IpAddr) -> ClientAddress {
+    ClientAddress::from_ipv6(match client {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    })
 }

@@ -37,6 +37,7 @@ pub use certificates::Certificates;
 pub use credentials::RequestCredentials;
 pub(crate) use delegation::DelegationClaim;
 pub use identity::Identity;
+pub(crate) use ip_key::ip_key;
 #[cfg(feature = "jwt")]
 pub use jwt::{Algorithm, Jwt};
 pub use key_file::KeyFile;

@@ -3,7 +3,6 @@
 //! Calls and bytes use a token bucket (GCRA, crate `governor`). Anonymous callers are distinguished by address.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,10 +14,8 @@ use governor::state::keyed::DashMapStateStore;
 use governor::{NotUntil, Quota, RateLimiter};
 use serde::{Deserialize, Serialize};
 
-use super::Identity;
-use super::ip_key::ip_key;
 use crate::model::units::{ByteSizeOrUnlimited, CountOrUnlimited};
-use crate::model::{Caller, Error, ErrorKind, Result};
+use crate::model::{CallerKey, Error, ErrorKind, Result};
 use crate::rt::lock;
 use crate::telemetry::metrics;
 
@@ -86,22 +83,11 @@ impl Default for CallerLimits {
 
 /// Key of the rate limiter: agent and caller.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct RateLimitKey(Arc<str>, RateLimitSubject);
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum RateLimitSubject {
-    Caller(Caller),
-    Address(IpAddr),
-}
+pub(crate) struct RateLimitKey(Arc<str>, CallerKey);
 
 impl RateLimitKey {
-    pub(crate) fn new(agent: Arc<str>, identity: &Identity, peer: IpAddr) -> Self {
-        let subject = if identity.is_anonymous() {
-            RateLimitSubject::Address(ip_key(peer))
-        } else {
-            RateLimitSubject::Caller(identity.caller().clone())
-        };
-        Self(agent, subject)
+    pub(crate) fn new(agent: Arc<str>, caller: CallerKey) -> Self {
+        Self(agent, caller)
     }
 }
 
@@ -253,13 +239,13 @@ impl Drop for CallPermit {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Identity;
     use super::*;
 
     fn key(name: &str) -> RateLimitKey {
         RateLimitKey::new(
             "agent".into(),
-            &Identity::named(name),
-            [127, 0, 0, 1].into(),
+            Identity::named(name).key([127, 0, 0, 1].into()),
         )
     }
 
@@ -310,9 +296,7 @@ mod tests {
 
     #[test]
     fn anonymous_callers_of_one_network_share_a_key() {
-        let at = |text: &str| {
-            RateLimitKey::new("a".into(), &Identity::anonymous(), text.parse().unwrap())
-        };
+        let at = |text: &str| Identity::anonymous().key(text.parse().unwrap());
         assert_eq!(at("2001:db8::1"), at("2001:db8::ffff"));
         assert_ne!(at("2001:db8::1"), at("2001:db8:0:1::1"));
         assert_ne!(at("10.0.0.1"), at("10.0.0.2"));

@@ -56,7 +56,7 @@ pub use request::{
     ListTasksResponse, SendMessageConfiguration, SendMessageRequest, SendMessageResponse,
     SubscribeToTaskRequest,
 };
-pub use scope::{Call, Caller, Scope};
+pub use scope::{Call, Caller, CallerKey, ClientAddress, Scope};
 pub use secret::Secret;
 pub(crate) use security::OAuthFlowMembers;
 pub use security::{

@@ -6,8 +6,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::Secret;
 use super::units::{
-    ByteSize, ByteSizeOrUnlimited, CountOrUnlimited, HumanDuration, HumanDurationOrNever,
-    HumanDurations, OptionalHumanDuration,
+    ByteSize, ByteSizeOrHalf, ByteSizeOrUnlimited, CountOrHalf, CountOrUnlimited, HumanDuration,
+    HumanDurationOrNever, HumanDurations, OptionalHumanDuration,
 };
 
 const SIZE: &str = r"^\s*[0-9]+\s*([KkMmGg]?[Ii]?[Bb])?\s*$";
@@ -98,6 +98,36 @@ impl JsonSchema for CountOrUnlimited {
         json_schema!({
             "description": "Number, or unlimited",
             "anyOf": [{"const": "unlimited"}, {"type": "integer", "minimum": 1}],
+        })
+    }
+}
+
+impl JsonSchema for CountOrHalf {
+    fn schema_name() -> Cow<'static, str> {
+        "CountOrHalf".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "Number, or half of the limit for all together",
+            "anyOf": [{"const": "half"}, {"type": "integer", "minimum": 1}],
+        })
+    }
+}
+
+impl JsonSchema for ByteSizeOrHalf {
+    fn schema_name() -> Cow<'static, str> {
+        "SizeOrHalf".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "Size: 64KiB, 8MiB, 10MB, or a number of bytes; or half of the limit for all together",
+            "anyOf": [
+                {"const": "half"},
+                {"type": "string", "pattern": SIZE},
+                {"type": "integer", "minimum": 1},
+            ],
         })
     }
 }

@@ -30,6 +30,33 @@ impl Caller {
     }
 }
 
+/// Network address of a client, for limits: an IPv4 address, or the network of an IPv6 address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ClientAddress([u8; 16]);
+
+impl ClientAddress {
+    /// Creates the address from an IPv6 address. One subscriber usually controls a whole /64, so
+    /// only the prefix counts, unless it is a mapped IPv4 address.
+    #[must_use]
+    pub fn from_ipv6(octets: [u8; 16]) -> Self {
+        let is_ipv4 = octets.starts_with(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff]);
+        let mut key = octets;
+        if !is_ipv4 {
+            key[8..].fill(0);
+        }
+        Self(key)
+    }
+}
+
+/// Key under which limits count a caller: its name, or the address of an anonymous caller.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum CallerKey {
+    /// Authenticated caller.
+    Caller(Caller),
+    /// Anonymous caller.
+    Address(ClientAddress),
+}
+
 /// Set of tasks visible to a call: one agent, one tenant, one owner. Every store lookup takes a
 /// scope, so a task of another owner is indistinguishable from a missing one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -57,6 +84,8 @@ pub struct Call {
     pub version: Version,
     /// Position after which a stream resumes (`Last-Event-ID`).
     pub resume_after: Option<Seq>,
+    /// Network address of the client, if it is known.
+    pub client: Option<ClientAddress>,
 }
 
 impl Call {
@@ -70,6 +99,16 @@ impl Call {
             trace: None,
             version: Version::V1,
             resume_after: None,
+            client: None,
+        }
+    }
+
+    /// Returns the key of the caller in limits.
+    #[must_use]
+    pub fn caller_key(&self) -> CallerKey {
+        match self.client {
+            Some(client) if *self.caller() == Caller::anonymous() => CallerKey::Address(client),
+            _ => CallerKey::Caller(self.caller().clone()),
         }
     }
 

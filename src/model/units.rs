@@ -35,6 +35,8 @@ const SIZE_UNITS: [(&str, u64); 7] = [
 const NEVER: &str = "never";
 /// Text for an absent limit.
 const UNLIMITED: &str = "unlimited";
+/// Text for a limit that is half of another one.
+const HALF: &str = "half";
 
 /// Serde helper: a [`Duration`] as text such as `250ms`, `30s`, `1h30m` or `7d`.
 #[derive(Debug)]
@@ -59,6 +61,14 @@ pub struct ByteSize;
 /// Serde helper: a number above 0, or `unlimited`.
 #[derive(Debug)]
 pub struct CountOrUnlimited;
+
+/// Serde helper: a number above 0, or `half` of the limit for all together.
+#[derive(Debug)]
+pub struct CountOrHalf;
+
+/// Serde helper: a size like [`ByteSize`], or `half` of the limit for all together.
+#[derive(Debug)]
+pub struct ByteSizeOrHalf;
 
 /// Serde helper: a size like [`ByteSize`], or `unlimited`.
 #[derive(Debug)]
@@ -301,6 +311,73 @@ impl CountOrUnlimited {
             from_number,
         })
     }
+}
+
+impl CountOrHalf {
+    /// Serializes the value as a number or as text.
+    ///
+    /// # Errors
+    /// Errors of the serializer.
+    pub fn serialize<S: Serializer>(
+        count: &Option<usize>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match count {
+            Some(count) => serializer.serialize_u64(*count as u64),
+            None => serializer.serialize_str(HALF),
+        }
+    }
+
+    /// Deserializes the value.
+    ///
+    /// # Errors
+    /// The value is neither a number above 0 nor `half`.
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<usize>, D::Error> {
+        deserializer.deserialize_any(UnitVisitor {
+            expected: "a number above 0, or \"half\"",
+            from_text: |text: &str| (text == HALF).then_some(None),
+            from_number: positive,
+        })
+    }
+}
+
+impl ByteSizeOrHalf {
+    /// Serializes the value as text.
+    ///
+    /// # Errors
+    /// Errors of the serializer.
+    pub fn serialize<S: Serializer>(
+        bytes: &Option<usize>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&bytes.map_or_else(|| HALF.to_owned(), format_size))
+    }
+
+    /// Deserializes the size.
+    ///
+    /// # Errors
+    /// The value is neither a size above 0 nor `half`.
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<usize>, D::Error> {
+        let from_text = |text: &str| match text {
+            HALF => Some(None),
+            size => positive(parse_size(size)? as u64),
+        };
+        deserializer.deserialize_any(UnitVisitor {
+            expected: "a size such as \"8MiB\", or \"half\"",
+            from_text,
+            from_number: positive,
+        })
+    }
+}
+
+/// Returns a number above 0.
+fn positive(number: u64) -> Option<Option<usize>> {
+    let number = usize::try_from(number).ok()?;
+    (number > 0).then_some(Some(number))
 }
 
 impl ByteSizeOrUnlimited {

@@ -3,6 +3,8 @@
 #[cfg(feature = "server")]
 pub(crate) mod cancel;
 #[cfg(feature = "server")]
+mod keyed_budget;
+#[cfg(feature = "server")]
 mod private_file;
 #[cfg(feature = "client")]
 mod thread_pool;
@@ -13,6 +15,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[cfg(feature = "server")]
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+#[cfg(feature = "server")]
+pub(crate) use keyed_budget::{BudgetLimits, ExceededLimit, KeyedBudget};
 #[cfg(feature = "server")]
 pub(crate) use private_file::create_private_file;
 #[cfg(feature = "client")]

@@ -18,14 +18,14 @@
 //! [`Admission::charge_rejection`].
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, HeaderValue, WWW_AUTHENTICATE};
 use http::{HeaderMap, Request as HttpRequest, StatusCode};
 use hyper::body::Incoming;
 
-use super::body::{self, BodyBudget};
+use super::body::{self, BodyBudget, SizeLimit};
 use super::call_headers::{ExtensionHeaders, read_call_headers, set_call_headers};
 use super::client_address::client_ip;
 use super::reply::{self, Reply};
@@ -33,10 +33,14 @@ use super::settings::ServerSettings;
 use super::transport::ConnectionPeer;
 use crate::auth::{
     Access, CallLimiter, CallPermit, CallerLimits, DelegationClaim, Identity, RateLimitKey,
-    RateLimitStatus, RequestCredentials,
+    RateLimitStatus, RequestCredentials, ip_key,
 };
-use crate::model::{Call, Caller, Error, ErrorKind, Operation, Request, Response, Result, Version};
-use crate::service::{AgentEntry, CallResult, Directory, ServiceResponse};
+use crate::model::{
+    Call, Caller, CallerKey, Error, ErrorKind, Operation, Request, Response, Result, Version,
+};
+use crate::service::{
+    AgentEntry, CallResult, Directory, ServiceResponse, StreamLimiter, StreamPermit,
+};
 use crate::telemetry::metrics;
 
 /// Access control of the server: the agents, and who may call them how often.
@@ -52,6 +56,7 @@ pub(super) struct Admission {
     pub(super) limits_loopback: bool,
     pub(super) settings: Arc<ServerSettings>,
     pub(super) body_budget: Arc<BodyBudget>,
+    pub(super) stream_limiter: Arc<StreamLimiter>,
 }
 
 /// Authenticated request, before it is decoded.
@@ -83,6 +88,11 @@ impl RequestContext {
 
     pub(super) fn caller(&self) -> &Caller {
         self.identity.caller()
+    }
+
+    /// Returns the key of the caller in limits.
+    pub(super) fn key(&self) -> CallerKey {
+        self.identity.key(self.client_ip)
     }
 
     /// Whether the request comes from an anonymous caller on a loopback address.
@@ -141,7 +151,8 @@ impl Admission {
         context: &mut RequestContext,
         body: Incoming,
     ) -> Result<Bytes> {
-        let read = body::read(body, &self.settings, &self.body_budget).await;
+        let limit = SizeLimit::from_settings(&self.settings);
+        let read = self.read_within(context, body, limit).await;
         context.body_bytes = match &read {
             Ok(body) => body.len(),
             // A lower bound: the rest was not read.
@@ -151,6 +162,21 @@ impl Admission {
             Err(_) => 0,
         };
         read
+    }
+
+    /// Reads the body of a request within a limit of its own.
+    ///
+    /// # Errors
+    /// Those of [`body::read`].
+    pub(super) fn read_within(
+        &self,
+        context: &RequestContext,
+        body: Incoming,
+        limit: SizeLimit,
+    ) -> impl Future<Output = Result<Bytes>> {
+        body::read(body, limit, &self.settings, &self.body_budget, || {
+            context.key()
+        })
     }
 
     /// Resolves agent and tenant of a decoded request, and reads the headers of the call.
@@ -169,7 +195,8 @@ impl Admission {
         request: &mut Request,
     ) -> Result<ResolvedCall<'a>> {
         context.delegation.apply_to(request)?;
-        let metadata = read_call_headers(context.caller().clone(), headers, version)?;
+        let caller = context.caller().clone();
+        let metadata = read_call_headers(caller, ip_key(context.client_ip), headers, version)?;
         let (agent, call) = self.directory.resolve_call(agent, metadata, request)?;
         let extension_headers = if call.extensions.is_empty() {
             ExtensionHeaders::default()
@@ -230,6 +257,24 @@ impl Admission {
         }
     }
 
+    /// Applies the rate limit to a health check. Health checks have an allowance of their own, so
+    /// that calls from the same address do not make them fail.
+    ///
+    /// # Errors
+    /// Rate limited.
+    pub(super) fn rate_limit_health(&self, context: &mut RequestContext) -> Result<RateLimitGrant> {
+        static NAMESPACE: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("grpc.health"));
+        self.count(&NAMESPACE, context)
+    }
+
+    /// Acquires a stream slot for a request that is not a call, such as a health watch.
+    ///
+    /// # Errors
+    /// Unavailable: a stream limit is reached.
+    pub(super) fn acquire_stream(&self, context: &RequestContext) -> Result<StreamPermit> {
+        self.stream_limiter.acquire(context.key())
+    }
+
     fn count(&self, namespace: &Arc<str>, context: &mut RequestContext) -> Result<RateLimitGrant> {
         context.is_counted = true;
         if !self.limits_loopback && context.is_local() {
@@ -238,7 +283,7 @@ impl Admission {
                 _permit: None,
             });
         }
-        let key = RateLimitKey::new(namespace.clone(), &context.identity, context.client_ip);
+        let key = RateLimitKey::new(namespace.clone(), context.key());
         let (status, permit) = self.call_limiter.check_call(&key, context.body_bytes)?;
         Ok(RateLimitGrant {
             status,

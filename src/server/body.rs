@@ -1,13 +1,13 @@
-//! Reading of request bodies: content type check, size limits, timeout, and a memory budget shared
-//! by all requests.
+//! Reading of request bodies: content type check, size limits, timeout, and a memory budget for all
+//! requests and for each caller.
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::FutureExt;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
 use http_body_util::BodyExt;
@@ -15,19 +15,17 @@ use hyper::body::{Body, Incoming};
 use tokio::time::timeout;
 
 use super::settings::ServerSettings;
-use crate::model::{Error, ErrorKind, Result};
+use crate::model::{CallerKey, Error, ErrorKind, Result};
+use crate::rt::{BudgetLimits, ExceededLimit, KeyedBudget};
+use crate::telemetry::metrics;
 
 /// Suffix of JSON media types (RFC 6839).
 const JSON_SUFFIX: &str = "+json";
 /// Allocates at most 4 times the bytes received so far, whatever `Content-Length` says. A client
 /// cannot reserve memory without sending data.
 const MAX_OVERALLOCATION: usize = 4;
-/// Bytes of an oversized body that are read and discarded, so that a client that is still sending
-/// gets the error reply.
+/// Default of [`SizeLimit::max_discarded`].
 const MAX_DISCARDED_BYTES: usize = 64 << 20;
-/// First bytes of each body that the shared budget does not count. Most bodies fit, and need no
-/// atomic operation.
-const UNCOUNTED_BYTES: usize = 64 << 10;
 /// `Retry-After` of a request that exceeds the shared budget.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -62,66 +60,130 @@ fn is_json(media_type: &str) -> bool {
             && suffix.is_some_and(|suffix| suffix.eq_ignore_ascii_case(JSON_SUFFIX)))
 }
 
-/// Bytes that all bodies being read occupy together. Bounds the memory that slow senders can hold
-/// (S62).
-#[derive(Debug, Default)]
-pub(super) struct BodyBudget(AtomicUsize);
+/// Bytes that the bodies being read occupy. Bounds the memory that slow senders can hold (S62).
+pub(super) type BodyBudget = KeyedBudget<CallerKey>;
 
 /// Share of a [`BodyBudget`] that one body occupies. Released on drop.
-struct BodyReservation<'a> {
+///
+/// Bytes are counted when the body first waits for its sender. Most bodies arrive with the head, and
+/// are parsed before anything else runs.
+struct BodyReservation<'a, K: FnOnce() -> CallerKey> {
     budget: &'a BodyBudget,
-    reserved: usize,
-    /// Limit of the whole budget.
-    limit: usize,
+    limits: BudgetLimits,
+    bytes: usize,
+    /// Returns the caller, until bytes are counted.
+    find_caller: Option<K>,
+    /// Caller whose share the bytes count against, once they do.
+    caller: Option<CallerKey>,
 }
 
-impl<'a> BodyReservation<'a> {
-    fn new(budget: &'a BodyBudget, limit: usize) -> Self {
-        Self {
-            budget,
-            reserved: 0,
-            limit,
-        }
-    }
-
-    /// Extends the reservation to a body of `length` bytes. The first 64 KiB are not counted.
+impl<K: FnOnce() -> CallerKey> BodyReservation<'_, K> {
+    /// Counts the bytes so far and all further ones.
     ///
     /// # Errors
-    /// Unavailable: the budget is exhausted.
-    fn grow(&mut self, length: usize) -> Result<()> {
-        let more = length.saturating_sub(self.reserved + UNCOUNTED_BYTES);
-        self.reserved += more;
-        if more > 0 && self.budget.0.fetch_add(more, Ordering::Relaxed) + more > self.limit {
-            let message = format!(
-                "too many request bodies in memory (limit: max_buffered_body_bytes = {})",
-                self.limit
-            );
-            return Err(Error::new(ErrorKind::Unavailable)
-                .with_message(message)
-                .with_retry_after(RETRY_AFTER));
-        }
+    /// Unavailable: a limit is reached.
+    fn start_counting(&mut self) -> Result<()> {
+        let Some(find_caller) = self.find_caller.take() else {
+            return Ok(());
+        };
+        let caller = find_caller();
+        self.reserve(&caller, self.bytes)?;
+        self.caller = Some(caller);
         Ok(())
     }
-}
 
-impl Drop for BodyReservation<'_> {
-    fn drop(&mut self) {
-        self.budget.0.fetch_sub(self.reserved, Ordering::Relaxed);
+    /// Extends the reservation to a body of `length` bytes.
+    ///
+    /// # Errors
+    /// Unavailable: a limit is reached.
+    fn grow(&mut self, length: usize) -> Result<()> {
+        let more = length.saturating_sub(self.bytes);
+        if let Some(caller) = &self.caller {
+            self.reserve(caller, more)?;
+        }
+        self.bytes += more;
+        Ok(())
+    }
+
+    fn reserve(&self, caller: &CallerKey, bytes: usize) -> Result<()> {
+        let reserved = self.budget.reserve(caller, bytes, self.limits);
+        reserved.map_err(|exceeded| budget_exceeded(exceeded, self.limits))
     }
 }
 
-/// Reads a whole body within `max_body_bytes`, `body_timeout` and the shared budget.
+impl<K: FnOnce() -> CallerKey> Drop for BodyReservation<'_, K> {
+    fn drop(&mut self) {
+        if let Some(caller) = &self.caller {
+            self.budget.release(caller, self.bytes);
+        }
+    }
+}
+
+fn budget_exceeded(exceeded: ExceededLimit, limits: BudgetLimits) -> Error {
+    let (subject, setting, limit) = match exceeded {
+        ExceededLimit::Total => ("", "max_buffered_body_bytes", limits.total),
+        ExceededLimit::Key => (
+            " of this caller",
+            "max_buffered_body_bytes_per_caller",
+            limits.per_key,
+        ),
+    };
+    metrics::record_limit_hit(setting);
+    Error::new(ErrorKind::Unavailable)
+        .with_message(format!(
+            "too many request bodies{subject} in memory (limit: {setting} = {limit})"
+        ))
+        .with_retry_after(RETRY_AFTER)
+}
+
+/// Limit on the size of a body.
+#[derive(Clone, Copy)]
+pub(super) struct SizeLimit {
+    max: usize,
+    /// Bytes of a larger body that are read and discarded, so that an HTTP/1 client that is still
+    /// sending gets the error reply.
+    max_discarded: usize,
+}
+
+impl SizeLimit {
+    /// Returns the limit of `max_body_bytes`.
+    pub(super) fn from_settings(settings: &ServerSettings) -> Self {
+        Self {
+            max: settings.max_body_bytes,
+            max_discarded: MAX_DISCARDED_BYTES,
+        }
+    }
+
+    /// Returns a limit beyond which the body is not read. For HTTP/2, whose clients get the reply
+    /// anyway.
+    pub(super) fn without_discarding(max: usize) -> Self {
+        Self {
+            max,
+            max_discarded: 0,
+        }
+    }
+}
+
+/// Reads a whole body within `limit`, `body_timeout` and the budget of its caller.
 ///
 /// # Errors
 /// Payload too large; request timeout; unavailable: the budget is exhausted; canceled: the
 /// connection failed.
 pub(super) async fn read(
     body: Incoming,
+    limit: SizeLimit,
     settings: &ServerSettings,
     budget: &BodyBudget,
+    find_caller: impl FnOnce() -> CallerKey,
 ) -> Result<Bytes> {
-    let reservation = BodyReservation::new(budget, settings.max_buffered_body_bytes);
-    let mut read = pin!(read_at_most(body, settings.max_body_bytes, reservation));
+    let reservation = BodyReservation {
+        budget,
+        limits: settings.body_limits(),
+        bytes: 0,
+        find_caller: Some(find_caller),
+        caller: None,
+    };
+    let mut read = pin!(read_at_most(body, limit, reservation));
     // Most bodies arrive with the head and need no timer.
     let first_poll = poll_fn(|context| Poll::Ready(read.as_mut().poll(context)));
     if let Poll::Ready(read) = first_poll.await {
@@ -188,7 +250,7 @@ impl BodyBuffer {
         self,
         data: Bytes,
         expected: ExpectedLength,
-        reservation: &mut BodyReservation<'_>,
+        reservation: &mut BodyReservation<'_, impl FnOnce() -> CallerKey>,
     ) -> Result<Self> {
         let capacity = self.capacity_for(data.len(), expected);
         reservation.grow(capacity)?;
@@ -217,14 +279,23 @@ impl BodyBuffer {
 
 async fn read_at_most(
     mut body: Incoming,
-    max: usize,
-    mut reservation: BodyReservation<'_>,
+    limit: SizeLimit,
+    mut reservation: BodyReservation<'_, impl FnOnce() -> CallerKey>,
 ) -> Result<Bytes> {
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    let max = limit.max;
     let expected = ExpectedLength { announced, max };
     let mut buffer = BodyBuffer::Empty;
     let mut length = 0;
-    while let Some(frame) = body.frame().await {
+    loop {
+        let frame = match body.frame().now_or_never() {
+            Some(frame) => frame,
+            None => {
+                reservation.start_counting()?;
+                body.frame().await
+            }
+        };
+        let Some(frame) = frame else { break };
         // The connection failed, so no reply reaches the client.
         let frame = frame.map_err(|cause| Error::new(ErrorKind::Canceled).with_source(cause))?;
         let Ok(data) = frame.into_data() else {
@@ -233,8 +304,10 @@ async fn read_at_most(
         length += data.len();
         if length <= max {
             buffer = buffer.push(data, expected, &mut reservation)?;
-        } else if length > max.saturating_add(MAX_DISCARDED_BYTES) {
+        } else if length > max.saturating_add(limit.max_discarded) {
             break;
+        } else {
+            buffer = BodyBuffer::Empty;
         }
     }
     if length <= max {
@@ -247,6 +320,7 @@ async fn read_at_most(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Caller;
 
     const LIMIT: usize = 8 << 20;
 
@@ -254,58 +328,93 @@ mod tests {
         Bytes::from(vec![b' '; length])
     }
 
+    /// Returns a reservation whose bytes are counted.
+    fn counted<'a>(
+        budget: &'a BodyBudget,
+        limits: BudgetLimits,
+        caller: &'static str,
+    ) -> BodyReservation<'a, impl FnOnce() -> CallerKey> {
+        let mut reservation = BodyReservation {
+            budget,
+            limits,
+            bytes: 0,
+            find_caller: Some(move || CallerKey::Caller(Caller::new(caller))),
+            caller: None,
+        };
+        reservation.start_counting().unwrap();
+        reservation
+    }
+
+    const UNLIMITED: BudgetLimits = BudgetLimits {
+        total: usize::MAX,
+        per_key: usize::MAX,
+    };
+
     #[test]
-    fn s62_concurrent_bodies_share_one_budget() {
+    fn s62_d05_bodies_share_a_budget_in_total_and_per_caller() {
         let budget = BodyBudget::default();
-        let mut one = BodyReservation::new(&budget, 1_000);
-        let mut two = BodyReservation::new(&budget, 1_000);
-        one.grow(UNCOUNTED_BYTES).unwrap();
-        one.grow(UNCOUNTED_BYTES + 900).unwrap();
-        let refused = two.grow(UNCOUNTED_BYTES + 200).unwrap_err();
+        let limits = BudgetLimits {
+            total: 1_000,
+            per_key: 600,
+        };
+        let mut first = counted(&budget, limits, "ann");
+        first.grow(1).unwrap();
+        first.grow(400).unwrap();
+        let mut second = counted(&budget, limits, "ann");
+        let refused = second.grow(201).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Unavailable);
         assert_eq!(refused.retry_after(), Some(RETRY_AFTER));
-        drop(one);
-        drop(two);
-        BodyReservation::new(&budget, 1_000)
-            .grow(UNCOUNTED_BYTES + 1_000)
-            .unwrap();
-        assert_eq!(budget.0.load(Ordering::Relaxed), 0);
+        let setting = "max_buffered_body_bytes_per_caller = 600";
+        assert!(refused.message().contains(setting), "{refused}");
+        let mut other = counted(&budget, limits, "bob");
+        other.grow(600).unwrap();
+        let refused = second.grow(1).unwrap_err();
+        let setting = "max_buffered_body_bytes = 1000";
+        assert!(refused.message().contains(setting), "{refused}");
+        drop(first);
+        second.grow(400).unwrap();
+        drop((second, other));
+        assert_eq!(budget.total(), 0);
+    }
+
+    #[test]
+    fn s62_bytes_before_the_first_wait_are_counted_at_it() {
+        let budget = BodyBudget::default();
+        let mut reservation = BodyReservation {
+            budget: &budget,
+            limits: BudgetLimits {
+                total: 100,
+                per_key: 100,
+            },
+            bytes: 0,
+            find_caller: Some(|| CallerKey::Caller(Caller::anonymous())),
+            caller: None,
+        };
+        reservation.grow(60).unwrap();
+        assert_eq!(budget.total(), 0);
+        reservation.start_counting().unwrap();
+        reservation.start_counting().unwrap();
+        assert_eq!(budget.total(), 60);
+        assert!(reservation.grow(101).is_err());
+        drop(reservation);
+        assert_eq!(budget.total(), 0);
     }
 
     #[test]
     fn s62_allocation_follows_received_bytes_and_is_reserved_first() {
+        const FRAME: usize = 64 << 10;
         for (announced, lengths, max_capacity) in [
-            (
-                8 << 20,
-                &[1, UNCOUNTED_BYTES][..],
-                4 * (UNCOUNTED_BYTES + 1),
-            ),
-            (
-                8 << 20,
-                &[1, UNCOUNTED_BYTES, 4 * UNCOUNTED_BYTES],
-                4 * (5 * UNCOUNTED_BYTES + 1),
-            ),
-            (
-                8 << 20,
-                &[1, UNCOUNTED_BYTES, 63 * UNCOUNTED_BYTES],
-                8 << 20,
-            ),
-            (
-                9 << 20,
-                &[1, UNCOUNTED_BYTES, 63 * UNCOUNTED_BYTES],
-                8 << 20,
-            ),
+            (8 << 20, &[1, FRAME][..], 4 * (FRAME + 1)),
+            (8 << 20, &[1, FRAME, 4 * FRAME], 4 * (5 * FRAME + 1)),
+            (8 << 20, &[1, FRAME, 63 * FRAME], 8 << 20),
+            (9 << 20, &[1, FRAME, 63 * FRAME], 8 << 20),
             (0, &[1, 1_000, 5_000, 20_000, 70_000, 70_000], 2 * 166_001),
             (0, &[1, 5 << 20, 2 << 20], 8 << 20),
             (100_000, &[60_000, 40_000], 100_000),
-            (
-                8 << 20,
-                &[UNCOUNTED_BYTES / 8, UNCOUNTED_BYTES / 8],
-                UNCOUNTED_BYTES,
-            ),
+            (8 << 20, &[FRAME / 8, FRAME / 8], FRAME),
         ] {
             let budget = BodyBudget::default();
-            let mut reservation = BodyReservation::new(&budget, usize::MAX);
+            let mut reservation = counted(&budget, UNLIMITED, "ann");
             let expected = ExpectedLength {
                 announced,
                 max: LIMIT,
@@ -321,10 +430,7 @@ mod tests {
             };
             let capacity = all.capacity();
             assert!(capacity <= max_capacity, "{capacity} of {announced}");
-            assert_eq!(
-                budget.0.load(Ordering::Relaxed),
-                capacity.saturating_sub(UNCOUNTED_BYTES)
-            );
+            assert_eq!(budget.total(), capacity);
             assert_eq!(buffer.into_bytes().len(), lengths.iter().sum::<usize>());
         }
     }
@@ -332,7 +438,11 @@ mod tests {
     #[test]
     fn s62_allocation_beyond_the_budget_is_refused() {
         let budget = BodyBudget::default();
-        let mut reservation = BodyReservation::new(&budget, 2 * UNCOUNTED_BYTES);
+        let limits = BudgetLimits {
+            total: 10_000,
+            per_key: 10_000,
+        };
+        let mut reservation = counted(&budget, limits, "ann");
         let expected = ExpectedLength {
             announced: LIMIT,
             max: LIMIT,
@@ -341,7 +451,7 @@ mod tests {
             .push(frame(1), expected, &mut reservation)
             .unwrap();
         let refused = buffer
-            .push(frame(UNCOUNTED_BYTES), expected, &mut reservation)
+            .push(frame(5_000), expected, &mut reservation)
             .err()
             .unwrap();
         assert_eq!(refused.kind(), ErrorKind::Unavailable);
@@ -351,7 +461,7 @@ mod tests {
     fn announced_length_is_allocated_once() {
         let budget = BodyBudget::default();
         let announced = 1_000_000;
-        let mut reservation = BodyReservation::new(&budget, usize::MAX);
+        let mut reservation = counted(&budget, UNLIMITED, "ann");
         let expected = ExpectedLength {
             announced,
             max: announced,

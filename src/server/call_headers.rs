@@ -4,7 +4,9 @@
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
-use crate::model::{self, Call, Caller, Error, INPUT_REQUEST, Result, Seq, TraceContext, Version};
+use crate::model::{
+    self, Call, Caller, ClientAddress, Error, INPUT_REQUEST, Result, Seq, TraceContext, Version,
+};
 use crate::service::CallMetadata;
 use crate::telemetry::trace;
 use crate::wire::negotiation::RequestedVersion;
@@ -87,6 +89,7 @@ pub(super) fn read_trace(headers: &HeaderMap) -> Option<TraceContext> {
 /// Invalid `Idempotency-Key`: given twice with different values, or not UTF-8.
 pub(super) fn read_call_headers(
     caller: Caller,
+    client: ClientAddress,
     headers: &HeaderMap,
     version: Version,
 ) -> Result<CallMetadata> {
@@ -98,6 +101,7 @@ pub(super) fn read_call_headers(
             trace: trace::current(),
             version,
             resume_after: None,
+            client: Some(client),
         });
     }
     Ok(CallMetadata {
@@ -109,6 +113,7 @@ pub(super) fn read_call_headers(
         resume_after: single_value(headers, &LAST_EVENT_ID)
             .and_then(|text| text.parse().ok())
             .map(Seq),
+        client: Some(client),
     })
 }
 

@@ -144,6 +144,7 @@ impl ReloadableConfig {
                 limits_loopback,
                 settings: self.settings.clone(),
                 body_budget: runtime.body_budget.clone(),
+                stream_limiter: runtime.stream_limiter.clone(),
             },
             cards,
             key_set,

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::units::{ByteSize, HumanDuration, HumanDurationOrNever};
+use crate::model::units::{
+    ByteSize, ByteSizeOrHalf, CountOrHalf, HumanDuration, HumanDurationOrNever,
+};
+use crate::rt::BudgetLimits;
 use crate::service::{EnforcedModes, StreamLimits};
 use crate::wire::card::CardForm;
 
@@ -18,10 +21,13 @@ pub struct ServerSettings {
     /// Maximum size of a request body, in bytes.
     #[serde(with = "ByteSize")]
     pub max_body_bytes: usize,
-    /// Maximum memory of all request bodies being read, in bytes. The first 64 KiB of each body are
-    /// not counted.
+    /// Maximum memory of all request bodies that have not arrived completely, in bytes.
     #[serde(with = "ByteSize")]
     pub max_buffered_body_bytes: usize,
+    /// Maximum memory of such bodies of one caller, in bytes. Anonymous callers are counted by
+    /// address. `half`: half of `max_buffered_body_bytes`.
+    #[serde(with = "ByteSizeOrHalf")]
+    pub max_buffered_body_bytes_per_caller: Option<usize>,
     /// Maximum size of a request head, in bytes.
     #[serde(with = "ByteSize")]
     pub max_header_bytes: usize,
@@ -47,8 +53,10 @@ pub struct ServerSettings {
     pub max_streams: usize,
     /// Maximum number of concurrent streams of one task.
     pub max_streams_per_task: usize,
-    /// Maximum number of concurrent streams of one authenticated caller.
-    pub max_streams_per_caller: usize,
+    /// Maximum number of concurrent streams of one caller. Anonymous callers are counted by address.
+    /// `half`: half of `max_streams`.
+    #[serde(with = "CountOrHalf")]
+    pub max_streams_per_caller: Option<usize>,
     /// Interval of the comments that keep a silent stream open. `None`: no comments.
     #[serde(with = "HumanDurationOrNever")]
     pub heartbeat: Option<Duration>,
@@ -94,7 +102,20 @@ impl ServerSettings {
         StreamLimits {
             total: self.max_streams,
             per_task: self.max_streams_per_task,
-            per_caller: self.max_streams_per_caller,
+            per_caller: self
+                .max_streams_per_caller
+                .unwrap_or(half(self.max_streams)),
+        }
+    }
+
+    /// Returns the limits on the memory of request bodies.
+    pub(super) fn body_limits(&self) -> BudgetLimits {
+        let total = self.max_buffered_body_bytes;
+        BudgetLimits {
+            total,
+            per_key: self
+                .max_buffered_body_bytes_per_caller
+                .unwrap_or(half(total)),
         }
     }
 
@@ -112,11 +133,17 @@ impl ServerSettings {
     }
 }
 
+/// Returns half of a limit, rounded up: a limit of 1 still allows 1.
+fn half(limit: usize) -> usize {
+    limit.div_ceil(2)
+}
+
 impl Default for ServerSettings {
     fn default() -> Self {
         Self {
             max_body_bytes: 8 << 20,
             max_buffered_body_bytes: 256 << 20,
+            max_buffered_body_bytes_per_caller: None,
             max_header_bytes: 64 << 10,
             header_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(300),
@@ -126,7 +153,7 @@ impl Default for ServerSettings {
             max_concurrent_calls: 1000,
             max_streams: 50_000,
             max_streams_per_task: 1024,
-            max_streams_per_caller: 10_000,
+            max_streams_per_caller: None,
             heartbeat: Some(Duration::from_secs(15)),
             waiting_stream_timeout: Some(Duration::from_secs(300)),
             max_blocking_wait: None,

@@ -5,7 +5,9 @@ use std::sync::{Arc, Weak};
 
 use super::Service;
 use crate::engine::AgentHandle;
-use crate::model::{Call, Caller, ErrorKind, Request, Result, Scope, Seq, TraceContext, Version};
+use crate::model::{
+    Call, Caller, ClientAddress, ErrorKind, Request, Result, Scope, Seq, TraceContext, Version,
+};
 
 /// A hosted agent.
 pub(crate) struct AgentEntry {
@@ -60,6 +62,7 @@ pub(crate) struct CallMetadata {
     pub(crate) trace: Option<TraceContext>,
     pub(crate) version: Version,
     pub(crate) resume_after: Option<Seq>,
+    pub(crate) client: Option<ClientAddress>,
 }
 
 impl Directory {
@@ -132,6 +135,7 @@ impl Directory {
             trace,
             version,
             resume_after,
+            client,
         } = metadata;
         let scope = Scope {
             agent: entry.namespace.clone(),
@@ -148,6 +152,7 @@ impl Directory {
             trace,
             version,
             resume_after,
+            client,
         };
         Ok((entry, call))
     }

@@ -116,7 +116,7 @@ impl Service {
             .limits
             .clamp_history_length(request.history_length());
         // Acquired before the message is written: a refused stream must not start a turn.
-        let permit = options.stream_limiter.acquire(call.caller())?;
+        let permit = options.stream_limiter.acquire(call.caller_key())?;
         let accepting = self.accept(call, request, true, |continued| match continued {
             Some(head) => permit.for_task(&head.id),
             None => Ok(permit),

@@ -1,12 +1,11 @@
 //! Limits of concurrent streams: per server, per task and per caller.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use crate::model::{Caller, Error, ErrorKind, Result, TaskId};
+use crate::model::{CallerKey, Error, ErrorKind, Result, TaskId};
 use crate::rt::lock;
 use crate::telemetry::metrics;
 
@@ -18,7 +17,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 pub(crate) struct StreamLimits {
     pub(crate) total: usize,
     pub(crate) per_task: usize,
-    /// Per authenticated caller. Anonymous callers share one identity and are not counted.
+    /// Per authenticated caller, and per address of anonymous callers.
     pub(crate) per_caller: usize,
 }
 
@@ -33,14 +32,14 @@ pub(crate) struct StreamLimiter {
 struct StreamCounts {
     total: usize,
     by_task: HashMap<TaskId, usize>,
-    by_caller: HashMap<Caller, usize>,
+    by_caller: HashMap<CallerKey, usize>,
 }
 
 /// Slot of one open stream; released on drop.
 #[derive(Debug)]
 pub(crate) struct StreamPermit {
     limiter: Arc<StreamLimiter>,
-    caller: Option<Caller>,
+    caller: CallerKey,
     task: Option<TaskId>,
 }
 
@@ -56,13 +55,9 @@ impl StreamLimiter {
     ///
     /// # Errors
     /// Unavailable: the caller or the server has reached its limit.
-    pub(super) fn acquire(self: &Arc<Self>, caller: &Caller) -> Result<StreamPermit> {
-        let caller = (*caller != Caller::anonymous()).then(|| caller.clone());
+    pub(crate) fn acquire(self: &Arc<Self>, caller: CallerKey) -> Result<StreamPermit> {
         let mut counts = self.counts();
-        let caller_streams = caller
-            .as_ref()
-            .and_then(|caller| counts.by_caller.get(caller))
-            .copied();
+        let caller_streams = counts.by_caller.get(&caller).copied();
         if caller_streams.unwrap_or_default() >= self.limits.per_caller {
             let max = self.limits.per_caller;
             return Err(limit_reached("this caller", "max_streams_per_caller", max));
@@ -75,9 +70,7 @@ impl StreamLimiter {
             ));
         }
         counts.total += 1;
-        if let Some(caller) = &caller {
-            *counts.by_caller.entry(caller.clone()).or_default() += 1;
-        }
+        *counts.by_caller.entry(caller.clone()).or_default() += 1;
         drop(counts);
         metrics::record_stream_opened();
         Ok(StreamPermit {
@@ -116,20 +109,18 @@ impl Drop for StreamPermit {
         metrics::record_stream_closed();
         let mut counts = self.limiter.counts();
         counts.total -= 1;
-        if let Some(task) = self.task.take() {
+        if let Some(task) = &self.task {
             decrement(&mut counts.by_task, task);
         }
-        if let Some(caller) = self.caller.take() {
-            decrement(&mut counts.by_caller, caller);
-        }
+        decrement(&mut counts.by_caller, &self.caller);
     }
 }
 
-fn decrement<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: K) {
-    if let Entry::Occupied(mut count) = counts.entry(key) {
-        *count.get_mut() -= 1;
-        if *count.get() == 0 {
-            count.remove();
+fn decrement<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
         }
     }
 }
@@ -146,6 +137,7 @@ fn limit_reached(subject: &str, setting: &'static str, max: usize) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{Caller, ClientAddress};
 
     #[test]
     fn s64_streams_are_limited_per_task_per_caller_and_in_total() {
@@ -154,13 +146,13 @@ mod tests {
             per_task: 2,
             per_caller: 3,
         });
-        let acquire = |id: &str, caller: &Caller| {
+        let acquire = |id: &str, caller: &CallerKey| {
             limiter
-                .acquire(caller)
+                .acquire(caller.clone())
                 .and_then(|permit| permit.for_task(&id.into()))
         };
-        let ann = Caller::new("ann");
-        let anonymous = Caller::anonymous();
+        let ann = CallerKey::Caller(Caller::new("ann"));
+        let anonymous = CallerKey::Address(ClientAddress::from_ipv6([1; 16]));
         let first = acquire("a", &anonymous).unwrap();
         let _second = acquire("a", &anonymous).unwrap();
         assert_eq!(
@@ -178,7 +170,27 @@ mod tests {
         assert!(refused.message().contains("max_streams = 4"), "{refused}");
         assert_eq!(refused.retry_after(), Some(RETRY_AFTER));
         drop(mine);
-        assert_eq!(limiter.counts().by_caller.len(), 0);
+        assert_eq!(limiter.counts().by_caller.len(), 1);
         assert!(acquire("c", &ann).is_ok());
+    }
+
+    #[test]
+    fn d05_streams_are_limited_per_address_of_anonymous_callers() {
+        let limiter = StreamLimiter::new(StreamLimits {
+            total: 4,
+            per_task: 4,
+            per_caller: 2,
+        });
+        let at = |last: u8| {
+            let octets = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, last];
+            CallerKey::Address(ClientAddress::from_ipv6(octets))
+        };
+        let _held = [1, 1].map(|last| limiter.acquire(at(last)).unwrap());
+        let refused = limiter.acquire(at(1)).unwrap_err();
+        assert!(
+            refused.message().contains("max_streams_per_caller = 2"),
+            "{refused}"
+        );
+        assert!(limiter.acquire(at(2)).is_ok());
     }
 }

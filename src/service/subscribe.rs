@@ -22,7 +22,7 @@ impl Service {
         let options = &self.options;
         let permit = options
             .stream_limiter
-            .acquire(call.caller())?
+            .acquire(call.caller_key())?
             .for_task(&head.id)?;
         // 01 §6: errors are reported before the stream begins where possible.
         self.engine.check_writable(&head)?;

@@ -88,7 +88,7 @@ pub(in crate::server) async fn handle(
             };
             handle_call(routes, agent, context, rpc, request).await
         }
-        Target::Health(rpc) => health::handle(routes, rpc, request.into_body())
+        Target::Health(rpc) => health::handle(routes, &mut context, rpc, request.into_body())
             .await
             .unwrap_or_else(|error| error_reply(error, Version::V1)),
         Target::Reflection(service) => match admission.rate_limit(agent, &mut context) {

@@ -2,6 +2,8 @@
 
 #[cfg(all(feature = "client", feature = "server"))]
 pub(crate) mod everywhere;
+#[cfg(all(feature = "server", target_os = "linux"))]
+pub(crate) mod server_process;
 mod sse_reader;
 mod stepped_agent;
 mod wire_format;

@@ -101,6 +101,7 @@ async fn r06_s64_a_reader_that_never_reads_delays_nobody_and_is_let_go() {
         // Long enough for a reading client on a busy machine.
         settings.write_timeout = Duration::from_secs(3);
         settings.max_streams = 2;
+        settings.max_streams_per_caller = Some(2);
     });
     let server = start_with(Writes, |server| server.server_settings(limits)).await;
     let form = WireFormat::Rest1;
@@ -230,7 +231,17 @@ async fn a_subscription_to_a_task_that_waits_ends_after_a_while_and_one_that_wor
 async fn s64_streams_beyond_the_limits_are_refused_with_a_hint_and_nothing_is_sent() {
     for form in WIRE_FORMATS {
         for (limits, name) in [
-            (settings(|settings| settings.max_streams = 2), "max_streams"),
+            (
+                settings(|settings| {
+                    settings.max_streams = 2;
+                    settings.max_streams_per_caller = Some(3);
+                }),
+                "max_streams",
+            ),
+            (
+                settings(|settings| settings.max_streams = 4),
+                "max_streams_per_caller",
+            ),
             (
                 settings(|settings| settings.max_streams_per_task = 2),
                 "max_streams_per_task",

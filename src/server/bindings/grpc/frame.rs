@@ -5,25 +5,13 @@ use std::future::ready;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
 use tonic::{Code, Status};
 
 use crate::model::{Error, ErrorKind, Result};
-use crate::server::body;
 use crate::server::reply::{BoxedFrames, Reply, ReplyBody};
-use crate::server::routes::Routes;
 
 /// Length of a frame header: compression flag, and message length in four bytes.
 const FRAME_HEADER_BYTES: usize = 5;
-
-/// Reads the one message of a request that is not a call.
-///
-/// # Errors
-/// Those of [`body::read`]; invalid request: not exactly one message.
-pub(super) async fn read(body: Incoming, routes: &Routes) -> Result<Bytes> {
-    let admission = &routes.admission;
-    unframe(body::read(body, &admission.settings, &admission.body_budget).await?)
-}
 
 /// Returns the one message of a request body.
 ///

@@ -11,12 +11,18 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use super::frame;
 use super::stream_body::server_stopping;
 use crate::model::{Error, ErrorKind, Result, Version};
+use crate::server::admission::{Admission, RequestContext};
+use crate::server::body::SizeLimit;
 use crate::server::reply::{BodyError, Reply};
 use crate::server::routes::Routes;
+use crate::service::StreamPermit;
 use crate::wire::grpc::to_status;
 
 /// Services that have a health status. The empty name is the server as a whole.
 const SERVICES: [&str; 3] = ["", "lf.a2a.v1.A2AService", "a2a.v1.A2AService"];
+
+/// Maximum size of a request. The longest service name has 20 bytes.
+const MAX_REQUEST_BYTES: usize = 1 << 10;
 
 /// Method of the health service.
 #[derive(Clone, Copy)]
@@ -80,17 +86,19 @@ pub(super) fn parse_rpc(path: &str) -> Option<HealthRpc> {
     }
 }
 
-/// Handles a health request.
+/// Handles a health request. Needs no authentication, so it is small and rate-limited by address.
 ///
 /// # Errors
-/// The request cannot be read or decoded.
-pub(super) async fn handle(routes: &Routes, rpc: HealthRpc, body: Incoming) -> Result<Reply> {
-    let message = frame::read(body, routes).await?;
-    let request = HealthCheckRequest::decode(message).map_err(|cause| {
-        Error::new(ErrorKind::Parse)
-            .with_message("Invalid protobuf message")
-            .with_source(cause)
-    })?;
+/// The request cannot be read or decoded. Rate limited. Unavailable: too many streams.
+pub(super) async fn handle(
+    routes: &Routes,
+    context: &mut RequestContext,
+    rpc: HealthRpc,
+    body: Incoming,
+) -> Result<Reply> {
+    let admission = &routes.admission;
+    let _permit = admission.rate_limit_health(context)?;
+    let request = read_request(admission, context, body).await?;
     let health = Health::current(&request.service, routes).await;
     match (rpc, health) {
         // `Watch` reports an unknown service as a status, since it may appear later.
@@ -101,14 +109,38 @@ pub(super) async fn handle(routes: &Routes, rpc: HealthRpc, body: Incoming) -> R
         (HealthRpc::Watch, _) => Ok(frame::stream_reply(Box::new(HealthWatch {
             state: WatchState::Send(health),
             shutting_down: Box::pin(routes.shutting_down.clone().cancelled_owned()),
+            _permit: admission.acquire_stream(context)?,
         }))),
     }
+}
+
+async fn read_request(
+    admission: &Admission,
+    context: &RequestContext,
+    body: Incoming,
+) -> Result<HealthCheckRequest> {
+    let limit = SizeLimit::without_discarding(MAX_REQUEST_BYTES);
+    let body = admission
+        .read_within(context, body, limit)
+        .await
+        .map_err(|error| match error.kind() {
+            ErrorKind::PayloadTooLarge => error.with_message(format!(
+                "a health request must not exceed {MAX_REQUEST_BYTES} bytes"
+            )),
+            _ => error,
+        })?;
+    HealthCheckRequest::decode(frame::unframe(body)?).map_err(|cause| {
+        Error::new(ErrorKind::Parse)
+            .with_message("Invalid protobuf message")
+            .with_source(cause)
+    })
 }
 
 /// Body of `Watch`: the current status, then `NOT_SERVING` when shutdown begins.
 struct HealthWatch {
     state: WatchState,
     shutting_down: Pin<Box<WaitForCancellationFutureOwned>>,
+    _permit: StreamPermit,
 }
 
 /// Next step of a [`HealthWatch`].

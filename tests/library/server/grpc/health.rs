@@ -1,5 +1,7 @@
 //! Health and reflection, asked by clients of their own.
 
+use std::num::NonZeroU32;
+
 use attache::{Server, ServerSettings};
 use tokio::sync::mpsc;
 use tonic::Code;
@@ -85,6 +87,52 @@ async fn a_watcher_is_told_that_the_server_stops() {
         [ServingStatus::NotServing]
     );
     assert_eq!(end.unwrap_err().code(), Code::Unavailable);
+}
+
+#[tokio::test]
+async fn d05_a_health_request_is_small_and_counted() {
+    let mut limits = attache::auth::CallerLimits::default();
+    limits.calls_per_second = NonZeroU32::new(1);
+    limits.burst = NonZeroU32::new(2).unwrap();
+    limits.limit_loopback = true;
+    let server = start_with(Echo, |server: Server| server.caller_limits(limits)).await;
+    let mut health = HealthClient::new(channel(&server));
+    let refused = with_deadline(health.check(of(&"x".repeat(1024))))
+        .await
+        .unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    assert!(refused.message().contains("1024 bytes"), "{refused:?}");
+    with_deadline(health.check(of(""))).await.unwrap();
+    let refused = with_deadline(health.check(of(""))).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    assert!(
+        refused.message().contains("calls_per_second"),
+        "{refused:?}"
+    );
+    // Calls have an allowance of their own.
+    with_deadline(clients(&server).v1.send_message(say("hi")))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn d05_a_health_watch_is_a_stream() {
+    let mut settings = ServerSettings::default();
+    settings.max_streams = 4;
+    let server = start_with(Echo, |server: Server| server.server_settings(settings)).await;
+    let mut health = HealthClient::new(channel(&server));
+    let mut watches = Vec::new();
+    for _ in 0..2 {
+        let watch = with_deadline(health.watch(of(""))).await.unwrap();
+        watches.push(watch.into_inner());
+    }
+    let refused = with_deadline(health.watch(of(""))).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unavailable);
+    let limit = "max_streams_per_caller = 2";
+    assert!(refused.message().contains(limit), "{refused:?}");
+    with_deadline(health.check(of(""))).await.unwrap();
+    drop(watches);
+    with_deadline(async { while health.watch(of("")).await.is_err() {} }).await;
 }
 
 async fn reflect(

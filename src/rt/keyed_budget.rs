@@ -1,0 +1,115 @@
+//! Budget that several users share: bounded in total, and for each of them.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Mutex;
+
+use super::lock;
+
+/// Limits of a [`KeyedBudget`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BudgetLimits {
+    pub(crate) total: usize,
+    /// Maximum for one key.
+    pub(crate) per_key: usize,
+}
+
+/// Limit that a reservation would exceed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ExceededLimit {
+    Total,
+    Key,
+}
+
+/// Reserved amounts, in total and by key. Keys without a reservation take no memory.
+#[derive(Debug)]
+pub(crate) struct KeyedBudget<K>(Mutex<Reserved<K>>);
+
+#[derive(Debug)]
+struct Reserved<K> {
+    total: usize,
+    by_key: HashMap<K, usize>,
+}
+
+impl<K> Default for KeyedBudget<K> {
+    fn default() -> Self {
+        Self(Mutex::new(Reserved {
+            total: 0,
+            by_key: HashMap::new(),
+        }))
+    }
+}
+
+impl<K: Hash + Eq + Clone> KeyedBudget<K> {
+    /// Reserves `amount` for a key.
+    ///
+    /// # Errors
+    /// The limit that would be exceeded. Nothing is reserved then.
+    pub(crate) fn reserve(
+        &self,
+        key: &K,
+        amount: usize,
+        limits: BudgetLimits,
+    ) -> Result<(), ExceededLimit> {
+        let mut reserved = lock(&self.0);
+        let of_key = reserved.by_key.get(key).copied().unwrap_or_default();
+        if of_key.saturating_add(amount) > limits.per_key {
+            return Err(ExceededLimit::Key);
+        }
+        if reserved.total.saturating_add(amount) > limits.total {
+            return Err(ExceededLimit::Total);
+        }
+        reserved.total += amount;
+        match reserved.by_key.get_mut(key) {
+            Some(of_key) => *of_key += amount,
+            None => drop(reserved.by_key.insert(key.clone(), amount)),
+        }
+        Ok(())
+    }
+
+    /// Releases `amount`, which was reserved for this key.
+    pub(crate) fn release(&self, key: &K, amount: usize) {
+        let mut reserved = lock(&self.0);
+        reserved.total -= amount;
+        if let Some(of_key) = reserved.by_key.get_mut(key) {
+            *of_key -= amount;
+            if *of_key == 0 {
+                reserved.by_key.remove(key);
+            }
+        }
+    }
+
+    /// Returns the reserved amount in total.
+    #[cfg(test)]
+    pub(crate) fn total(&self) -> usize {
+        lock(&self.0).total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn total_and_each_key_are_bounded() {
+        let budget = KeyedBudget::default();
+        let limits = BudgetLimits {
+            total: 10,
+            per_key: 6,
+        };
+        budget.reserve(&"ann", 6, limits).unwrap();
+        assert_eq!(budget.reserve(&"ann", 1, limits), Err(ExceededLimit::Key));
+        assert_eq!(budget.reserve(&"bob", 5, limits), Err(ExceededLimit::Total));
+        budget.reserve(&"bob", 4, limits).unwrap();
+        assert_eq!(
+            budget.reserve(&"eve", usize::MAX, limits),
+            Err(ExceededLimit::Key)
+        );
+        budget.release(&"ann", 2);
+        budget.reserve(&"bob", 2, limits).unwrap();
+        assert_eq!(budget.total(), 10);
+        budget.release(&"ann", 4);
+        budget.release(&"bob", 6);
+        assert!(lock(&budget.0).by_key.is_empty());
+    }
+}

@@ -1,0 +1,82 @@
+//! Server in a process of its own, whose memory and open files are its alone.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+
+use attache::{AgentCard, Server};
+use tokio::sync::oneshot;
+
+use super::{Echo, with_deadline};
+
+/// Environment variable that makes the test [`serve`] a server.
+const IS_SERVER: &str = "ATTACHE_SERVER_PROCESS";
+/// Start of the line with the address of the server.
+const ADDRESS: &str = "listening on ";
+
+/// Main function of the server process. Without the environment variable it does nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn serve() {
+    if std::env::var_os(IS_SERVER).is_none() {
+        return;
+    }
+    // Exits when the parent ends: its end of the pipe is closed.
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        std::process::exit(0);
+    });
+    let server = Server::new(AgentCard::new("Echo", "Says it back"), Echo);
+    let bound = server.bind("127.0.0.1:0").await.unwrap();
+    println!("\n{ADDRESS}{}", bound.local_addr());
+    bound.serve().await.unwrap();
+}
+
+/// Process of an echo agent with default settings. Killed on drop.
+pub(crate) struct ServerProcess {
+    child: Child,
+    pub(crate) address: SocketAddr,
+}
+
+impl ServerProcess {
+    /// Starts a server that may have this number of open files.
+    pub(crate) async fn start(max_open_files: usize) -> Self {
+        let limited = format!("ulimit -n {max_open_files} && exec \"$0\" \"$@\"");
+        let test = "harness::server_process::serve";
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", &limited])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", test, "--nocapture", "--test-threads", "1"])
+            .env(IS_SERVER, "1")
+            .env_remove("RUST_LOG")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let (sender, address) = oneshot::channel();
+        std::thread::spawn(move || {
+            let mut lines = stdout.lines().map_while(Result::ok);
+            let address = lines.find_map(|line| line.strip_prefix(ADDRESS)?.parse().ok());
+            let _ = address.map(|address: SocketAddr| sender.send(address));
+            lines.for_each(drop);
+        });
+        let address = with_deadline(address).await.expect("the server starts");
+        Self { child, address }
+    }
+
+    /// Returns the peak of its resident memory, in MB.
+    pub(crate) fn peak_memory_mb(&self) -> u64 {
+        let status = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(status).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kilobytes = line.unwrap().trim().trim_end_matches(" kB");
+        kilobytes.parse::<u64>().unwrap() / 1024
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
