@@ -52,6 +52,8 @@ pub enum HealthProblem {
     Damaged,
     /// Another program has locked the data.
     Locked,
+    /// The database file was deleted or replaced while it was open.
+    Replaced,
     /// Writes fail for another reason.
     Failing,
 }
@@ -64,6 +66,7 @@ impl fmt::Display for HealthProblem {
             Self::ReadOnly => "the data is read-only",
             Self::Damaged => "the data is damaged",
             Self::Locked => "another program has locked the data",
+            Self::Replaced => "the database file was deleted or replaced",
             Self::Failing => "writes fail",
         })
     }

@@ -204,6 +204,8 @@ impl std::error::Error for OpenError {
 pub(super) struct DatabaseError {
     message: String,
     source: Option<rusqlite::Error>,
+    /// Whether the path leads to another file than the open one.
+    is_replaced: bool,
 }
 
 impl DatabaseError {
@@ -236,11 +238,15 @@ impl DatabaseError {
         Self {
             message,
             source: Some(source),
+            is_replaced: false,
         }
     }
 
     /// Returns the problem of the file; `None` if the error concerns a single command.
     pub(super) fn health_problem(&self) -> Option<HealthProblem> {
+        if self.is_replaced {
+            return Some(HealthProblem::Replaced);
+        }
         let source = self.source.as_ref()?;
         Some(match source.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => HealthProblem::Full,
@@ -252,15 +258,20 @@ impl DatabaseError {
         })
     }
 
-    /// Returns whether a retry of every command on its own is pointless: each would wait for the same lock.
+    /// Returns whether a retry of every command on its own is pointless: each would wait for the same lock, or is in the
+    /// file that was replaced.
     pub(super) fn affects_all_commands(&self) -> bool {
-        self.health_problem() == Some(HealthProblem::Locked)
+        matches!(
+            self.health_problem(),
+            Some(HealthProblem::Locked | HealthProblem::Replaced)
+        )
     }
 
     fn from_message(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
             source: None,
+            is_replaced: false,
         }
     }
 
@@ -268,6 +279,18 @@ impl DatabaseError {
         store::Error::Failed(Box::new(Self::from_message(format!(
             "{bytes} bytes are too many for one row (limit: {limit})"
         ))))
+    }
+
+    /// The open file was deleted or replaced, so that its writes are lost at the next start.
+    pub(super) fn replaced(file: &Path) -> Self {
+        let message = format!(
+            "{} was deleted or replaced while it was open: move it back, or restore a backup and restart",
+            file.display()
+        );
+        Self {
+            is_replaced: true,
+            ..Self::from_message(message)
+        }
     }
 
     /// The writer thread panicked inside a command.

@@ -2,15 +2,16 @@
 //!
 //! Inspecting and backing up only read, so a server may have the file open.
 
-use std::fs::File;
 use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
 use super::error::{DatabaseError, OpenError};
-use super::open::{self, acquire_lock, resolve_path};
+use super::file_lock::FileLock;
+use super::open::{self, resolve_path};
 use super::{Options, Sqlite, schema};
 use crate::model::Caller;
+use crate::store::HealthProblem;
 
 /// Maximum number of faults in an [`Inspection`].
 const MAX_REPORTED_FAULTS: usize = 20;
@@ -34,7 +35,7 @@ pub struct Inspection {
 /// Exclusive right to a database file until it is dropped. No process can open the store in the meantime.
 #[derive(Debug)]
 pub struct DatabaseLock {
-    _file: File,
+    _lock: FileLock,
 }
 
 impl Sqlite {
@@ -45,7 +46,7 @@ impl Sqlite {
     pub fn lock(path: impl AsRef<Path>) -> Result<DatabaseLock, OpenError> {
         let path = resolve_path(path.as_ref())?;
         Ok(DatabaseLock {
-            _file: acquire_lock(&path)?,
+            _lock: FileLock::acquire(&path)?,
         })
     }
 
@@ -128,7 +129,7 @@ impl Sqlite {
     /// A process has opened the file, or it cannot be written.
     pub fn vacuum(path: impl AsRef<Path>) -> Result<(), OpenError> {
         let path = resolve_path(path.as_ref())?;
-        let lock = acquire_lock(&path)?;
+        let lock = FileLock::acquire(&path)?;
         let connection = open::connect(&path, &Options::default())?;
         let batch = "VACUUM; PRAGMA wal_checkpoint(TRUNCATE)";
         connection
@@ -171,6 +172,18 @@ fn faults(connection: &Connection) -> rusqlite::Result<Vec<String>> {
         ));
     }
     Ok(faults)
+}
+
+/// Free space below which a commit is likely to fail, whatever the operator has configured.
+const NO_SPACE_BYTES: u64 = 64 << 10;
+
+/// Checks the free space of the file system, if it is known.
+pub(super) fn check_free_space(free: Option<u64>, min_free: u64) -> Result<(), HealthProblem> {
+    match free {
+        Some(free) if free < NO_SPACE_BYTES => Err(HealthProblem::Full),
+        Some(free) if free < min_free => Err(HealthProblem::AlmostFull),
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// Returns the bytes available to unprivileged users on the file system of the file.

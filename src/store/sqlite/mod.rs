@@ -6,6 +6,7 @@
 
 mod encoded;
 mod error;
+mod file_lock;
 mod head_cache;
 mod list;
 mod maintenance;
@@ -36,6 +37,7 @@ use super::{
 };
 use crate::model::{Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
 use encoded::{EncodedBatch, EncodedConfig, EncodedTask};
+use file_lock::FileIdentity;
 use head_cache::HeadCache;
 use read::KeyLookup;
 use reader_pool::ReaderPool;
@@ -57,6 +59,7 @@ pub struct Sqlite {
     head_cache: Arc<HeadCache>,
     secret_box: Arc<SecretBox>,
     path: Arc<Path>,
+    identity: FileIdentity,
     min_free_bytes: u64,
 }
 
@@ -91,6 +94,7 @@ impl Sqlite {
         let reader_pool = Arc::new(ReaderPool::new(&database, options));
         let secret_box = Arc::clone(&database.secret_box);
         let path = Arc::clone(&database.path);
+        let identity = database.identity;
         let head_cache = Arc::new(HeadCache::new(options.max_known_tasks));
         let writer = WriterHandle::start(database, Arc::clone(&head_cache), options)?;
         Ok(Self {
@@ -99,6 +103,7 @@ impl Sqlite {
             head_cache,
             secret_box,
             path,
+            identity,
             min_free_bytes: options.min_free_bytes,
         })
     }
@@ -148,12 +153,11 @@ impl Store for Sqlite {
             probed.map_err(|_| self.writer.health_problem().unwrap_or(problem))?;
         }
         // Also if the probe succeeds: it is small and may fit where the last batch did not.
-        let free = maintenance::free_disk_bytes(&self.path);
-        if free.is_some_and(|free| free < self.min_free_bytes) {
-            Err(HealthProblem::AlmostFull)
-        } else {
-            Ok(())
+        if !self.identity.is_at(&self.path) {
+            return Err(HealthProblem::Replaced);
         }
+        let free = maintenance::free_disk_bytes(&self.path);
+        maintenance::check_free_space(free, self.min_free_bytes)
     }
 
     async fn create(&self, task: &NewTask) -> Result<CreateResult> {

@@ -1,7 +1,6 @@
 //! Opening a database file: lock, creation, connection settings, migration.
 
-use std::ffi::OsString;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,6 +8,7 @@ use std::sync::Arc;
 use rusqlite::{Connection, MAIN_DB, OpenFlags};
 
 use super::error::OpenError;
+use super::file_lock::{FileIdentity, FileLock};
 use super::schema;
 use super::secret_box::SecretBox;
 use super::{Options, Synchronous};
@@ -20,8 +20,9 @@ pub(super) struct OpenDatabase {
     pub(super) path: Arc<Path>,
     pub(super) connection: Connection,
     pub(super) secret_box: Arc<SecretBox>,
-    /// Lock file. Keep it locked until the connection is closed.
-    pub(super) lock: File,
+    pub(super) identity: FileIdentity,
+    /// Keep it until the connection is closed.
+    pub(super) lock: FileLock,
 }
 
 /// Capacity of a connection's cache of prepared statements; larger than the number of statements.
@@ -30,14 +31,17 @@ pub(super) const STATEMENT_CACHE_SIZE: usize = 64;
 /// Opens a database, or creates it; migrates an older schema.
 pub(super) fn open(path: &Path, options: &Options) -> Result<OpenDatabase, OpenError> {
     let path = resolve_path(path)?;
-    let lock = acquire_lock(&path)?;
+    let mut lock = FileLock::acquire(&path)?;
     create_file(&path)?;
+    lock.lock_database(&path)?;
+    let identity = FileIdentity::read(&path).map_err(|error| OpenError::io(&path, error))?;
     let mut connection = connect(&path, options)?;
     let secret_box = Arc::new(SecretBox::open(&path, &mut connection)?);
     Ok(OpenDatabase {
         path: Arc::from(path),
         connection,
         secret_box,
+        identity,
         lock,
     })
 }
@@ -66,35 +70,6 @@ pub(super) fn resolve_path(path: &Path) -> Result<PathBuf, OpenError> {
             Ok(folder.join(name))
         }
         resolved => resolved.map_err(failed),
-    }
-}
-
-/// Appends a suffix to the file name.
-pub(super) fn with_suffix(path: &Path, ending: &str) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(ending);
-    PathBuf::from(name)
-}
-
-/// Locks `<name>-lock` for the lifetime of the returned file.
-///
-/// The database file itself stays readable for other programs: SQLite locks it only for the duration of a transaction.
-pub(super) fn acquire_lock(path: &Path) -> Result<File, OpenError> {
-    let name = with_suffix(path, "-lock");
-    let file = match create_private_file(&name) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            File::options().write(true).open(&name)
-        }
-        created => created,
-    };
-    let file = file.map_err(|error| OpenError::create_failed(path, &name, error))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(OpenError::InUse {
-            file: path.to_owned(),
-            lock: name,
-        }),
-        Err(TryLockError::Error(error)) => Err(OpenError::io(&name, error)),
     }
 }
 

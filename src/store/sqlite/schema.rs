@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::error::{DatabaseError, OpenError};
-use super::open::{private_file_options, with_suffix};
+use super::file_lock::with_suffix;
+use super::open::private_file_options;
 
 /// Migrations: number `n` leads from schema version `n - 1` to `n`. Do not change a statement; add a new file.
 pub(super) const MIGRATIONS: &[&str] = &[include_str!("../migrations/1.sql")];

@@ -18,6 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::Options;
 use super::error::{DatabaseError, OpenError};
+use super::file_lock::FileIdentity;
 use super::head_cache::HeadCache;
 use super::open::OpenDatabase;
 use super::prepared_statement::PreparedStatement;
@@ -169,6 +170,7 @@ impl fmt::Debug for WriterHandle {
 /// State of the writer thread.
 struct WriterLoop<'a> {
     path: Arc<Path>,
+    identity: FileIdentity,
     begin: PreparedStatement<'a>,
     commit: PreparedStatement<'a>,
     transaction: Transaction<'a>,
@@ -186,11 +188,13 @@ fn run_writer(
     let OpenDatabase {
         path,
         connection,
+        identity,
         lock,
         ..
     } = database;
     let mut writer = WriterLoop {
         path,
+        identity,
         begin: PreparedStatement::new("BEGIN IMMEDIATE"),
         commit: PreparedStatement::new("COMMIT"),
         transaction: Transaction::new(&connection),
@@ -264,6 +268,10 @@ impl WriterLoop<'_> {
         // Unwind safe: the transaction is rolled back and the caches are reset, as after any other failure.
         let committed = catch_unwind(AssertUnwindSafe(|| self.transact(group)));
         let committed = match committed {
+            // Checked before the reply: a write to a deleted file must not be acknowledged.
+            Ok(Ok(())) if !self.identity.is_at(&self.path) => {
+                Err(DatabaseError::replaced(&self.path))
+            }
             Ok(committed) => committed.map_err(|error| DatabaseError::new(&self.path, error)),
             Err(_) => Err(DatabaseError::panicked()),
         };

@@ -463,3 +463,60 @@ fn assert_intact(path: &Path) {
     let mut keys = connection.prepare("PRAGMA foreign_key_check").unwrap();
     assert!(!keys.exists(()).unwrap());
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn d22_a_deleted_or_replaced_file_refuses_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().canonicalize().unwrap().join("a.db");
+    let aside = folder.path().join("aside.db");
+    let store = open(&path);
+    create(&store, "before").await.unwrap();
+    for replace in [false, true] {
+        fs::rename(&path, &aside).unwrap();
+        if replace {
+            fs::copy(&aside, &path).unwrap();
+        }
+        assert_eq!(store.check_health().await, Err(HealthProblem::Replaced));
+        let error = error_message(create(&store, &format!("lost {replace}")).await);
+        assert!(
+            error.starts_with(&format!("{} was deleted or replaced", path.display())),
+            "{error}"
+        );
+        assert_eq!(store.check_health().await, Err(HealthProblem::Replaced));
+        fs::rename(&aside, &path).unwrap();
+        create(&store, &format!("after {replace}")).await.unwrap();
+        assert_eq!(store.check_health().await, Ok(()));
+    }
+    drop(store);
+    assert_intact(&path);
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn d22_a_second_store_is_refused_without_the_lock_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let store = open(&path);
+    create(&store, "t").await.unwrap();
+    fs::remove_file(folder.path().join("a.db-lock")).unwrap();
+    assert!(matches!(
+        Sqlite::open(&path, Options::default()),
+        Err(OpenError::InUse { .. })
+    ));
+    assert!(matches!(Sqlite::lock(&path), Err(OpenError::InUse { .. })));
+    drop(store);
+    open(&path);
+}
+
+#[test]
+fn d22_a_full_disk_is_reported_without_a_minimum() {
+    let check = maintenance::check_free_space;
+    assert_eq!(check(Some(0), 0), Err(HealthProblem::Full));
+    assert_eq!(check(Some(1 << 20), 0), Ok(()));
+    assert_eq!(
+        check(Some(1 << 20), 2 << 20),
+        Err(HealthProblem::AlmostFull)
+    );
+    assert_eq!(check(None, 2 << 20), Ok(()));
+}
