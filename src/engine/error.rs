@@ -131,6 +131,10 @@ impl From<Error> for model::Error {
                     .with_retry_after(RETRY_AFTER)
                     .with_source(error)
             }
+            Error::Store(error @ store::Error::Damaged(_)) => {
+                let message = error.to_string();
+                Self::internal(error).with_message(message)
+            }
             Error::Store(error) => Self::internal(error),
             Error::CorruptLog(error) => Self::internal(error),
         }

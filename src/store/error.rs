@@ -14,6 +14,8 @@ pub enum Error {
     AlreadyApplied,
     /// The idempotency key was used before with another body.
     KeyReused,
+    /// Stored data of the task is damaged. Other tasks are not affected. The cause is for the operator's log.
+    Damaged(Box<dyn std::error::Error + Send + Sync>),
     /// The store failed. The cause is for the operator's log, not for the caller.
     Failed(Box<dyn std::error::Error + Send + Sync>),
 }
@@ -24,6 +26,7 @@ impl fmt::Display for Error {
             Self::Conflict => "the log does not end at the expected position, or the id is taken",
             Self::AlreadyApplied => "the idempotency key was used before with the same body",
             Self::KeyReused => "the idempotency key was used before with another body",
+            Self::Damaged(_) => "the stored data of the task is damaged",
             Self::Failed(_) => "the store failed",
         })
     }
@@ -33,7 +36,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Conflict | Self::AlreadyApplied | Self::KeyReused => None,
-            Self::Failed(cause) => Some(&**cause),
+            Self::Damaged(cause) | Self::Failed(cause) => Some(&**cause),
         }
     }
 }

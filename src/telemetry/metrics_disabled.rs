@@ -55,6 +55,8 @@ pub(crate) fn record_stream_events(_: usize, _: usize) {}
 
 pub(crate) fn record_push_attempt(_: &'static str) {}
 
+pub(crate) fn record_damaged_row() {}
+
 pub(crate) fn record_egress_block() {}
 
 pub(crate) fn record_auth_failure(_: &'static str) {}

@@ -125,7 +125,7 @@ impl Runner {
                 let _ = pending.reply.send(Err(error.into()));
                 Ok(CreateCompletion::Done(CreateOutcome::Answered))
             }
-            Err(error @ store::Error::Failed(_)) => {
+            Err(error @ (store::Error::Failed(_) | store::Error::Damaged(_))) => {
                 let _ = pending.reply.send(Err(error.into()));
                 Err(Error::StoreUnavailable.into())
             }

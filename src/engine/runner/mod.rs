@@ -26,7 +26,7 @@ use super::maintenance::MIN_RETRY_DELAY;
 use super::turn;
 use super::{AcceptedMessage, Engine, Error, InitialMessage, Result, reason};
 use crate::model::{Call, Event, Object, Scope, Task, TaskId, TaskState};
-use crate::store::Head;
+use crate::store::{self, Head};
 use crate::telemetry::metrics;
 use create::{CreateOutcome, CreateParams};
 use foreign_writes::ForeignWrites;
@@ -206,8 +206,8 @@ impl Runner {
                 error = &error as &dyn std::error::Error,
                 "log unreadable"
             );
-            let is_retried =
-                matches!(command, RunnerCommand::Recover) && matches!(error, Error::Store(_));
+            let is_retried = matches!(command, RunnerCommand::Recover)
+                && matches!(error, Error::Store(store::Error::Failed(_)));
             if !is_retried {
                 return self.reject_all(command, error);
             }

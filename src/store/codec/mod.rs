@@ -5,6 +5,8 @@
 //!
 //! Decoding accepts arbitrary bytes without panicking, takes linear time, and allocates no more than the input justifies.
 
+#[cfg(feature = "sqlite")]
+mod checksum;
 mod decoder;
 mod encoder;
 mod event;
@@ -25,6 +27,8 @@ use crate::model::{Event, Timestamp};
 use decoder::LogDecoder;
 use encoder::LogEncoder;
 
+#[cfg(feature = "sqlite")]
+pub(in crate::store) use checksum::{verify_checksum, with_checksum};
 #[cfg(feature = "sqlite")]
 pub(in crate::store) use event::{state_from_number, state_number};
 #[cfg(feature = "sqlite")]

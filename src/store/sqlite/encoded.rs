@@ -59,7 +59,8 @@ impl EncodedBatch {
 
 /// Encodes events as one row, or as several if the row would be too large to be read in pages.
 fn encode_rows(rows: &mut Vec<EncodedRow>, time: Timestamp, events: &[Event]) -> Result<()> {
-    let body = check_row_size(codec::encode_events(time, events))?;
+    let encoded = codec::encode_events(time, events);
+    let body = check_row_size(codec::with_checksum(encoded))?;
     if body.len() > SPLIT_ROW_BYTES && events.len() > 1 {
         let (first, second) = events.split_at(events.len() / 2);
         encode_rows(rows, time, first)?;

@@ -8,6 +8,7 @@ use rusqlite::ErrorCode;
 
 use crate::store::codec::CodecError;
 use crate::store::{self, HealthProblem};
+use crate::telemetry::metrics;
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
@@ -239,6 +240,16 @@ impl DatabaseError {
             message,
             source: Some(source),
             is_replaced: false,
+        }
+    }
+
+    /// Converts the error of a read. A row that cannot be decoded is damage to its task alone.
+    pub(super) fn into_store_error(self) -> store::Error {
+        if self.source.as_ref().is_some_and(is_damage) {
+            metrics::record_damaged_row();
+            store::Error::Damaged(Box::new(self))
+        } else {
+            store::Error::Failed(Box::new(self))
         }
     }
 

@@ -9,7 +9,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use super::error::{DatabaseError, OpenError};
 use super::file_lock::FileLock;
 use super::open::{self, resolve_path};
-use super::{Options, Sqlite, schema};
+use super::{Options, Sqlite, read, schema};
 use crate::model::Caller;
 use crate::store::HealthProblem;
 
@@ -162,6 +162,10 @@ fn faults(connection: &Connection) -> rusqlite::Result<Vec<String>> {
         if line != "ok" {
             faults.push(line);
         }
+    }
+    let remaining = MAX_REPORTED_FAULTS.saturating_sub(faults.len());
+    for id in read::damaged_tasks(connection, remaining)? {
+        faults.push(format!("the log of task {id} is damaged"));
     }
     let mut statement = connection.prepare("PRAGMA foreign_key_check")?;
     let mut rows = statement.query(())?;

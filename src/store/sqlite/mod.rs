@@ -288,7 +288,8 @@ impl Store for Sqlite {
 
     async fn save_snapshot(&self, task: &Head, at: Seq, snapshot: &Snapshot) -> Result<()> {
         let task = TaskKey::from(task);
-        let body = encoded::check_row_size(codec::encode_snapshot(snapshot))?;
+        let encoded = codec::encode_snapshot(snapshot);
+        let body = encoded::check_row_size(codec::with_checksum(encoded))?;
         self.writer
             .run(move |transaction| transaction.save_snapshot(&task, at, &body))
             .await

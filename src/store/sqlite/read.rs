@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::TaskKey;
 use super::error::corrupt_row;
 use super::row::{HEAD_COLUMNS, count_column, head_from_row, seq_column, sql_limit, sql_position};
-use crate::model::{Entry, Scope, Seq, TaskId};
+use crate::model::{Entry, Event, Scope, Seq, TaskId, Timestamp};
 use crate::store::codec::{self, CodecError};
 use crate::store::task::EntryPage;
 use crate::store::{Head, IdempotencyKey, IdempotencyRecord, ReadLimit, Snapshot};
@@ -34,26 +34,92 @@ pub(super) fn entries(
     let sql = "SELECT last_position, body FROM batch WHERE task = ?1 AND last_position > ?2 ORDER BY last_position";
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query([task, sql_position(after)])?;
+    let mut last = None;
     while !page.is_full()
         && let Some(row) = rows.next()?
     {
-        page.extend(row_entries(row)?.skip_while(|entry| entry.seq <= after));
+        let decoded = StoredRow::decode(row)?;
+        if last.is_some_and(|last| last != decoded.before)
+            || decoded.before > after && last.is_none()
+        {
+            return Err(corrupt_row(CodecError("positions with a gap")));
+        }
+        last = Some(decoded.last());
+        page.extend(
+            decoded
+                .into_entries()
+                .skip_while(|entry| entry.seq <= after),
+        );
     }
     Ok(page.into_entries())
 }
 
-/// Decodes one row of `batch`. Its key is the position of its last entry.
-fn row_entries(row: &Row<'_>) -> rusqlite::Result<impl Iterator<Item = Entry> + use<>> {
-    let last = seq_column(row, 0)?;
-    let (time, events) = codec::decode_events(row.get_ref(1)?.as_blob()?).map_err(corrupt_row)?;
-    let before = last.0.checked_sub(events.len() as u64);
-    let before = before.ok_or_else(|| corrupt_row(CodecError("more events than positions")))?;
-    let numbered = events.into_iter().zip(before + 1..);
-    Ok(numbered.map(move |(event, seq)| Entry {
-        seq: Seq(seq),
-        time,
-        event,
-    }))
+/// One decoded row of `batch`.
+struct StoredRow {
+    /// Position before the first event.
+    before: Seq,
+    time: Timestamp,
+    events: Vec<Event>,
+}
+
+impl StoredRow {
+    /// Decodes the columns `last_position` and `body`.
+    fn decode(row: &Row<'_>) -> rusqlite::Result<Self> {
+        let last = seq_column(row, 0)?;
+        let body = codec::verify_checksum(row.get_ref(1)?.as_blob()?).map_err(corrupt_row)?;
+        let (time, events) = codec::decode_events(body).map_err(corrupt_row)?;
+        let before = last.0.checked_sub(events.len() as u64);
+        let before = before.ok_or_else(|| corrupt_row(CodecError("more events than positions")))?;
+        Ok(Self {
+            before: Seq(before),
+            time,
+            events,
+        })
+    }
+
+    fn last(&self) -> Seq {
+        Seq(self.before.0 + self.events.len() as u64)
+    }
+
+    fn into_entries(self) -> impl Iterator<Item = Entry> {
+        let numbered = self.events.into_iter().zip(self.before.0 + 1..);
+        numbered.map(move |(event, seq)| Entry {
+            seq: Seq(seq),
+            time: self.time,
+            event,
+        })
+    }
+}
+
+/// Returns the ids of tasks whose log is damaged, at most `limit`: a checksum is wrong, or positions have a gap.
+pub(super) fn damaged_tasks(
+    connection: &Connection,
+    limit: usize,
+) -> rusqlite::Result<Vec<String>> {
+    let sql = "SELECT last_position, body, task, id, position FROM batch JOIN task ON number = task
+               ORDER BY task, last_position";
+    let mut statement = connection.prepare(sql)?;
+    let mut rows = statement.query(())?;
+    let mut damaged: Vec<String> = Vec::new();
+    let mut log = None;
+    while damaged.len() < limit
+        && let Some(row) = rows.next()?
+    {
+        let task: i64 = row.get(2)?;
+        let expected = match log {
+            Some((current, last)) if current == task => last,
+            _ => Seq(0),
+        };
+        let is_intact = StoredRow::decode(row).is_ok_and(|row| row.before == expected);
+        if !is_intact {
+            let id: String = row.get(3)?;
+            if damaged.last() != Some(&id) {
+                damaged.push(id);
+            }
+        }
+        log = Some((task, seq_column(row, 0)?));
+    }
+    Ok(damaged)
 }
 
 /// Finds a task by its id, or else by its alias.
@@ -156,7 +222,8 @@ pub(super) fn load_snapshot(
     let sql = "SELECT position, body FROM snapshot WHERE task = ?1 AND length(body) <= ?2";
     let mut statement = connection.prepare_cached(sql)?;
     let found = statement.query_row([task, sql_limit(max_bytes)], |row| {
-        let snapshot = codec::decode_snapshot(row.get_ref(1)?.as_blob()?).ok();
+        let body = codec::verify_checksum(row.get_ref(1)?.as_blob()?);
+        let snapshot = body.and_then(codec::decode_snapshot).ok();
         snapshot
             .map(|snapshot| Ok((seq_column(row, 0)?, snapshot)))
             .transpose()

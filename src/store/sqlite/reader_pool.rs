@@ -101,7 +101,7 @@ impl ReaderPool {
             self.release(connection);
             Ok(result)
         };
-        attempt().map_err(|error| Error::Failed(Box::new(DatabaseError::new(&self.path, error))))
+        attempt().map_err(|error| DatabaseError::new(&self.path, error).into_store_error())
     }
 
     fn release(&self, connection: Connection) {

@@ -208,6 +208,13 @@ pub(crate) fn record_push_attempt(outcome: &'static str) {
     });
 }
 
+/// Counts a read of a damaged row.
+pub(crate) fn record_damaged_row() {
+    record(|metrics| {
+        metrics.damaged_rows.inc();
+    });
+}
+
 /// Counts a target that the SSRF guard blocked.
 pub(crate) fn record_egress_block() {
     record(|metrics| {

@@ -75,6 +75,7 @@ pub(super) struct MetricsRegistry {
     pub(super) commit_seconds: Histogram,
     pub(super) batch_events: Histogram,
     pub(super) pushes: Family<PushLabels, Counter>,
+    pub(super) damaged_rows: Counter,
     pub(super) refusals: Counter,
     auth_failures: Family<ReasonLabels, Counter>,
     limits: Family<LimitLabels, Counter>,
@@ -100,6 +101,7 @@ impl MetricsRegistry {
                 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 1024.0,
             ]),
             pushes: Family::default(),
+            damaged_rows: Counter::default(),
             refusals: Counter::default(),
             auth_failures: Family::default(),
             limits: Family::default(),
@@ -152,6 +154,11 @@ impl MetricsRegistry {
             "push_attempts",
             "Attempts to call webhooks",
             self.pushes.clone(),
+        );
+        registry.register(
+            "store_damaged_rows",
+            "Reads of a row that is damaged",
+            self.damaged_rows.clone(),
         );
         registry.register(
             "egress_refusals",

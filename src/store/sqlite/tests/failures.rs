@@ -520,3 +520,38 @@ fn d22_a_full_disk_is_reported_without_a_minimum() {
     );
     assert_eq!(check(None, 2 << 20), Ok(()));
 }
+
+#[tokio::test]
+async fn d16_flipped_bits_of_a_log_are_detected() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().canonicalize().unwrap().join("a.db");
+    let store = open(&path);
+    let bad = create(&store, "bad").await.unwrap();
+    let good = create(&store, "good").await.unwrap();
+    let more = batch("more", TaskState::Working, 2_000);
+    store.append(&bad, Seq(1), &more).await.unwrap();
+    let tool = Connection::open(&path).unwrap();
+    let of_bad = "task = (SELECT number FROM task WHERE id = 'bad')";
+    let sql = format!("SELECT body FROM batch WHERE {of_bad} AND last_position = 1");
+    let body: Vec<u8> = tool.query_row(&sql, (), |row| row.get(0)).unwrap();
+    let update = format!("UPDATE batch SET body = ?1 WHERE {of_bad} AND last_position = 1");
+    for bit in (0..body.len() * 8).step_by(5) {
+        let mut damaged = body.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        tool.execute(&update, [damaged]).unwrap();
+        let read = store.read(&bad, Seq(0), ReadLimit::entries(9)).await;
+        assert!(matches!(read, Err(Error::Damaged(_))), "{bit}: {read:?}");
+    }
+    store
+        .read(&good, Seq(0), ReadLimit::entries(9))
+        .await
+        .unwrap();
+    let faults = Sqlite::inspect(&path).unwrap().faults;
+    assert_eq!(faults, ["the log of task bad is damaged"]);
+    // A row that is missing is a gap.
+    let delete = format!("DELETE FROM batch WHERE {of_bad} AND last_position = 1");
+    tool.execute(&delete, ()).unwrap();
+    let read = store.read(&bad, Seq(0), ReadLimit::entries(9)).await;
+    assert!(matches!(read, Err(Error::Damaged(_))), "{read:?}");
+    assert_eq!(Sqlite::inspect(&path).unwrap().faults.len(), 1);
+}

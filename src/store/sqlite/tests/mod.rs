@@ -439,7 +439,7 @@ async fn block_writer(store: &Arc<Sqlite>) -> SyncSender<()> {
 /// Returns the message that an operator reads.
 fn error_message<T: std::fmt::Debug>(result: Result<T>) -> String {
     match result.unwrap_err() {
-        Error::Failed(cause) => cause.to_string(),
+        Error::Failed(cause) | Error::Damaged(cause) => cause.to_string(),
         other => panic!("{other:?}"),
     }
 }
