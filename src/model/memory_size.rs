@@ -86,7 +86,7 @@ fn parts_size(parts: &[Part]) -> usize {
 fn part_size(part: &Part) -> usize {
     let content = match &part.content {
         Content::Text(text) => text.capacity(),
-        Content::Raw(bytes) => bytes.memory_size(),
+        Content::Raw(bytes) => bytes.as_str().len(),
         Content::Url(url) => url.len(),
         Content::Data(data) => data.get().len(),
     };

@@ -26,7 +26,7 @@ use crate::server::reply::{self, Reply, ReplyBody, method_not_allowed};
 use crate::server::routes::Routes;
 use crate::server::transport::ConnectionPeer;
 use crate::service::{AgentEntry, ServiceResponse, TaskView};
-use crate::wire::fast::{FastCall, LARGE_BODY_BYTES, fast_decode, fast_decode_large};
+use crate::wire::fast::{FastCall, fast_decode};
 use crate::wire::jsonrpc::{
     JsonRpcId, JsonRpcRequest, RejectedRequest, begin_result, end_result, read_request, write_error,
 };
@@ -165,8 +165,7 @@ fn decode_body(
     requested: &RequestedVersion,
     strict: bool,
 ) -> Result<DecodedCall, JsonRpcDecodeError> {
-    let (large, body) = decode_large(body);
-    if let Some(call) = large.or_else(|| fast_decode(&body)) {
+    if let Some(call) = fast_decode(&body) {
         return decode_fast(call, requested, strict);
     }
     let request =
@@ -221,17 +220,6 @@ fn decode_fast(
             error,
             reply_version,
         }),
-    }
-}
-
-/// Decodes a large body that consists mostly of one file. Otherwise returns the body.
-fn decode_large(body: Bytes) -> (Option<FastCall<'static>>, Bytes) {
-    if body.len() < LARGE_BODY_BYTES {
-        return (None, body);
-    }
-    match fast_decode_large(body.into()) {
-        Ok(call) => (Some(call), Bytes::new()),
-        Err(body) => (None, body.into()),
     }
 }
 

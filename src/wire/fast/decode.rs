@@ -12,7 +12,6 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::payload_slice::PayloadSlice;
 use crate::model::{Operation, Request, Version};
 use crate::wire::json::{check_depth, read_strictly};
 use crate::wire::jsonrpc::{BorrowedText, JsonRpcId};
@@ -42,40 +41,6 @@ pub fn fast_decode(body: &[u8]) -> Option<FastCall<'_>> {
     } = read_strictly::<_, false>(text).ok()?;
     Some(FastCall {
         id: JsonRpcId::from_raw(id)?,
-        method,
-        request,
-    })
-}
-
-/// Minimum size of a body for [`fast_decode_large`].
-pub const LARGE_BODY_BYTES: usize = 64 << 10;
-
-/// Decodes a request like [`fast_decode`] whose body is mostly one base64 file. The file is scanned
-/// once and stays in the body's allocation.
-///
-/// # Errors
-/// Returns the body if it is not mostly a file, or if `fast_decode` does not accept it.
-pub fn fast_decode_large(body: Vec<u8>) -> Result<FastCall<'static>, Vec<u8>> {
-    let Some(slice) = PayloadSlice::cut(&body) else {
-        return Err(body);
-    };
-    let Some(FastCall {
-        id,
-        method,
-        mut request,
-    }) = fast_decode(&slice.body)
-    else {
-        return Err(body);
-    };
-    let id = id.into_owned();
-    match &mut request {
-        Request::SendMessage(send) | Request::SendStreamingMessage(send) => {
-            slice.restore_into(&mut send.message, body)?;
-        }
-        _ => return Err(body),
-    }
-    Ok(FastCall {
-        id,
         method,
         request,
     })
@@ -214,107 +179,5 @@ mod tests {
         }
         let nameless = usual.replace("PARAMS", &PARAMS.replace(r#""messageId":"m","#, ""));
         assert!(!is_read(&nameless), "{nameless}");
-    }
-    /// Request with this message, in which `FILE` is replaced by `file`.
-    fn large(message: &str, file: &str) -> Vec<u8> {
-        let params = format!(r#"{{"message":{{"messageId":"m","role":"ROLE_USER",{message}}}}}"#);
-        let call =
-            format!(r#"{{"jsonrpc":"2.0","id":"a","method":"SendMessage","params":{params}}}"#);
-        call.replace("FILE", file).into_bytes()
-    }
-
-    #[test]
-    fn large_payload_stays_in_the_body() {
-        let file = "QUJD".repeat(LARGE_BODY_BYTES / 4);
-        for (message, file) in [
-            (r#""parts":[{"raw":"FILE"}]"#, file.clone()),
-            (
-                r#""parts":[{"raw":"FILE","mediaType":"a/b","filename":"é\n"},{"text":"\"raw\":\"x"}]"#,
-                file.clone(),
-            ),
-            (
-                "\"parts\":[{\"raw\":\"QQ==\"},{\"raw\" :\r\n\t \"FILE\"}]",
-                format!("{file}QQ=="),
-            ),
-            (
-                r#""parts":[{"text":"raw"},{"text":"\"raw"},{"raw":"FILE"}],"metadata":{"raw":"QUJD"}"#,
-                file.clone(),
-            ),
-            (
-                r#""parts":[{"text":"[[[","raw":null},{"raw":"FILE"}]"#,
-                file.clone(),
-            ),
-        ] {
-            let body = large(message, &file);
-            let quick = fast_decode(&body).unwrap();
-            let read =
-                fast_decode_large(body.clone()).unwrap_or_else(|_| panic!("{message} is not read"));
-            assert_eq!(
-                (read.id, read.method, read.request),
-                (quick.id, quick.method, quick.request),
-                "{message}"
-            );
-        }
-    }
-
-    #[test]
-    fn bodies_without_a_large_payload_are_returned() {
-        let file = "QUJD".repeat(LARGE_BODY_BYTES / 4);
-        let parts = r#""parts":[{"raw":"FILE"}]"#;
-        for (message, file) in [
-            // Not canonical base64.
-            (parts, format!("{file}QQ")),
-            (parts, format!("{file}-_8=")),
-            (parts, format!("{file}QQ==QUJD")),
-            (parts, format!("{file}\\/8=")),
-            (parts, format!("{file} ")),
-            (parts, format!("{file}\"\"")),
-            // Not the content of a part.
-            (r#""parts":[{"text":"FILE"}]"#, file.clone()),
-            (
-                r#""parts":[{"text":"x"}],"metadata":{"raw":"FILE"}"#,
-                file.clone(),
-            ),
-            (
-                r#""parts":[{"text":"x","more":{"raw":"FILE"}}]"#,
-                file.clone(),
-            ),
-            (r#""parts":[{"text":"x","a\"raw":"FILE"}]"#, file.clone()),
-            (r#""parts":[{"data":{"raw":"FILE"}}]"#, file.clone()),
-            // Less than 7/8 of the body, or beyond the searched prefix.
-            (r#""parts":[{"raw":"FILE"},{"raw":"FILE"}]"#, file.clone()),
-            (
-                &format!(
-                    r#""parts":[{{"text":"{}"}},{{"raw":"FILE"}}]"#,
-                    " ".repeat(4 << 10)
-                ),
-                file.clone(),
-            ),
-            // Invalid requests.
-            (r#""parts":[{"raw":"FILE","raw":""}]"#, file.clone()),
-            (r#""parts":[{"raw":"FILE","text":""}]"#, file.clone()),
-            (r#""parts":[{"raw":"FILE"#, file.clone()),
-            (r#""parts":[{"text":","raw":"FILE"}]"#, file.clone()),
-            ("\"parts\":[{\"raw\":\u{c}\"FILE\"}]", file.clone()),
-        ] {
-            let body = large(message, &file);
-            assert!(
-                fast_decode_large(body.clone()).is_err_and(|back| back == body),
-                "{message}"
-            );
-        }
-        let mut torn = large(parts, &file);
-        torn.truncate(LARGE_BODY_BYTES + 100);
-        assert!(fast_decode_large(torn.clone()).is_err_and(|back| back == torn));
-        let mut no_text = large(r#""parts":[{"raw":"FILE"}],"extensions":["~"]"#, &file);
-        let at = no_text.len() - 6;
-        assert_eq!(std::mem::replace(&mut no_text[at], 0xff), b'~');
-        assert!(fast_decode_large(no_text.clone()).is_err_and(|back| back == no_text));
-        let get = r#"{"jsonrpc":"2.0","method":"GetTask","params":{"id":"t","raw":"FILE"}}"#;
-        let get = get.replace("FILE", &file).into_bytes();
-        assert!(
-            fast_decode(&get).is_some()
-                && fast_decode_large(get.clone()).is_err_and(|back| back == get)
-        );
     }
 }

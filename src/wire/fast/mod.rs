@@ -5,8 +5,7 @@
 
 mod decode;
 pub(super) mod encode;
-mod payload_slice;
 mod stream_event;
 
-pub use decode::{FastCall, LARGE_BODY_BYTES, fast_decode, fast_decode_large};
+pub use decode::{FastCall, fast_decode};
 pub use stream_event::StreamEventWriter;
