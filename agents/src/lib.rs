@@ -28,6 +28,7 @@ mod demo;
 mod echo;
 mod fingerprint;
 mod http;
+mod line_buffer;
 mod lineage;
 mod llm;
 mod lock;

@@ -21,6 +21,8 @@ pub(crate) trait Clock: Send + Sync + 'static {
 /// The clock of the machine, and ids of time and random bits.
 pub(crate) struct SystemClock;
 
+const NANOS_PER_MILLI: u128 = 1_000_000;
+
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 impl Clock for SystemClock {
@@ -29,12 +31,7 @@ impl Clock for SystemClock {
         reason = "the one place that reads the wall clock"
     )]
     fn now(&self) -> Timestamp {
-        // Times outside the years 1970 to 9999 become the default: the order of a log does not depend on the clock.
-        let since_epoch = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        let millis = i64::try_from(since_epoch.as_millis()).ok();
-        millis.and_then(Timestamp::from_millis).unwrap_or_default()
+        timestamp(SystemTime::now())
     }
 
     fn elapsed(&self) -> Duration {
@@ -44,6 +41,20 @@ impl Clock for SystemClock {
     fn new_id(&self) -> Arc<str> {
         random_id()
     }
+}
+
+/// Converts a time of the machine. Times outside the years 1 to 9999 become the default: the order of a log does not
+/// depend on the clock.
+fn timestamp(time: SystemTime) -> Timestamp {
+    let millis = match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => i64::try_from(since.as_nanos() / NANOS_PER_MILLI).ok(),
+        // Rounds down, like times after 1970.
+        Err(before) => {
+            let millis = before.duration().as_nanos().div_ceil(NANOS_PER_MILLI);
+            i64::try_from(millis).ok().map(|millis| -millis)
+        }
+    };
+    millis.and_then(Timestamp::from_millis).unwrap_or_default()
 }
 
 /// A clock for ages that resists forward jumps of the wall clock.
@@ -90,5 +101,25 @@ impl Reading {
         let advance = i64::try_from(advance.as_millis()).unwrap_or(i64::MAX);
         Timestamp::from_millis(self.time.as_millis().saturating_add(advance))
             .map_or(wall, |limit| limit.min(wall))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn d23_times_before_1970_are_not_written_as_1970() {
+        for (millis, nanos, expected) in [
+            (0, 0, "1970-01-01T00:00:00.000Z"),
+            (1, 0, "1969-12-31T23:59:59.999Z"),
+            (1, 1, "1969-12-31T23:59:59.998Z"),
+            (86_400_000, 0, "1969-12-31T00:00:00.000Z"),
+        ] {
+            let before = Duration::from_millis(millis) + Duration::from_nanos(nanos);
+            assert_eq!(timestamp(UNIX_EPOCH - before).to_string(), expected);
+        }
+        let after = Duration::from_micros(1_500);
+        assert_eq!(timestamp(UNIX_EPOCH + after).as_millis(), 1);
     }
 }

@@ -5,6 +5,8 @@ use attache::{ArtifactWriter, Outcome, Question, Turn};
 use serde::Deserialize;
 use serde_json::error::Category;
 
+use crate::line_buffer::LineBuffer;
+
 /// One line. All members are optional.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -28,8 +30,7 @@ struct OutputLine {
 /// Parser that applies every line to the turn.
 pub(super) struct JsonLines<'a> {
     turn: &'a Turn,
-    /// Bytes after the last line break.
-    partial_line: Vec<u8>,
+    buffer: LineBuffer,
     line_count: usize,
     /// Artifact `output`, once it has text.
     text: Option<ArtifactWriter>,
@@ -41,7 +42,7 @@ impl<'a> JsonLines<'a> {
     pub(super) fn new(turn: &'a Turn) -> Self {
         Self {
             turn,
-            partial_line: Vec::new(),
+            buffer: LineBuffer::default(),
             line_count: 0,
             text: None,
             outcome: None,
@@ -53,14 +54,7 @@ impl<'a> JsonLines<'a> {
     /// # Errors
     /// A line is invalid. The message is for the caller and has its number.
     pub(super) async fn push(&mut self, bytes: &[u8]) -> Result<(), String> {
-        self.partial_line.extend_from_slice(bytes);
-        let whole = self
-            .partial_line
-            .iter()
-            .rposition(|byte| *byte == b'\n')
-            .map_or(0, |at| at + 1);
-        let rest = self.partial_line.split_off(whole);
-        let lines = std::mem::replace(&mut self.partial_line, rest);
+        let lines = self.buffer.push(bytes);
         for line in lines.split(|byte| *byte == b'\n') {
             self.apply_line(line).await?;
         }
@@ -69,7 +63,7 @@ impl<'a> JsonLines<'a> {
 
     /// Applies the last line, which may lack its line break. Returns the outcome that the program declared.
     pub(super) async fn finish(mut self) -> Result<Option<Outcome>, String> {
-        let rest = std::mem::take(&mut self.partial_line);
+        let rest = std::mem::take(&mut self.buffer).finish();
         self.apply_line(&rest).await?;
         if let Some(writer) = self.text {
             writer.finish().await;

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::json_lines::JsonLines;
 use super::pipe_reader::PipeReader;
 use super::settings::{CommandSettings, StdoutFormat};
+use crate::line_buffer::LineBuffer;
 use crate::utf8_decoder::Utf8Decoder;
 
 const BUFFER_BYTES: usize = 16 * 1024;
@@ -25,8 +26,7 @@ pub(super) struct CommandOutput<'a> {
 /// Destination of the bytes, by [`StdoutFormat`].
 enum OutputSink<'a> {
     Text(TextSink),
-    /// Text, and the bytes after the last line break.
-    Lines(TextSink, Vec<u8>),
+    Lines(TextSink, LineBuffer),
     Json(JsonLines<'a>),
     File(Vec<u8>, &'a CommandSettings),
 }
@@ -40,7 +40,7 @@ impl<'a> CommandOutput<'a> {
         };
         let sink = match settings.output {
             StdoutFormat::Text => OutputSink::Text(text()),
-            StdoutFormat::Lines => OutputSink::Lines(text(), Vec::new()),
+            StdoutFormat::Lines => OutputSink::Lines(text(), LineBuffer::default()),
             StdoutFormat::JsonLines => OutputSink::Json(JsonLines::new(turn)),
             StdoutFormat::File => OutputSink::File(Vec::new(), settings),
         };
@@ -85,8 +85,8 @@ impl<'a> CommandOutput<'a> {
         } = self;
         match sink {
             OutputSink::Text(text) => text.finish().await,
-            OutputSink::Lines(mut text, partial_line) => {
-                text.push(&partial_line).await;
+            OutputSink::Lines(mut text, buffer) => {
+                text.push(&buffer.finish()).await;
                 text.finish().await
             }
             OutputSink::Json(lines) if error.is_none() => return lines.finish().await,
@@ -103,15 +103,7 @@ impl OutputSink<'_> {
     async fn push(&mut self, bytes: &[u8]) -> Result<(), String> {
         match self {
             Self::Text(text) => text.push(bytes).await,
-            Self::Lines(text, partial_line) => {
-                partial_line.extend_from_slice(bytes);
-                let whole = partial_line
-                    .iter()
-                    .rposition(|byte| *byte == b'\n')
-                    .map_or(0, |at| at + 1);
-                text.push(&partial_line[..whole]).await;
-                partial_line.drain(..whole);
-            }
+            Self::Lines(text, buffer) => text.push(&buffer.push(bytes)).await,
             Self::Json(lines) => return lines.push(bytes).await,
             Self::File(all, _) => all.extend_from_slice(bytes),
         }

@@ -7,6 +7,7 @@ use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
 use super::HttpSettings;
+use crate::line_buffer::LineBuffer;
 use crate::utf8_decoder::Utf8Decoder;
 
 /// Message for a response that ends too early.
@@ -106,15 +107,15 @@ impl<'a> ResponseReader<'a> {
     }
 
     async fn read_lines(&mut self, mut response: HttpResponse) -> Result<(), ReadError> {
-        let mut buffer = Vec::new();
+        let mut buffer = LineBuffer::default();
         while let Some(bytes) = self.chunk(&mut response).await? {
-            buffer.extend_from_slice(&bytes);
-            while let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = buffer.drain(..=end).collect();
-                self.write_item(&String::from_utf8_lossy(&line)).await;
+            let lines = buffer.push(&bytes);
+            for line in lines.split_inclusive(|byte| *byte == b'\n') {
+                self.write_item(&String::from_utf8_lossy(line)).await;
             }
         }
-        self.write_item(&String::from_utf8_lossy(&buffer)).await;
+        let rest = buffer.finish();
+        self.write_item(&String::from_utf8_lossy(&rest)).await;
         Ok(())
     }
 
