@@ -230,7 +230,7 @@ fn with_settings(server: Server, config: &Config) -> Server {
     let server = server
         .server_settings(config.server_settings.clone())
         .settings(config.engine.clone())
-        .limits(config.limits.clone());
+        .limits(config.limits);
     match &config.server.public_url {
         Some(url) => server.public_url(url),
         None => server,

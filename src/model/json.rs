@@ -3,23 +3,21 @@
 //! Values are stored as validated text instead of a parsed tree. Numbers therefore keep every
 //! digit, and forwarding costs no parsing.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
 use std::fmt;
 
-use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::de::{self, Deserialize, Deserializer, Visitor};
+use serde::ser::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
 /// JSON value, stored as text on one line.
 ///
 /// Two values are equal if their texts are equal or if they parse to equal values.
 #[derive(Clone)]
-pub struct Json(Box<RawValue>);
+pub struct Json(pub(super) Box<RawValue>);
 
 /// Error: the text is not JSON, or not the expected kind of JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InvalidJson(&'static str);
+pub struct InvalidJson(pub(super) &'static str);
 
 impl Json {
     /// Returns `null`.
@@ -132,12 +130,6 @@ impl From<&str> for Json {
     }
 }
 
-impl From<Object> for Json {
-    fn from(object: Object) -> Self {
-        object.0
-    }
-}
-
 impl Serialize for Json {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.0.serialize(serializer)
@@ -158,220 +150,9 @@ impl fmt::Display for InvalidJson {
 
 impl std::error::Error for InvalidJson {}
 
-/// JSON object, such as metadata. Members keep their order.
-#[derive(Clone, PartialEq)]
-pub struct Object(Json);
-
-impl Object {
-    /// Creates an empty object.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::from_members(&[])
-    }
-
-    /// Returns the JSON text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        self.0.get()
-    }
-
-    /// Returns the object as a JSON value.
-    #[must_use]
-    pub fn as_json(&self) -> &Json {
-        &self.0
-    }
-
-    /// Returns a member by name.
-    #[must_use]
-    pub fn get(&self, name: &str) -> Option<Json> {
-        self.members()
-            .into_iter()
-            .find(|(key, _)| key == name)
-            .map(|(_, value)| Json(value.to_owned()))
-    }
-
-    /// Whether the object has no members.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.as_str() == "{}" || self.members().is_empty()
-    }
-
-    /// Sets a member. Keeps the position of an existing one.
-    pub fn insert(&mut self, name: &str, value: impl Into<Json>) {
-        let value = value.into();
-        *self = self.merged([(Cow::Borrowed(name), &*value.0)]);
-    }
-
-    /// Removes a member and returns it.
-    pub fn remove(&mut self, name: &str) -> Option<Json> {
-        let removed = self.get(name)?;
-        let rest: Vec<_> = self
-            .members()
-            .into_iter()
-            .filter(|(key, _)| key != name)
-            .collect();
-        *self = Self::from_members(&rest);
-        Some(removed)
-    }
-
-    /// Removes all members whose names start with `prefix`.
-    pub fn remove_prefixed(&mut self, prefix: &str) {
-        let members = self.members();
-        let rest: Vec<_> = members
-            .iter()
-            .filter(|(name, _)| !name.starts_with(prefix))
-            .cloned()
-            .collect();
-        if rest.len() < members.len() {
-            *self = Self::from_members(&rest);
-        }
-    }
-
-    /// Merges `other` into the object. Its members replace those with the same name.
-    pub fn merge(&mut self, other: &Self) {
-        *self = self.merged(other.members());
-    }
-
-    /// Iterates over the members in order. Of duplicate names, the last value counts.
-    pub fn iter(&self) -> impl Iterator<Item = (String, Json)> + '_ {
-        self.members()
-            .into_iter()
-            .map(|(name, value)| (name.into_owned(), Json(value.to_owned())))
-    }
-
-    fn members(&self) -> Members<'_> {
-        // `Object` always contains the text of a valid object.
-        serde_json::from_str::<ObjectMembers<'_>>(self.as_str())
-            .map(|members| members.0)
-            .unwrap_or_default()
-    }
-
-    fn merged<'a>(&'a self, more: impl IntoIterator<Item = (Cow<'a, str>, &'a RawValue)>) -> Self {
-        let mut members = self.members();
-        members.extend(more);
-        Self::from_members(&dedup_members(members))
-    }
-
-    fn from_members(members: &[(Cow<'_, str>, &RawValue)]) -> Self {
-        Self(Json::from_serialize(&MembersWriter(members)).unwrap_or_default())
-    }
-}
-
-impl Default for Object {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl fmt::Debug for Object {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
-    }
-}
-
-impl TryFrom<Json> for Object {
-    type Error = InvalidJson;
-
-    fn try_from(json: Json) -> Result<Self, InvalidJson> {
-        if json.is_object() {
-            Ok(Self(json))
-        } else {
-            Err(InvalidJson("must be an object"))
-        }
-    }
-}
-
-impl<K: Into<String>, V: Into<Json>> FromIterator<(K, V)> for Object {
-    fn from_iter<I: IntoIterator<Item = (K, V)>>(members: I) -> Self {
-        let members: Vec<(String, Json)> = members
-            .into_iter()
-            .map(|(name, value)| (name.into(), value.into()))
-            .collect();
-        Self::from_members(&dedup_members(
-            members
-                .iter()
-                .map(|(name, value)| (Cow::Borrowed(&**name), &*value.0))
-                .collect(),
-        ))
-    }
-}
-
-impl Serialize for Object {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for Object {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::try_from(Json::deserialize(deserializer)?).map_err(de::Error::custom)
-    }
-}
-
-type Members<'a> = Vec<(Cow<'a, str>, &'a RawValue)>;
-
-struct ObjectMembers<'a>(Members<'a>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for ObjectMembers<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(ObjectVisitor).map(Self)
-    }
-}
-
-struct ObjectVisitor;
-
-impl<'de> Visitor<'de> for ObjectVisitor {
-    type Value = Members<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut members = Members::new();
-        while let Some((MemberName(name), value)) = map.next_entry()? {
-            members.push((name, value));
-        }
-        Ok(dedup_members(members))
-    }
-}
-
-/// Member name, borrowed if it contains no escapes.
-#[derive(serde::Deserialize)]
-#[serde(transparent)]
-struct MemberName<'a>(#[serde(borrow)] Cow<'a, str>);
-
-struct MembersWriter<'a>(&'a [(Cow<'a, str>, &'a RawValue)]);
-
-impl Serialize for MembersWriter<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (name, value) in self.0 {
-            map.serialize_entry(name, value)?;
-        }
-        map.end()
-    }
-}
-
-/// Removes duplicate names: the last value wins and takes the position of the first.
-fn dedup_members(members: Members<'_>) -> Members<'_> {
-    let mut indices = HashMap::with_capacity(members.len());
-    let mut unique = Members::with_capacity(members.len());
-    for (name, value) in members {
-        match indices.get(&name) {
-            Some(&index) => unique[index] = (name, value),
-            None => {
-                indices.insert(name.clone(), unique.len());
-                unique.push((name, value));
-            }
-        }
-    }
-    unique
-}
-
 /// Whether a byte matches the predicate. Works on chunks of 64 bytes without branches, so that the
 /// compiler vectorizes the loop.
-fn contains_byte(text: &str, matches: impl Fn(u8) -> bool) -> bool {
+pub(super) fn contains_byte(text: &str, matches: impl Fn(u8) -> bool) -> bool {
     text.as_bytes().chunks(64).any(|chunk| {
         chunk
             .iter()
@@ -526,20 +307,6 @@ mod tests {
         ] {
             assert!(Json::parse(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn members_keep_their_position_when_changed() {
-        let mut object: Object =
-            serde_json::from_str(r#"{"a":1.0,"b":{"x":[]},"a":2.50}"#).unwrap();
-        assert_eq!(object.get("a").unwrap().get(), "2.50");
-        object.insert("c", serde_json::json!("é\n"));
-        object.merge(&[("b", serde_json::json!(null))].into_iter().collect());
-        assert_eq!(object.as_str(), r#"{"a":2.50,"b":null,"c":"é\n"}"#);
-        assert_eq!(object.remove("a").unwrap().get(), "2.50");
-        assert_eq!(object.get("a"), None);
-        assert!(!object.is_empty() && Object::new().is_empty());
-        assert!(Object::try_from(Json::null()).is_err());
     }
 
     #[test]

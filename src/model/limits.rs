@@ -5,12 +5,17 @@ use serde::{Deserialize, Serialize};
 use super::units::ByteSize;
 
 /// Limits of requests and responses.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Limits {
     /// Maximum number of parts in a message.
     pub max_parts: usize,
+    /// Maximum number of members of a JSON object in the metadata or a data part of a message, at any depth.
+    pub max_object_members: usize,
+    /// Maximum size of a metadata object of a request, in bytes.
+    #[serde(with = "ByteSize")]
+    pub max_metadata_bytes: usize,
     /// Maximum number of push configurations of a task.
     pub max_push_configs: usize,
     /// Maximum size of the tasks on one page of a list, in bytes. A page that reaches it ends
@@ -29,6 +34,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             max_parts: 1000,
+            max_object_members: 10_000,
+            max_metadata_bytes: 1 << 20,
             max_push_configs: 32,
             max_page_bytes: 16 << 20,
             max_history_length: 10_000,

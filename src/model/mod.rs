@@ -6,6 +6,7 @@
 mod artifact;
 mod base64;
 mod card;
+mod content_size;
 mod error;
 mod event;
 mod exchange;
@@ -14,6 +15,7 @@ mod json;
 mod limits;
 mod memory_size;
 mod message;
+mod object;
 mod push;
 mod push_request;
 mod request;
@@ -43,10 +45,13 @@ pub use exchange::{Request, Response};
 #[cfg(feature = "server")]
 pub(crate) use id::random_id;
 pub use id::{ArtifactId, ContextId, MessageId, PushConfigId, TaskId};
-pub use json::{InvalidJson, Json, Object};
+pub use json::{InvalidJson, Json};
 pub(crate) use json::{int32, non_empty, or_default};
 pub use limits::Limits;
 pub use message::{Content, INPUT_REQUEST, LINEAGE, Message, Part, Role};
+#[cfg(test)]
+pub(crate) use object::MEMBER_VISITS;
+pub use object::Object;
 pub use push::{AuthenticationInfo, PushConfig};
 pub use push_request::{
     DeletePushConfigRequest, GetPushConfigRequest, ListPushConfigsRequest, ListPushConfigsResponse,

@@ -7,7 +7,7 @@
 //! | step | function | result |
 //! | --- | --- | --- |
 //! | authenticate | [`Admission::authenticate`] | [`RequestContext`]; the body is still unread |
-//! | decode | [`Admission::read_body`], then the codec of the binding | `Request` |
+//! | decode | [`Admission::read_body`], then the codec of the binding in [`Admission::decode`] | `Request` |
 //! | resolve agent | [`Admission::resolve_agent`] | [`ResolvedCall`] |
 //! | authorize | [`ResolvedCall::authorize`] | [`AuthorizedCall`] |
 //! | rate-limit | [`AuthorizedCall::rate_limit`] | [`AdmittedCall`] |
@@ -26,6 +26,7 @@ use http::{HeaderMap, Request as HttpRequest, StatusCode};
 use hyper::body::Incoming;
 
 use super::body::{self, BodyBudget, SizeLimit};
+use super::body_decoder::{BodyDecoder, MAX_INLINE_BYTES};
 use super::call_headers::{ExtensionHeaders, read_call_headers, set_call_headers};
 use super::client_address::client_ip;
 use super::reply::{self, Reply};
@@ -36,7 +37,8 @@ use crate::auth::{
     RateLimitStatus, RequestCredentials, ip_key,
 };
 use crate::model::{
-    Call, Caller, CallerKey, Error, ErrorKind, Operation, Request, Response, Result, Version,
+    Call, Caller, CallerKey, Error, ErrorKind, Limits, Operation, Request, Response, Result,
+    Version,
 };
 use crate::service::{
     AgentEntry, CallResult, Directory, ServiceResponse, StreamLimiter, StreamPermit,
@@ -57,6 +59,9 @@ pub(super) struct Admission {
     pub(super) settings: Arc<ServerSettings>,
     pub(super) body_budget: Arc<BodyBudget>,
     pub(super) stream_limiter: Arc<StreamLimiter>,
+    pub(super) body_decoder: Arc<BodyDecoder>,
+    /// Limits that decoded requests are checked against.
+    pub(super) limits: Limits,
 }
 
 /// Authenticated request, before it is decoded.
@@ -177,6 +182,25 @@ impl Admission {
         body::read(body, limit, &self.settings, &self.body_budget, || {
             context.key()
         })
+    }
+
+    /// Decodes a body: at once if it is small, else on a thread for large bodies.
+    ///
+    /// # Errors
+    /// Those of [`BodyDecoder::run`].
+    pub(super) async fn decode<T: Send + 'static>(
+        &self,
+        context: &RequestContext,
+        body: Bytes,
+        decode: impl FnOnce(Bytes, &Limits) -> T + Send + 'static,
+    ) -> Result<T> {
+        if body.len() <= MAX_INLINE_BYTES {
+            return Ok(decode(body, &self.limits));
+        }
+        let owner = context.key();
+        let limits = self.limits;
+        // Boxed: large bodies are rare, and small ones need no room for this future.
+        Box::pin(self.body_decoder.run(&owner, move || decode(body, &limits))).await
     }
 
     /// Resolves agent and tenant of a decoded request, and reads the headers of the call.

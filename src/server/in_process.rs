@@ -152,8 +152,8 @@ mod tests {
     use crate::agent::{Outcome, Turn};
     use crate::egress::{HANGING_DOMAIN, Protocol};
     use crate::model::{
-        AgentCard, Caller, ErrorKind, GetTaskRequest, ListTasksRequest, Message, PushConfig,
-        SendMessageRequest,
+        AgentCard, Caller, ErrorKind, GetTaskRequest, Json, ListTasksRequest, MEMBER_VISITS,
+        Message, PushConfig, SendMessageRequest,
     };
     use crate::push::PushSettings;
     use crate::store::sqlite::{Options, Sqlite};
@@ -245,5 +245,39 @@ mod tests {
             );
         });
         runtime.shutdown_background();
+    }
+
+    /// Returns the number of member visits of a send with this many metadata members.
+    async fn member_visits(client: &crate::client::Client, members: usize) -> usize {
+        let metadata = (0..members).map(|number| (number.to_string(), Json::null()));
+        let message = Message {
+            metadata: Some(metadata.collect()),
+            ..Message::user("hi")
+        };
+        let before = MEMBER_VISITS.get();
+        let sent = client.send_message(SendMessageRequest::new(message)).await;
+        assert!(sent.is_ok());
+        MEMBER_VISITS.get() - before
+    }
+
+    /// Client and server run on this thread, so the count includes both.
+    #[tokio::test]
+    async fn d07_the_work_of_a_send_is_linear_in_its_members() {
+        let agent = async |_: Turn| Ok(Outcome::Completed);
+        let server = Server::new(AgentCard::new("A", "Completes"), agent)
+            .serve_in_process()
+            .await
+            .unwrap();
+        for (binding, version) in [
+            (Binding::JsonRpc, Version::V1),
+            (Binding::JsonRpc, Version::V03),
+            (Binding::HttpJson, Version::V1),
+        ] {
+            let client = server.client(binding, version).unwrap();
+            let half = member_visits(&client, 5_000).await;
+            let full = member_visits(&client, 10_000).await;
+            assert!(full <= 2 * half + 100, "{half} visits, then {full}");
+            assert!(full <= 4 * 10_000, "{full} visits");
+        }
     }
 }

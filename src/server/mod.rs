@@ -34,6 +34,7 @@ mod assembly;
 mod base_url;
 mod bindings;
 mod body;
+mod body_decoder;
 mod bound_server;
 mod builder;
 mod call_headers;

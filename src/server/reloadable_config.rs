@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::admission::Admission;
 use super::assembly::{Endpoint, ServerRuntime};
 use super::base_url::BaseUrl;
+use super::body_decoder::BodyDecoder;
 use super::card::{self, Document, PublishedCard};
 use super::cors::OriginPolicy;
 use super::exposure::{Exposure, ExposureError};
@@ -145,6 +146,8 @@ impl ReloadableConfig {
                 settings: self.settings.clone(),
                 body_budget: runtime.body_budget.clone(),
                 stream_limiter: runtime.stream_limiter.clone(),
+                body_decoder: body_decoder(self.settings.decoder_threads, previous),
+                limits: self.limits,
             },
             cards,
             key_set,
@@ -244,6 +247,14 @@ fn call_limiter(limits: &CallerLimits, previous: Option<&Routes>) -> Arc<CallLim
     }
 }
 
+/// Returns the decoder of `previous` if it has as many threads.
+fn body_decoder(threads: usize, previous: Option<&Routes>) -> Arc<BodyDecoder> {
+    match previous.map(|previous| &previous.admission.body_decoder) {
+        Some(decoder) if decoder.threads() == threads => decoder.clone(),
+        _ => Arc::new(BodyDecoder::new(threads)),
+    }
+}
+
 fn task_quota(limits: &CallerLimits) -> TaskQuota {
     TaskQuota {
         open: limits.open_tasks,
@@ -294,7 +305,7 @@ impl AgentBuilder<'_> {
             self.runtime.push_dispatcher.clone(),
             ServiceOptions {
                 capabilities: Capabilities::new(&card, extended_card, modes),
-                limits: self.limits.clone(),
+                limits: *self.limits,
                 quota: self.quota,
                 stream_limiter: self.runtime.stream_limiter.clone(),
                 waiting_stream_timeout: self.settings.waiting_stream_timeout,

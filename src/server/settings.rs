@@ -28,6 +28,8 @@ pub struct ServerSettings {
     /// address. `half`: half of `max_buffered_body_bytes`.
     #[serde(with = "ByteSizeOrHalf")]
     pub max_buffered_body_bytes_per_caller: Option<usize>,
+    /// Number of threads that decode request bodies above 256 KiB. One caller uses at most half of them.
+    pub decoder_threads: usize,
     /// Maximum size of a request head, in bytes.
     #[serde(with = "ByteSize")]
     pub max_header_bytes: usize,
@@ -144,6 +146,7 @@ impl Default for ServerSettings {
             max_body_bytes: 8 << 20,
             max_buffered_body_bytes: 256 << 20,
             max_buffered_body_bytes_per_caller: None,
+            decoder_threads: 2,
             max_header_bytes: 64 << 10,
             header_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(300),

@@ -8,6 +8,7 @@ mod errors;
 mod extensions;
 mod idempotency;
 mod isolation;
+mod large_content;
 mod list;
 mod push_configs;
 mod reading;

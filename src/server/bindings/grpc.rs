@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, timeout_at};
 
 use crate::model::{
-    Binding, Error, ErrorKind, GetTaskRequest, Operation, Request, Response, Result,
+    Binding, Error, ErrorKind, GetTaskRequest, Limits, Operation, Request, Response, Result,
     StreamResponse, Version,
 };
 use crate::server::admission::RequestContext;
@@ -179,7 +179,8 @@ async fn execute(
 ) -> Result<Reply> {
     let admission = &routes.admission;
     let body = admission.read_body(context, body).await?;
-    let mut request = decode(rpc, body)?;
+    let codec = move |body, limits: &Limits| decode(rpc, body, limits);
+    let mut request = admission.decode(context, body, codec).await??;
     let call = admission
         .resolve_agent(agent, context, &head.headers, rpc.version, &mut request)?
         .authorize(&request)?
@@ -197,10 +198,12 @@ async fn execute(
     Ok(reply)
 }
 
-/// Decodes the one message of a request, and frees the body.
-fn decode(rpc: GrpcCall, body: Bytes) -> Result<Request> {
+/// Decodes the one message of a request, frees the body, and checks the size of the content.
+fn decode(rpc: GrpcCall, body: Bytes, limits: &Limits) -> Result<Request> {
     let message = frame::unframe(body)?;
-    read_grpc(rpc.operation, rpc.version, &message)
+    let request = read_grpc(rpc.operation, rpc.version, &message)?;
+    request.check_content_size(limits)?;
+    Ok(request)
 }
 
 /// Encodes a response as one message or a stream of messages.

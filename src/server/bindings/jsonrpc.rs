@@ -11,8 +11,8 @@ use http::{HeaderMap, Method, Request as HttpRequest, StatusCode};
 use hyper::body::Incoming;
 
 use crate::model::{
-    Binding, Error, ErrorKind, GetTaskRequest, Request, Response, Result, SubscribeToTaskRequest,
-    TaskId, Version,
+    Binding, Error, ErrorKind, GetTaskRequest, Limits, Request, Response, Result,
+    SubscribeToTaskRequest, TaskId, Version,
 };
 use crate::server::admission::RequestContext;
 use crate::server::body;
@@ -151,16 +151,35 @@ async fn decode(
         reply_version: error_version(&requested),
     };
     body::check_content_type(&head.headers).map_err(reject)?;
-    let body = routes
-        .admission
-        .read_body(context, body)
-        .await
-        .map_err(reject)?;
-    decode_body(body, &requested, routes.settings.strict_version)
+    let admission = &routes.admission;
+    let body = admission.read_body(context, body).await.map_err(reject)?;
+    let strict = routes.settings.strict_version;
+    let codec = {
+        let requested = requested.clone();
+        move |body, limits: &Limits| decode_body(body, &requested, strict, limits)
+    };
+    let decoded = admission.decode(context, body, codec).await;
+    decoded.map_err(reject)?
 }
 
-/// Decodes a call, with the fast decoder if it covers the body.
+/// Decodes a call and checks the size of its content.
 fn decode_body(
+    body: Bytes,
+    requested: &RequestedVersion,
+    strict: bool,
+    limits: &Limits,
+) -> Result<DecodedCall, JsonRpcDecodeError> {
+    let mut call = read_call(body, requested, strict)?;
+    if let Ok((request, _)) = &call.params
+        && let Err(error) = request.check_content_size(limits)
+    {
+        call.params = Err(error);
+    }
+    Ok(call)
+}
+
+/// Reads a call, with the fast decoder if it covers the body.
+fn read_call(
     body: Bytes,
     requested: &RequestedVersion,
     strict: bool,

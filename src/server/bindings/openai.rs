@@ -5,6 +5,7 @@ mod encoder;
 
 use std::pin::pin;
 
+use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request as HttpRequest, StatusCode};
@@ -12,7 +13,7 @@ use hyper::body::Incoming;
 use sha2::{Digest, Sha256};
 
 use crate::model::{
-    Binding, Error, ErrorKind, Message, MessageId, Operation, Request, Response, Result,
+    Binding, Error, ErrorKind, Limits, Message, MessageId, Operation, Request, Response, Result,
     SendMessageResponse, Task, TaskState, Version,
 };
 use crate::server::admission::RequestContext;
@@ -81,16 +82,18 @@ async fn execute(
     let admission = &routes.admission;
     body::check_content_type(&head.headers)?;
     let body = admission.read_body(context, body).await?;
-    let completion = ChatCompletionRequest::parse(&body)?;
-    // Frees the body: the call can run for hours.
-    drop(body);
-    let Some(agent) = resolve_model(routes, index, completion.model.as_deref()) else {
+    let DecodedCompletion {
+        model,
+        includes_usage,
+        request,
+    } = admission
+        .decode(context, body, DecodedCompletion::read)
+        .await??;
+    let Some(agent) = resolve_model(routes, index, model.as_deref()) else {
         admission.rate_limit(admission.directory.root(), context)?;
-        let model = completion.model.as_deref().unwrap_or_default();
-        return Ok(model_not_found(model));
+        return Ok(model_not_found(&model.unwrap_or_default()));
     };
-    let includes_usage = completion.includes_usage();
-    let mut request = decode(completion, &head.headers)?;
+    let mut request = with_message_id(request?, &head.headers)?;
     let call = admission
         .resolve_agent(agent, context, &head.headers, Version::V1, &mut request)?
         .authorize(&request)?
@@ -102,19 +105,46 @@ async fn execute(
     Ok(reply)
 }
 
-/// Turns a completion request into an operation. The idempotency key becomes the message id.
-fn decode(completion: ChatCompletionRequest, headers: &HeaderMap) -> Result<Request> {
-    let is_streaming = completion.stream == Some(true);
-    let mut message = completion.into_request()?;
-    if let Some(key) = idempotency_key(headers)? {
-        message.message.message_id = message_id_from_key(&key);
+/// Decoded body. It does not borrow from the body, which is freed: the call can run for hours.
+struct DecodedCompletion {
+    model: Option<String>,
+    includes_usage: bool,
+    /// The request, or why there is none. An unknown model is reported first.
+    request: Result<Request>,
+}
+
+impl DecodedCompletion {
+    fn read(body: Bytes, limits: &Limits) -> Result<Self> {
+        let mut completion = ChatCompletionRequest::parse(&body)?;
+        Ok(Self {
+            model: completion.model.take(),
+            includes_usage: completion.includes_usage(),
+            request: decode(completion, limits),
+        })
     }
-    let message = Box::new(message);
-    Ok(if is_streaming {
+}
+
+/// Turns a completion request into an operation, and checks the size of its content.
+fn decode(completion: ChatCompletionRequest, limits: &Limits) -> Result<Request> {
+    let is_streaming = completion.stream == Some(true);
+    let message = Box::new(completion.into_request()?);
+    let request = if is_streaming {
         Request::SendStreamingMessage(message)
     } else {
         Request::SendMessage(message)
-    })
+    };
+    request.check_content_size(limits)?;
+    Ok(request)
+}
+
+/// Derives the message id from the idempotency key, if there is one.
+fn with_message_id(mut request: Request, headers: &HeaderMap) -> Result<Request> {
+    if let Some(key) = idempotency_key(headers)?
+        && let Request::SendMessage(send) | Request::SendStreamingMessage(send) = &mut request
+    {
+        send.message.message_id = message_id_from_key(&key);
+    }
+    Ok(request)
 }
 
 /// Encodes a response as a completion or a stream of chunks.
@@ -269,7 +299,7 @@ fn with_task(writer: CompletionWriter, task: &Task) -> CompletionWriter {
         created: task
             .status
             .timestamp
-            .map_or(0, |time| time.as_millis() / 1000),
+            .map_or(0, |time| time.as_millis().div_euclid(1000)),
         task: Some(task.id.to_string()),
         context: Some(task.context_id.to_string()),
         ..writer

@@ -8,7 +8,7 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Request as HttpRequest, StatusCode};
 use hyper::body::Incoming;
 
-use crate::model::{Binding, Error, ErrorKind, Request, Result, Version};
+use crate::model::{Binding, Error, ErrorKind, Limits, Request, Result, Version};
 use crate::server::admission::RequestContext;
 use crate::server::body;
 use crate::server::call_headers::{
@@ -93,7 +93,13 @@ async fn execute(
     } else {
         Bytes::new()
     };
-    let (mut request, dialect) = decode(route, head, body)?;
+    let query = head.uri.query().unwrap_or_default().to_owned();
+    let codec = {
+        let route = route.clone();
+        move |body: Bytes, limits: &Limits| decode(&route, &query, &body, limits)
+    };
+    let (mut request, dialect) = admission.decode(context, body, codec).await??;
+    let dialect = response_dialect(&head.headers, &request, dialect);
     let version = route.route_version.version();
     let call = admission
         .resolve_agent(agent, context, &head.headers, version, &mut request)?
@@ -140,11 +146,15 @@ fn decode_route(
     Ok((route, version))
 }
 
-/// Decodes query and body, and frees the body.
-fn decode(route: &RestRoute, head: &Parts, body: Bytes) -> Result<(Request, Dialect)> {
-    let query = head.uri.query().unwrap_or_default();
-    let (request, dialect) = read_rest(route, query, &body)?;
-    let dialect = response_dialect(&head.headers, &request, dialect);
+/// Decodes query and body, and checks the size of the content.
+fn decode(
+    route: &RestRoute,
+    query: &str,
+    body: &[u8],
+    limits: &Limits,
+) -> Result<(Request, Dialect)> {
+    let (request, dialect) = read_rest(route, query, body)?;
+    request.check_content_size(limits)?;
     Ok((request, dialect))
 }
 

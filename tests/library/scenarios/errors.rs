@@ -70,7 +70,7 @@ async fn invalid_messages_are_refused() {
         ..Default::default()
     };
     everywhere_on(
-        || Server::new(card(), TextCommandAgent).limits(limits.clone()),
+        || Server::new(card(), TextCommandAgent).limits(limits),
         async |client: Client| {
             let three = Message::user("1").part("2").part("3");
             for (message, field) in [

@@ -366,7 +366,7 @@ async fn webhooks_of_a_task_are_limited() {
         ..Default::default()
     };
     everywhere_on(
-        || server().limits(limits.clone()),
+        || server().limits(limits),
         async |client: Client| {
             let task = send_text(&client, "ask").await;
             for id in ["one", "two", "one"] {

@@ -333,7 +333,7 @@ async fn s66_history_length_is_limited_by_the_server() {
         max_history_length: 2,
         ..Default::default()
     };
-    let server = || Server::new(card(), TextCommandAgent).limits(limits.clone());
+    let server = || Server::new(card(), TextCommandAgent).limits(limits);
     everywhere_on(server, async |client: Client| {
         let task = send_text(&client, "ask").await;
         send(&client, message_to(&task, "ask")).await;

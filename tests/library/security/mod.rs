@@ -11,4 +11,6 @@ pub(crate) mod exposure;
 pub(crate) mod hostile_clients;
 #[cfg(all(feature = "jwt", feature = "tls"))]
 pub(crate) mod jwt;
+#[cfg(feature = "server")]
+pub(crate) mod large_bodies;
 pub(crate) mod robustness;
