@@ -18,7 +18,9 @@
 //! [`Admission::charge_rejection`].
 
 use std::net::IpAddr;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
+#[cfg(feature = "grpc")]
+use std::sync::LazyLock;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, HeaderValue, WWW_AUTHENTICATE};
@@ -40,9 +42,9 @@ use crate::model::{
     Call, Caller, CallerKey, Error, ErrorKind, Limits, Operation, Request, Response, Result,
     Version,
 };
-use crate::service::{
-    AgentEntry, CallResult, Directory, ServiceResponse, StreamLimiter, StreamPermit,
-};
+use crate::service::{AgentEntry, CallResult, Directory, ServiceResponse};
+#[cfg(feature = "grpc")]
+use crate::service::{StreamLimiter, StreamPermit};
 use crate::telemetry::metrics;
 
 /// Access control of the server: the agents, and who may call them how often.
@@ -58,6 +60,8 @@ pub(super) struct Admission {
     pub(super) limits_loopback: bool,
     pub(super) settings: Arc<ServerSettings>,
     pub(super) body_budget: Arc<BodyBudget>,
+    /// Limits the watchers of the gRPC health service.
+    #[cfg(feature = "grpc")]
     pub(super) stream_limiter: Arc<StreamLimiter>,
     pub(super) body_decoder: Arc<BodyDecoder>,
     /// Limits that decoded requests are checked against.
@@ -138,6 +142,7 @@ impl Admission {
     }
 
     /// Returns the context of a request that needs no authentication.
+    #[cfg(feature = "grpc")]
     pub(super) fn skip_authentication(
         &self,
         peer: &ConnectionPeer,
@@ -286,6 +291,7 @@ impl Admission {
     ///
     /// # Errors
     /// Rate limited.
+    #[cfg(feature = "grpc")]
     pub(super) fn rate_limit_health(&self, context: &mut RequestContext) -> Result<RateLimitGrant> {
         static NAMESPACE: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("grpc.health"));
         self.count(&NAMESPACE, context)
@@ -295,6 +301,7 @@ impl Admission {
     ///
     /// # Errors
     /// Unavailable: a stream limit is reached.
+    #[cfg(feature = "grpc")]
     pub(super) fn acquire_stream(&self, context: &RequestContext) -> Result<StreamPermit> {
         self.stream_limiter.acquire(context.key())
     }

@@ -156,6 +156,7 @@ impl SizeLimit {
 
     /// Returns a limit beyond which the body is not read. For HTTP/2, whose clients get the reply
     /// anyway.
+    #[cfg(feature = "grpc")]
     pub(super) fn without_discarding(max: usize) -> Self {
         Self {
             max,

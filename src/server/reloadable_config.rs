@@ -145,6 +145,7 @@ impl ReloadableConfig {
                 limits_loopback,
                 settings: self.settings.clone(),
                 body_budget: runtime.body_budget.clone(),
+                #[cfg(feature = "grpc")]
                 stream_limiter: runtime.stream_limiter.clone(),
                 body_decoder: body_decoder(self.settings.decoder_threads, previous),
                 limits: self.limits,

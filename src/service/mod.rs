@@ -32,7 +32,9 @@ pub(crate) use directory::{AgentEntry, CallMetadata, Directory};
 pub(crate) use modes::EnforcedModes;
 pub(crate) use quotas::TaskQuota;
 pub(crate) use stream::{StreamItem, TaskEventStream};
-pub(crate) use stream_limits::{StreamLimiter, StreamLimits, StreamPermit};
+#[cfg(feature = "grpc")]
+pub(crate) use stream_limits::StreamPermit;
+pub(crate) use stream_limits::{StreamLimiter, StreamLimits};
 
 pub(crate) use crate::engine::TaskView;
 #[cfg(test)]

@@ -209,6 +209,7 @@ pub(crate) fn record_push_attempt(outcome: &'static str) {
 }
 
 /// Counts a read of a damaged row.
+#[cfg(feature = "sqlite")]
 pub(crate) fn record_damaged_row() {
     record(|metrics| {
         metrics.damaged_rows.inc();
