@@ -74,8 +74,9 @@ pub use server::{
 pub use client::{BlockingClient, BlockingTaskStream};
 #[cfg(feature = "client")]
 pub use client::{
-    CachedCard, CardCache, Client, ClientBuilder, ClientSettings, EventStream, InterfacePreference,
-    MemoryCardCache, PollingPolicy, RetryPolicy, TaskStream, Timeouts, Traffic, TrafficHeader,
+    CachedCard, CardCache, Client, ClientBuilder, ClientSettings, EventStream, FileEncoding,
+    InterfacePreference, MemoryCardCache, PollingPolicy, RetryPolicy, TaskStream, Timeouts,
+    Traffic, TrafficHeader,
 };
 
 // Client credentials.

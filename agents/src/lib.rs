@@ -55,6 +55,9 @@ pub use http::{HttpAgent, HttpSettings, HttpSettingsError, RequestBody};
 pub use llm::{LlmAgent, LlmSettings, LlmSettingsError, ToolSettings};
 pub use mcp_client::{McpAgent, McpServerSettings, McpSettings, McpSettingsError};
 pub use mcp_server::{ExposedAgent, McpServer};
-pub use remote::{RemoteAgent, RemoteBinding, RemoteSettings, RemoteSettingsError, RemoteVersion};
+pub use remote::{
+    RemoteAgent, RemoteBinding, RemoteFileEncoding, RemoteSettings, RemoteSettingsError,
+    RemoteVersion,
+};
 pub use router::{RouteTarget, Router, RouterSettings, RouterSettingsError, RoutingRule};
 pub use script::{Fault, ParseScriptError, Script};

@@ -24,7 +24,7 @@ use crate::lineage::Lineage;
 use event_forwarder::{EventForwarder, forwarded_message, status_outcome};
 use failure::error_outcome;
 use peer::RemotePeer;
-pub use settings::{RemoteBinding, RemoteSettings, RemoteVersion};
+pub use settings::{RemoteBinding, RemoteFileEncoding, RemoteSettings, RemoteVersion};
 use task_link::RemoteTaskLink;
 
 /// Number of earlier tasks of a conversation that are searched for the remote context id.

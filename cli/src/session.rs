@@ -222,6 +222,7 @@ fn build_client(
         .tls(crate::tls::client_tls(settings)?)
         .settings(ClientSettings {
             polling: crate::task_follower::polling(settings),
+            v03_files: settings.v03_files,
             ..ClientSettings::default()
         });
     if settings.allows_host(&reference::url_host(&interface.url)) {

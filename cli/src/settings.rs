@@ -10,6 +10,7 @@ mod value;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use attache::FileEncoding;
 use attache::model::{Object, Secret};
 
 use crate::args::CommonFlags;
@@ -57,6 +58,8 @@ pub(crate) struct Settings {
     pub(crate) debug: bool,
     pub(crate) extensions: Vec<String>,
     pub(crate) allowed_hosts: Vec<String>,
+    /// Content of files over the protobuf forms of 0.3.
+    pub(crate) v03_files: FileEncoding,
     /// Whether the card request carries credentials.
     pub(crate) card_auth: bool,
     /// The catalog that `@name` refers to.
@@ -122,6 +125,9 @@ impl Settings {
             verbose: switch(&flags::VERBOSE)?,
             debug: switch(&flags::DEBUG)?,
             extensions: resolved.list(&flags::EXTENSION),
+            v03_files: resolved
+                .get(&flags::V03_FILES)
+                .map_or(Ok(FileEncoding::Auto), value::parse_file_encoding)?,
             allowed_hosts: resolved.list(&flags::ALLOW_HOST),
             card_auth: switch(&flags::CARD_AUTH)?,
             catalog: resolved.text(&flags::CATALOG),

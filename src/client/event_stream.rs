@@ -5,12 +5,15 @@ use crate::model::{Error, ErrorKind, Response, Result, SendMessageResponse, Seq,
 use crate::wire::Dialect;
 use crate::wire::sse::{self, Decoder};
 
+use super::file_encoding::decode_event;
 use super::grpc::GrpcMessages;
 
 /// Events of a stream in order of arrival. Dropping it closes the stream; the task continues.
 pub struct EventStream {
     source: EventSource,
     ended: bool,
+    /// Whether the bytes of files are base64 text.
+    has_base64_files: bool,
 }
 
 enum EventSource {
@@ -39,7 +42,22 @@ impl EventStream {
             EventSource::One(event) => event.take().map(|event| Ok((None, event))),
         };
         self.ended = !matches!(item, Some(Ok(_)));
-        item
+        item.map(|item| item.map(|(position, event)| (position, self.decode(event))))
+    }
+
+    fn decode(&self, mut event: StreamResponse) -> StreamResponse {
+        if self.has_base64_files {
+            decode_event(&mut event);
+        }
+        event
+    }
+
+    /// Sets whether the bytes of files are base64 text.
+    pub(super) fn with_base64_files(self, has_base64_files: bool) -> Self {
+        Self {
+            has_base64_files,
+            ..self
+        }
     }
 
     /// Returns a stream of the one event that a plain response contains.
@@ -62,6 +80,7 @@ impl EventStream {
         Ok(Self {
             source: EventSource::One(Some(event)),
             ended: false,
+            has_base64_files: false,
         })
     }
 }
@@ -71,6 +90,7 @@ impl From<SseEvents> for EventStream {
         Self {
             source: EventSource::SseEvents(Box::new(events)),
             ended: false,
+            has_base64_files: false,
         }
     }
 }
@@ -80,6 +100,7 @@ impl From<GrpcMessages> for EventStream {
         Self {
             source: EventSource::Grpc(messages),
             ended: false,
+            has_base64_files: false,
         }
     }
 }

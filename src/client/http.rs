@@ -103,6 +103,7 @@ impl Client {
             HeadTimeout::Idle => limited(timeouts.idle, sending).await?,
             HeadTimeout::Unbounded => sending.await?,
         };
+        self.record_peer(response.headers());
         Ok(response.map(|body| body.with_idle(timeouts.idle)))
     }
 }

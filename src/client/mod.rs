@@ -19,6 +19,7 @@ mod discovery;
 mod endpoint;
 mod event_stream;
 mod extended_card;
+mod file_encoding;
 #[cfg(feature = "grpc")]
 mod grpc;
 #[cfg(not(feature = "grpc"))]
@@ -37,6 +38,7 @@ mod settings;
 mod task_stream;
 
 use std::fmt;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use ::http::{HeaderMap, HeaderValue, Uri};
@@ -66,7 +68,9 @@ pub use push_receiver::{
     PushNotification, PushNotifications, PushReceiver, PushReceiverSettings, PushVerifier,
     VerificationError, VerifiedClaims,
 };
-pub use settings::{ClientSettings, InterfacePreference, PollingPolicy, RetryPolicy, Timeouts};
+pub use settings::{
+    ClientSettings, FileEncoding, InterfacePreference, PollingPolicy, RetryPolicy, Timeouts,
+};
 pub use task_stream::TaskStream;
 
 /// Client of one agent, over one binding and version. Clones are cheap and share connections.
@@ -95,6 +99,8 @@ pub struct Client {
     credentials: CredentialSet,
     /// Whether the peer has no A2A and offers chat completions.
     is_chat_peer: bool,
+    /// Whether a response has shown that the peer is written in Python.
+    is_python_peer: Arc<AtomicBool>,
     /// Cancellations for task streams that were dropped.
     background_tasks: TaskTracker,
 }

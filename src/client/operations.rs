@@ -216,11 +216,13 @@ impl Client {
         if let Some(model) = self.chat_model() {
             return chat_completions::call(self, model, request).await;
         }
-        match self.endpoint.binding {
+        let request = &*self.encode_files(request);
+        let response = match self.endpoint.binding {
             Binding::JsonRpc => jsonrpc::call(self, request).await,
             Binding::HttpJson => rest::call(self, request).await,
             Binding::Grpc => grpc::call(self, request).await,
-        }
+        };
+        response.map(|response| self.decode_files(response))
     }
 
     async fn open(&self, request: Request, after: Option<Seq>) -> Result<EventStream> {
@@ -264,6 +266,7 @@ impl Client {
             return Err(chat_completions::unsupported());
         }
         let span = self.span(request);
+        let request = &*self.encode_files(request);
         let opened = async {
             match self.endpoint.binding {
                 Binding::JsonRpc => jsonrpc::stream(self, request, after).await,
@@ -271,7 +274,8 @@ impl Client {
                 Binding::Grpc => grpc::stream(self, request, after).await,
             }
         };
-        opened.instrument(span).await
+        let opened = opened.instrument(span).await?;
+        Ok(opened.with_base64_files(self.uses_base64_files()))
     }
 }
 

@@ -23,6 +23,21 @@ pub struct ClientSettings {
     /// 5xx, or with -32601 or -32603, the message is posted to `/v1/chat/completions` below the URL. An agent that failed
     /// late then works twice. The default is `None`: such a peer is an error.
     pub chat_completions: Option<String>,
+    /// Content of files over gRPC and HTTP+JSON of 0.3.
+    pub v03_files: FileEncoding,
+}
+
+/// Content of files over the protobuf forms of 0.3, gRPC and HTTP+JSON. The Python SDKs put base64 text into the bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FileEncoding {
+    /// Base64 text if the peer is written in Python, by the head of its responses; else bytes. Received content that is
+    /// not valid base64 is never changed.
+    #[default]
+    Auto,
+    /// Bytes.
+    Raw,
+    /// Base64 text. Received content that is not valid base64 is not changed.
+    Base64,
 }
 
 impl Default for ClientSettings {
@@ -35,6 +50,7 @@ impl Default for ClientSettings {
             max_bytes: 10 << 20,
             max_card_bytes: 1 << 20,
             chat_completions: None,
+            v03_files: FileEncoding::Auto,
         }
     }
 }

@@ -7,6 +7,7 @@ mod choosing;
 mod connections;
 mod credentials;
 mod discovery;
+mod files;
 mod following;
 mod foreign;
 #[cfg(feature = "grpc")]

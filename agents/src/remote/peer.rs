@@ -174,7 +174,8 @@ fn client_settings(settings: &RemoteSettings) -> ClientSettings {
     let mut client = ClientSettings::default();
     client.interface.bindings = settings.binding.into_iter().map(Into::into).collect();
     client.interface.only_listed = settings.binding.is_some();
-    client.interface.version = settings.version.map(Into::into);
+    client.interface.version = settings.a2a_version.map(Into::into);
+    client.v03_files = settings.v03_files.into();
     client.timeouts.idle = settings.max_silence;
     client.retries.max_retries = settings.retries;
     client.retries.idempotency_keys_supported = settings.idempotent;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use attache::FileEncoding;
 use attache::model::units::HumanDuration;
 use attache::model::{Binding, Secret, Version};
 use serde::{Deserialize, Serialize};
@@ -22,7 +23,7 @@ pub struct RemoteSettings {
     pub binding: Option<RemoteBinding>,
     /// Protocol version to use. Default: the newest version that both sides support.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub version: Option<RemoteVersion>,
+    pub a2a_version: Option<RemoteVersion>,
     /// Additional request headers, for example credentials.
     #[serde(serialize_with = "redact::map")]
     pub headers: BTreeMap<String, Secret>,
@@ -47,6 +48,8 @@ pub struct RemoteSettings {
     /// Model name for endpoints that offer only OpenAI chat completions. Default: such an endpoint is an error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chat_completions: Option<String>,
+    /// Content of files over gRPC and HTTP+JSON of 0.3. Default: decided by the server software of the agent.
+    pub v03_files: RemoteFileEncoding,
     /// Maximum number of agents in a chain of delegations, this one included.
     pub max_depth: u32,
     /// Number of consecutive failures after which the circuit breaker opens for `breaker_pause`; 0 disables it.
@@ -81,6 +84,30 @@ pub enum RemoteVersion {
     V1,
 }
 
+/// Content of files over the protobuf forms of 0.3, as named in the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum RemoteFileEncoding {
+    /// Base64 text for agents written in Python, else bytes.
+    #[default]
+    Auto,
+    /// Bytes.
+    Raw,
+    /// Base64 text, as the Python SDKs expect.
+    Base64,
+}
+
+impl From<RemoteFileEncoding> for FileEncoding {
+    fn from(encoding: RemoteFileEncoding) -> Self {
+        match encoding {
+            RemoteFileEncoding::Auto => Self::Auto,
+            RemoteFileEncoding::Raw => Self::Raw,
+            RemoteFileEncoding::Base64 => Self::Base64,
+        }
+    }
+}
+
 impl From<RemoteBinding> for Binding {
     fn from(binding: RemoteBinding) -> Self {
         match binding {
@@ -105,7 +132,7 @@ impl Default for RemoteSettings {
         Self {
             url: String::new(),
             binding: None,
-            version: None,
+            a2a_version: None,
             headers: BTreeMap::new(),
             trust: Vec::new(),
             pin: None,
@@ -115,6 +142,7 @@ impl Default for RemoteSettings {
             retries: 4,
             idempotent: false,
             chat_completions: None,
+            v03_files: RemoteFileEncoding::Auto,
             max_depth: 16,
             breaker_failures: 5,
             breaker_pause: Duration::from_secs(30),

@@ -32,7 +32,7 @@ async fn every_version_and_binding_works_on_both_sides() {
         for version in [RemoteVersion::V03, RemoteVersion::V1] {
             let settings = RemoteSettings {
                 binding: Some(binding),
-                version: Some(version),
+                a2a_version: Some(version),
                 ..RemoteSettings::default()
             };
             let front = remote_agent(&behind.url(), settings).await;

@@ -337,6 +337,18 @@ fn errors_have_their_place_and_a_suggestion() {
             "agents.toml:6: agents.a.skills.0.tag: unknown key `tag`; did you mean `tags`?",
         ),
         (
+            "[agents.a]\ntype = \"remote\"\nurl = \"http://x\"\na2a_version = \"7.7\"",
+            "agents.toml:4: agents.a.a2a_version: unknown value `7.7`; ",
+        ),
+        (
+            "[agents.a]\ntype = \"remote\"\nurl = \"http://x\"\nv03_files = \"gzip\"",
+            "agents.toml:4: agents.a.v03_files: unknown value `gzip`; ",
+        ),
+        (
+            "[agents.a]\ntype = \"echo\"\na2a_version = \"1.0\"",
+            "agents.toml:3: agents.a.a2a_version: unknown key `a2a_version`; ",
+        ),
+        (
             "[agents.\"a b\"]\ntype = \"echo\"",
             "agents.toml:1: agents.a b: the name of an agent",
         ),
@@ -441,6 +453,15 @@ fn the_starter_and_its_commented_keys_are_valid() {
             ..ServerSection::default()
         }
     );
+}
+
+#[test]
+fn the_protocol_version_of_a_remote_agent_is_not_that_of_its_card() {
+    let remote = "[agents.a]\ntype = \"remote\"\nurl = \"http://x\"\n";
+    let config = plain(&format!("{remote}version = \"7.7\"\na2a_version = \"0.3\""));
+    let printed = print(&config.unwrap()).unwrap();
+    assert!(printed.contains("version = \"7.7\""), "{printed}");
+    assert!(printed.contains("a2a_version = \"0.3\""), "{printed}");
 }
 
 #[test]

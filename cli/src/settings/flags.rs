@@ -145,6 +145,11 @@ flags! {
         in_resume: true,
         ..Flag::vendor("extension", "URI", AGENT, "Activate this extension, by URI; may be repeated")
     };
+    V03_FILES = Flag {
+        default: Some("auto"),
+        in_resume: true,
+        ..Flag::vendor("v03-files", "ENCODING", AGENT, "Content of files over gRPC and HTTP+JSON of 0.3: auto, raw, or base64 for Python SDKs")
+    };
     ALLOW_HOST = Flag {
         kind: FlagKind::List { separator: ',' },
         in_resume: true,

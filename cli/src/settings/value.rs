@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use attache::FileEncoding;
 use attache::model::{Binding, Object, Secret};
 
 use super::setting::Setting;
@@ -55,6 +56,15 @@ pub(super) fn parse_version(setting: &Setting) -> CliResult<String> {
         Ok(text)
     } else {
         Err(setting.usage_error("must be a version such as 1.0, or auto"))
+    }
+}
+
+pub(super) fn parse_file_encoding(setting: &Setting) -> CliResult<FileEncoding> {
+    match setting.text().as_str() {
+        "auto" => Ok(FileEncoding::Auto),
+        "raw" => Ok(FileEncoding::Raw),
+        "base64" => Ok(FileEncoding::Base64),
+        _ => Err(setting.usage_error("must be auto, raw or base64")),
     }
 }
 

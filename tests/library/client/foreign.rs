@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use attache::model::{
-    Binding, CancelTaskRequest, ErrorKind, GetTaskRequest, ListTasksRequest, Message,
+    Binding, CancelTaskRequest, ErrorKind, GetTaskRequest, ListTasksRequest, Message, Part,
     StreamResponse, TaskState, Version,
 };
 use attache::{Client, ClientSettings, InterfacePreference, TaskStream, Timeouts};
@@ -245,8 +245,22 @@ async fn a2a_sdk_0_3_interoperates() {
     let server = python("03");
     for binding in bindings() {
         eprintln!("{binding}");
-        call_every_operation(&server.client(binding, Version::V03).await).await;
+        let client = server.client(binding, Version::V03).await;
+        call_every_operation(&client).await;
+        echo_file(&client).await;
     }
+}
+
+/// Sends a file that is echoed in an artifact.
+async fn echo_file(client: &Client) {
+    let file = Part::file(b"\x00\xffbinary", "application/octet-stream").with_filename("f.bin");
+    let message = Message::user("hello").part(file.clone());
+    let answer = with_deadline(client.send(message)).await.unwrap();
+    let artifacts = &answer.task().unwrap().artifacts;
+    let echoed = artifacts
+        .iter()
+        .find(|one| one.name.as_deref() == Some("file"));
+    assert_eq!(echoed.unwrap().parts[0].content, file.content);
 }
 
 #[tokio::test]

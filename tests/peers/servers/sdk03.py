@@ -21,6 +21,9 @@ class Echo(AgentExecutor):
         if context.current_task is None:
             await event_queue.enqueue_event(new_task(context.message))
         updater = TaskUpdater(event_queue, context.task_id, context.context_id)
+        files = [part for part in context.message.parts if part.root.kind == "file"]
+        if files:
+            await updater.add_artifact(files, name="file")
         await work(context.get_user_input(), updater, lambda text: Part(root=TextPart(text=text)))
 
     async def cancel(self, context, event_queue):

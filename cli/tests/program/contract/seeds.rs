@@ -226,3 +226,54 @@ fn seed_3_19_push_config_that_is_only_confirmed_is_printed() {
     );
     assert_eq!(created.field("Task"), "t-1");
 }
+
+/// A task of 0.3 HTTP+JSON with one file, whose bytes are base64 text as the Python SDKs write it.
+fn task_with_file() -> Value {
+    // "hello", encoded twice.
+    let file = json!({"fileWithBytes": "YUdWc2JHOD0=", "mimeType": "text/plain", "name": "f.txt"});
+    let artifact = json!({"artifactId": "a", "parts": [{"file": file}]});
+    json!({"id": "t-1", "contextId": "c-1", "status": {"state": "TASK_STATE_COMPLETED"}, "artifacts": [artifact]})
+}
+
+#[test]
+fn download_writes_the_bytes_that_a_python_agent_meant() {
+    let card = |url: &str| json!({"name": "Old", "url": url, "version": "1", "protocolVersion": "0.3.0", "preferredTransport": "HTTP+JSON"});
+    let agent = ScriptedAgent::new(card, |_, _| json_reply(200, &task_with_file()));
+    for (encoding, expected) in [
+        ("base64", "hello"),
+        ("raw", "aGVsbG8="),
+        ("auto", "aGVsbG8="),
+    ] {
+        let args = [
+            "task",
+            "download",
+            "t-1",
+            "-a",
+            &agent.url,
+            "--a2a-version",
+            "0.3",
+            "--v03-files",
+            encoding,
+        ];
+        let (output, folder) = verb(&args).keep();
+        assert_eq!(output.code, Some(0), "{output:?}");
+        let written = std::fs::read_to_string(folder.path().join("f.txt")).unwrap();
+        assert_eq!(written, expected, "{encoding}");
+    }
+    let args = [
+        "task",
+        "download",
+        "t-1",
+        "-a",
+        &agent.url,
+        "--v03-files",
+        "gzip",
+    ];
+    let (output, folder) = verb(&args).keep();
+    assert_eq!(output.code, Some(2), "{output:?}");
+    assert!(
+        output.err.contains("must be auto, raw or base64"),
+        "{output:?}"
+    );
+    assert!(!folder.path().join("f.txt").exists());
+}
