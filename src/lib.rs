@@ -50,6 +50,8 @@
 #[cfg(feature = "server")]
 pub use agent::{Agent, ArtifactWriter, Failure, Outcome, Question, Turn};
 pub use model::AgentCard;
+#[cfg(feature = "server")]
+pub use rt::{FairPermit, FairSemaphore};
 
 pub use model::{Error, ErrorKind, Result};
 

@@ -20,11 +20,11 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use attache::{Agent, Failure, Outcome, Turn};
+use attache::model::CallerKey;
+use attache::{Agent, Failure, FairSemaphore, Outcome, Turn};
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::backend_context::{backend_message, backend_task};
@@ -57,8 +57,8 @@ pub struct CommandAgent {
     command_line: CommandLine,
     settings: Arc<CommandSettings>,
     environment: Vec<(OsString, OsString)>,
-    /// Bounds the number of concurrent processes.
-    permits: Arc<Semaphore>,
+    /// Bounds the number of concurrent processes, fairly among callers.
+    permits: FairSemaphore<CallerKey>,
 }
 
 /// Error for invalid command settings.
@@ -103,7 +103,7 @@ impl CommandAgent {
         Ok(Self {
             command_line: CommandLine::new(&settings)?,
             environment: environment(&settings.pass_env, &settings.env).collect(),
-            permits: new_semaphore(settings.max_processes),
+            permits: process_permits(&settings),
             settings: Arc::new(settings),
         })
     }
@@ -115,10 +115,22 @@ impl CommandAgent {
         self
     }
 
-    /// Limits the number of concurrent processes: 64 by default, at least 1. Further turns wait.
+    /// Limits the number of concurrent processes: 64 by default, at least 1. One caller may have half of them. Further
+    /// turns wait.
     #[must_use]
     pub fn max_processes(mut self, number: usize) -> Self {
-        self.permits = new_semaphore(number);
+        let settings = Arc::make_mut(&mut self.settings);
+        settings.max_processes = number;
+        self.permits = process_permits(settings);
+        self
+    }
+
+    /// Limits the number of concurrent processes of one caller.
+    #[must_use]
+    pub fn max_processes_per_caller(mut self, number: usize) -> Self {
+        let settings = Arc::make_mut(&mut self.settings);
+        settings.max_processes_per_caller = Some(number);
+        self.permits = process_permits(settings);
         self
     }
 
@@ -199,8 +211,8 @@ impl CommandAgent {
     }
 }
 
-fn new_semaphore(permits: usize) -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(permits.clamp(1, Semaphore::MAX_PERMITS)))
+fn process_permits(settings: &CommandSettings) -> FairSemaphore<CallerKey> {
+    FairSemaphore::new(settings.max_processes, settings.max_processes_per_caller)
 }
 
 impl Agent for CommandAgent {
@@ -209,7 +221,7 @@ impl Agent for CommandAgent {
             Ok(args) => args,
             Err(InvalidArgument(reason)) => return Ok(Outcome::rejected(reason)),
         };
-        let _permit = self.permits.acquire().await?;
+        let _permit = self.permits.acquire(turn.call().caller_key()).await;
         let started = Process::start(self, &args, &turn).map_err(CommandError::Spawn)?;
         let (mut process, pipes) = started;
         let exited = CancellationToken::new();

@@ -4,12 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, RwLock, RwLockReadGuard, Weak};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
+use super::TurnSemaphore;
 use super::settings::{AgentSettings, RestartPolicy, Settings, UnansweredPolicy};
 use crate::agent::{Agent, DynAgent, Failure, Outcome, Turn};
-use crate::model::Scope;
-use crate::rt::{read_lock, write_lock};
+use crate::model::{CallerKey, Scope};
+use crate::rt::{FairPermit, FairSemaphore, read_lock, write_lock};
 
 /// The agents of an engine. The set can be replaced while the engine runs.
 #[derive(Clone)]
@@ -28,13 +27,13 @@ pub(crate) struct AgentHandle {
     pub(crate) agent: Arc<dyn DynAgent>,
     settings: AgentSettings,
     /// Limit of this agent's concurrent turns (`max_turns` of the agent).
-    own_permits: Option<Arc<Semaphore>>,
+    own_permits: Option<TurnSemaphore>,
 }
 
 /// Permit to run a turn: one of the engine's, and one of the agent's if it has a limit.
 pub(super) struct TurnPermit {
-    _own: Option<OwnedSemaphorePermit>,
-    _all: OwnedSemaphorePermit,
+    _own: Option<FairPermit<CallerKey>>,
+    _all: FairPermit<CallerKey>,
 }
 
 /// Parameters with which an agent is registered.
@@ -150,18 +149,21 @@ impl AgentRegistry {
 }
 
 impl AgentHandle {
-    /// Creates a handle. With an unchanged `max_turns` it shares the permits of `previous`, so that turns of both
+    /// Creates a handle. With unchanged turn limits it shares the permits of `previous`, so that turns of both
     /// count towards one limit.
     fn new(registration: AgentRegistration, previous: Option<&Self>) -> Self {
         let AgentRegistration {
             agent, settings, ..
         } = registration;
-        let predecessor = previous.filter(|old| old.settings.max_turns == settings.max_turns);
+        let predecessor = previous.filter(|old| {
+            old.settings.max_turns == settings.max_turns
+                && old.settings.max_turns_per_caller == settings.max_turns_per_caller
+        });
         let own_permits = match predecessor {
             Some(old) => old.own_permits.clone(),
-            None => settings.max_turns.map(|max_turns| {
-                Arc::new(Semaphore::new(max_turns.clamp(1, Semaphore::MAX_PERMITS)))
-            }),
+            None => settings
+                .max_turns
+                .map(|max_turns| FairSemaphore::new(max_turns, settings.max_turns_per_caller)),
         };
         Self {
             agent,
@@ -187,28 +189,36 @@ impl AgentHandle {
     }
 
     /// Acquires a turn permit if one is available immediately.
-    pub(super) fn try_acquire_turn(&self, all: &Arc<Semaphore>) -> Option<TurnPermit> {
+    pub(super) fn try_acquire_turn(
+        &self,
+        all: &TurnSemaphore,
+        caller: CallerKey,
+    ) -> Option<TurnPermit> {
         let own = match &self.own_permits {
-            Some(own_permits) => Some(own_permits.clone().try_acquire_owned().ok()?),
+            Some(own_permits) => Some(own_permits.try_acquire(caller.clone())?),
             None => None,
         };
         Some(TurnPermit {
             _own: own,
-            _all: all.clone().try_acquire_owned().ok()?,
+            _all: all.try_acquire(caller)?,
         })
     }
 
     /// Waits for a turn permit. The agent's own permit comes first, so that an agent at its limit does not occupy
-    /// permits of the engine. Returns `None` if the semaphores are closed.
-    pub(super) async fn acquire_turn(self: Arc<Self>, all: Arc<Semaphore>) -> Option<TurnPermit> {
+    /// permits of the engine.
+    pub(super) async fn acquire_turn(
+        self: Arc<Self>,
+        all: TurnSemaphore,
+        caller: CallerKey,
+    ) -> TurnPermit {
         let own = match &self.own_permits {
-            Some(own_permits) => Some(own_permits.clone().acquire_owned().await.ok()?),
+            Some(own_permits) => Some(own_permits.acquire(caller.clone()).await),
             None => None,
         };
-        Some(TurnPermit {
+        TurnPermit {
             _own: own,
-            _all: all.acquire_owned().await.ok()?,
-        })
+            _all: all.acquire(caller).await,
+        }
     }
 }
 

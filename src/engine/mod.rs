@@ -35,8 +35,8 @@ use std::sync::atomic::AtomicUsize;
 use std::task::Poll;
 use std::time::Duration;
 
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::oneshot::{self, error::TryRecvError};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -44,9 +44,10 @@ use tokio_util::task::TaskTracker;
 use crate::agent::Failure;
 use crate::bus::Bus;
 use crate::model::{
-    Call, Caller, ContextId, Message, Object, PushConfigId, Scope, Seq, Task, TaskId, Timestamp,
-    TraceContext,
+    Call, Caller, CallerKey, ContextId, Message, Object, PushConfigId, Scope, Seq, Task, TaskId,
+    Timestamp, TraceContext,
 };
+use crate::rt::FairSemaphore;
 use crate::store::{
     Head, IdempotencyKey, IdempotencyRecord, PushRegistration, Store, TaskCounts, TaskPage,
     TaskQuery, Webhook, WebhookFilter,
@@ -67,6 +68,9 @@ pub(crate) use follow::Follow;
 pub use settings::{AgentSettings, RestartPolicy, Settings, UnansweredPolicy};
 pub(crate) use shared_entry::SharedEntry;
 pub(crate) use task_cache::TaskView;
+
+/// Semaphore of concurrent turns, fair among callers.
+type TurnSemaphore = FairSemaphore<CallerKey>;
 
 /// Timeout of the store check of `/readyz`.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
@@ -94,7 +98,7 @@ pub(crate) struct EngineInner {
     stop: CancellationToken,
     settings: Settings,
     /// Permits for concurrent turns (`max_turns`).
-    turn_permits: Arc<Semaphore>,
+    turn_permits: TurnSemaphore,
     /// Number of tasks that wait for a turn permit (`max_waiting_turns`).
     waiting_turns: Arc<AtomicUsize>,
     sweep_triggers: SweepTriggers,
@@ -153,7 +157,7 @@ impl Engine {
         } = config;
         let settings = settings.for_store(&*store);
         let journal = Journal::new(store, bus, &settings, tracker.clone(), stop.clone());
-        let max_turns = settings.max_turns.clamp(1, Semaphore::MAX_PERMITS);
+        let turn_permits = FairSemaphore::new(settings.max_turns, settings.max_turns_per_caller);
         Self {
             inner: Arc::new(EngineInner {
                 journal: Arc::new(journal),
@@ -164,7 +168,7 @@ impl Engine {
                 tracker,
                 stop,
                 settings,
-                turn_permits: Arc::new(Semaphore::new(max_turns)),
+                turn_permits,
                 waiting_turns: Arc::default(),
                 sweep_triggers: SweepTriggers::default(),
             }),

@@ -16,6 +16,9 @@ const DAY: Duration = Duration::from_secs(60 * 60 * 24);
 pub struct Settings {
     /// Maximum number of concurrent turns.
     pub max_turns: usize,
+    /// Maximum number of concurrent turns of one caller. `None`: half of `max_turns`, rounded up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_turns_per_caller: Option<usize>,
     /// Maximum number of tasks that wait for a turn, in the state `submitted`. Further ones are refused as unavailable.
     pub max_waiting_turns: usize,
     /// Maximum number of messages and cancels that wait for one task. Further ones are refused as unavailable.
@@ -93,6 +96,10 @@ pub struct AgentSettings {
     /// Maximum number of concurrent turns of this agent, within the engine's limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_turns: Option<usize>,
+    /// Maximum number of concurrent turns of one caller with this agent. `None`: half of the agent's `max_turns`,
+    /// rounded up. Without `max_turns` it has no effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_turns_per_caller: Option<usize>,
     /// Maximum duration of a turn.
     #[serde(
         with = "OptionalHumanDuration",
@@ -155,6 +162,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             max_turns: 20_000,
+            max_turns_per_caller: None,
             max_waiting_turns: 20_000,
             max_waiting_messages: 64,
             max_queued_events: 256,

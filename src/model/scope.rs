@@ -57,6 +57,17 @@ pub enum CallerKey {
     Address(ClientAddress),
 }
 
+impl CallerKey {
+    /// Returns the key of a caller. `client` is the address of its client, if it is known.
+    #[must_use]
+    pub fn new(caller: &Caller, client: Option<ClientAddress>) -> Self {
+        match client {
+            Some(client) if *caller == Caller::anonymous() => Self::Address(client),
+            _ => Self::Caller(caller.clone()),
+        }
+    }
+}
+
 /// Set of tasks visible to a call: one agent, one tenant, one owner. Every store lookup takes a
 /// scope, so a task of another owner is indistinguishable from a missing one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -106,10 +117,7 @@ impl Call {
     /// Returns the key of the caller in limits.
     #[must_use]
     pub fn caller_key(&self) -> CallerKey {
-        match self.client {
-            Some(client) if *self.caller() == Caller::anonymous() => CallerKey::Address(client),
-            _ => CallerKey::Caller(self.caller().clone()),
-        }
+        CallerKey::new(self.caller(), self.client)
     }
 
     /// Returns the caller.

@@ -1,7 +1,10 @@
-//! Small runtime helpers shared by several modules: locking, cancellation, conditional polling, private files, threads.
+//! Small runtime helpers shared by several modules: locking, cancellation, conditional polling, fair queueing, private
+//! files, threads.
 
 #[cfg(feature = "server")]
 pub(crate) mod cancel;
+#[cfg(feature = "server")]
+mod fair_semaphore;
 #[cfg(feature = "server")]
 mod keyed_budget;
 #[cfg(feature = "server")]
@@ -15,6 +18,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[cfg(feature = "server")]
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+#[cfg(feature = "server")]
+pub use fair_semaphore::{FairPermit, FairSemaphore};
 #[cfg(feature = "server")]
 pub(crate) use keyed_budget::{BudgetLimits, ExceededLimit, KeyedBudget};
 #[cfg(feature = "server")]

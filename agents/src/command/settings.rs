@@ -52,6 +52,9 @@ pub struct CommandSettings {
     pub max_output: usize,
     /// Maximum number of concurrent processes. Further turns wait.
     pub max_processes: usize,
+    /// Maximum number of concurrent processes of one caller. `None`: half of `max_processes`, rounded up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_processes_per_caller: Option<usize>,
     /// Meaning of exit codes other than 0. Codes that are not listed fail the task.
     pub exit_codes: BTreeMap<ExitCode, ExitMeaning>,
     /// Readers of stderr.
@@ -173,6 +176,7 @@ impl Default for CommandSettings {
             kill_after: Duration::from_secs(2),
             max_output: 10 << 20,
             max_processes: 64,
+            max_processes_per_caller: None,
             exit_codes: BTreeMap::new(),
             stderr: StderrAudience::Log,
         }

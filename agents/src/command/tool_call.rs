@@ -20,7 +20,7 @@ impl CommandAgent {
         let unavailable = || "the command cannot be run".to_owned();
         let args = self.command_line.args(&input);
         let args = args.map_err(|invalid| invalid.0.to_owned())?;
-        let _permit = self.permits.acquire().await.map_err(|_| unavailable())?;
+        let _permit = self.permits.acquire(turn.call().caller_key()).await;
         let started = Process::start(self, &args, turn);
         let (mut process, pipes) = started.map_err(|error| {
             tracing::warn!(task = %turn.task_id(), %error, "command not started");

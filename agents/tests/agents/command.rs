@@ -4,6 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use attache::Settings;
+use attache::auth::{Access, ApiKeys};
+use attache::model::Secret;
 use attache_agents::{
     CommandAgent, CommandInput, CommandSettings, CommandSpec, ExitMeaning, StderrAudience,
     StdoutFormat,
@@ -307,6 +309,49 @@ async fn r44_concurrent_processes_are_limited() {
             ("COMPLETED", &*number.to_string())
         );
     }
+}
+
+#[tokio::test]
+async fn d09_one_caller_leaves_processes_for_others() {
+    let folder = TempDir::new().unwrap();
+    let started = folder.path().join("started");
+    let script = format!(
+        "read word; [ $word = quick ] || {{ echo $$ >>{}; exec sleep 1000; }}",
+        started.display()
+    );
+    let keys = ApiKeys::new();
+    let greedy = keys.issue("greedy", |identity| identity);
+    let modest = keys.issue("modest", |identity| identity);
+    let agent = start_with(shell(&script).max_processes(4), |server| {
+        server.access(Access::new(keys))
+    });
+    let agent = agent.await;
+    let send = async |key: &Secret, text: &str, is_blocking: bool| {
+        let headers = format!("Authorization: Bearer {}\r\n", key.expose());
+        let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": text}]});
+        let params = json!({
+            "message": message,
+            "configuration": {"returnImmediately": !is_blocking},
+        });
+        agent
+            .call_with_headers(&headers, "SendMessage", params)
+            .await["result"]["task"]
+            .clone()
+    };
+    for _ in 0..20 {
+        send(&greedy, "slow", false).await;
+    }
+    let task = send(&modest, "quick", true).await;
+    assert_eq!(state(&task), "COMPLETED");
+    let running = || std::fs::read_to_string(&started).map_or(0, |ids| ids.lines().count());
+    with_deadline(async {
+        while running() < 2 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(state(&send(&modest, "quick", true).await), "COMPLETED");
+    assert_eq!(running(), 2, "half of the processes");
 }
 
 #[tokio::test]

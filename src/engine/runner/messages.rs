@@ -32,6 +32,7 @@ impl Runner {
             deadline,
             reply,
         } = incoming;
+        self.turns.client = call.client;
         let is_idle = self.log.next_message().is_none();
         if let Some(refusal) = self.refusal(deadline, is_idle) {
             let result = if matches!(refusal, Error::Ended(_)) {

@@ -99,6 +99,7 @@ impl Runner {
         let mut runner = Self::new(engine, id, call.scope.clone(), log_state);
         runner.turns.early_failure = initial.failure;
         runner.turns.version = call.version;
+        runner.turns.client = call.client;
         let staged = &mut runner.pipeline.staged;
         staged.reserve_exact(QUICK_TURN_EVENTS);
         staged.push(created);
@@ -118,7 +119,7 @@ impl Runner {
             return Err(Error::TooLarge);
         }
         // Not `try_begin_turn`: all events are folded in one go.
-        self.turns.permit = self.agent.try_acquire_turn(&engine.turn_permits);
+        self.turns.permit = self.try_acquire_turn();
         if self.turns.permit.is_some() {
             self.pipeline.staged.extend(self.log.turn_start());
         }
@@ -266,7 +267,8 @@ impl Runner {
         let _slot = slot.unwrap_or_else(|| WaitingSlot::new(&self.engine));
         let since = Instant::now();
         let turn_permits = self.engine.inner.turn_permits.clone();
-        let mut acquire = pin!(self.agent.clone().acquire_turn(turn_permits));
+        let agent = self.agent.clone();
+        let mut acquire = pin!(agent.acquire_turn(turn_permits, self.caller_key()));
         while self.log.next_message().is_some() {
             tokio::select! {
                 biased;
@@ -275,7 +277,7 @@ impl Runner {
                         // A permit released by a turn that was stopped. This runner is stopped, too.
                         std::future::pending::<()>().await;
                     }
-                    self.turns.permit = Some(permit.ok_or(Error::ShuttingDown)?);
+                    self.turns.permit = Some(permit);
                     self.turns.queue_time = since.elapsed();
                     self.stage(self.log.turn_start());
                     return Ok(PermitWait::Acquired);

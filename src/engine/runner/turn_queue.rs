@@ -9,7 +9,7 @@ use super::Runner;
 use crate::agent::Failure;
 use crate::engine::Engine;
 use crate::engine::agent_registry::TurnPermit;
-use crate::model::{Call, Version};
+use crate::model::{Call, CallerKey, ClientAddress, Version};
 
 /// Scheduling state of one task.
 pub(super) struct TurnQueue {
@@ -25,6 +25,8 @@ pub(super) struct TurnQueue {
     pub(super) early_failure: Option<Failure>,
     /// Protocol version of the newest call, for metrics.
     pub(super) version: Version,
+    /// Address of the client of the newest call, if this process has received it.
+    pub(super) client: Option<ClientAddress>,
 }
 
 impl TurnQueue {
@@ -36,6 +38,7 @@ impl TurnQueue {
             queue_time: Duration::ZERO,
             early_failure: None,
             version: Version::V1,
+            client: None,
         }
     }
 
@@ -77,13 +80,23 @@ impl Runner {
     pub(super) fn can_queue_turn(&self) -> bool {
         let engine = &self.engine.inner;
         let slot = WaitingSlot::new(&self.engine);
-        slot.number <= engine.settings.max_waiting_turns
-            || self.agent.try_acquire_turn(&engine.turn_permits).is_some()
+        slot.number <= engine.settings.max_waiting_turns || self.try_acquire_turn().is_some()
+    }
+
+    /// Acquires a turn permit if one is available immediately.
+    pub(super) fn try_acquire_turn(&self) -> Option<TurnPermit> {
+        let turn_permits = &self.engine.inner.turn_permits;
+        self.agent.try_acquire_turn(turn_permits, self.caller_key())
+    }
+
+    /// Returns the key of the owner for fair queueing.
+    pub(super) fn caller_key(&self) -> CallerKey {
+        CallerKey::new(&self.scope.owner, self.turns.client)
     }
 
     /// Stages the start of the next turn, if a permit is available.
     pub(super) fn try_begin_turn(&mut self) {
-        self.turns.permit = self.agent.try_acquire_turn(&self.engine.inner.turn_permits);
+        self.turns.permit = self.try_acquire_turn();
         if self.turns.permit.is_some() {
             self.stage(self.log.turn_start());
         }

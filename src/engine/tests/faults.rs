@@ -266,7 +266,7 @@ async fn r25_while_the_store_is_down_calls_are_refused_immediately() {
             .unwrap_err()
     ));
     assert_eq!(
-        engine.inner.turn_permits.available_permits(),
+        engine.inner.turn_permits.free_permits(),
         engine.inner.settings.max_turns
     );
     store.stop_failing();

@@ -766,9 +766,9 @@ pub(super) async fn check_idle(engine: &Engine) -> Vec<Task> {
         );
         tasks.push(task);
     }
-    let most = engine.inner.settings.max_turns.min(Semaphore::MAX_PERMITS);
+    let most = engine.inner.settings.max_turns;
     assert_eq!(
-        engine.inner.turn_permits.available_permits(),
+        engine.inner.turn_permits.free_permits(),
         most,
         "a turn permit was lost"
     );

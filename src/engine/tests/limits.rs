@@ -15,6 +15,7 @@ fn failure_reason(task: &Task) -> String {
 async fn tasks_beyond_max_turns_wait_as_submitted_and_beyond_the_queue_are_refused() {
     let engine = scripted_engine(Settings {
         max_turns: 2,
+        max_turns_per_caller: Some(2),
         max_waiting_turns: 3,
         ..Settings::default()
     });

@@ -2,6 +2,7 @@
 
 mod cancel;
 mod external_writers;
+mod fairness;
 mod faults;
 pub(crate) mod harness;
 mod invariants;
