@@ -12,7 +12,7 @@ use super::guarded_client::GuardedClient;
 use super::policy::EgressPolicy;
 use super::resolver::LookupOwner;
 use super::{Egress, Protocol, ResponseBody, origin, too_large};
-use crate::model::{Caller, Error, ErrorKind, Result};
+use crate::model::{Caller, CallerKey, Error, ErrorKind, Result};
 
 /// Maximum number of redirects.
 const MAX_REDIRECTS: usize = 3;
@@ -110,7 +110,7 @@ impl FileFetcher {
         let download = async {
             match &self.caller {
                 Some(caller) => {
-                    let owner = LookupOwner::Caller(caller.clone());
+                    let owner = LookupOwner::Caller(CallerKey::Caller(caller.clone()));
                     owner.scope(self.follow(url)).await
                 }
                 None => self.follow(url).await,

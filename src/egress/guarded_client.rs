@@ -15,7 +15,7 @@ use super::resolver::{LookupError, LookupOwner, Resolver};
 use super::ssrf_guard::{Network, SsrfGuard, SystemNetwork};
 use super::target::{TargetHost, TargetUrl};
 use super::{ClientTls, Egress, Protocol, block_reason};
-use crate::model::{Caller, Error, ErrorKind};
+use crate::model::{CallerKey, Error, ErrorKind};
 use crate::rt::lock;
 use crate::telemetry::metrics;
 
@@ -151,19 +151,19 @@ impl GuardedClient {
     }
 
     /// Checks a URL that a caller named, like [`GuardedClient::check`]. The lookup is one of the caller's.
-    pub(crate) async fn check_for(&self, caller: &Caller, url: &str) -> Result<(), CheckError> {
-        let owner = LookupOwner::Caller(caller.clone());
+    pub(crate) async fn check_for(&self, caller: CallerKey, url: &str) -> Result<(), CheckError> {
+        let owner = LookupOwner::Caller(caller);
         owner.scope(self.check(url)).await
     }
 
     /// Sends a request to a URL that a caller named, like [`GuardedClient::send`]. The lookup is one of the caller's.
     pub(crate) async fn send_for(
         &self,
-        caller: &Caller,
+        caller: CallerKey,
         request: Request<Bytes>,
         limits: ExchangeLimits,
     ) -> Result<ResponseHead, SendError> {
-        let owner = LookupOwner::Caller(caller.clone());
+        let owner = LookupOwner::Caller(caller);
         owner.scope(self.send(request, limits)).await
     }
 

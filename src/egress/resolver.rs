@@ -20,7 +20,7 @@ use tower_service::Service;
 use super::connector::CONNECT_TIMEOUT;
 use super::lookup_cache::LookupCache;
 #[cfg(feature = "server")]
-use crate::model::Caller;
+use crate::model::CallerKey;
 use crate::rt::{PoolError, PoolLimits, ThreadPool, lock};
 
 /// Number of waiting lookups of one party, as a multiple of its share of the threads.
@@ -31,7 +31,7 @@ const QUEUE_PER_THREAD: usize = 16;
 pub(crate) enum LookupOwner {
     /// Caller that named the host.
     #[cfg(feature = "server")]
-    Caller(Caller),
+    Caller(CallerKey),
     /// Host that the operator or a document named.
     Host(Arc<str>),
 }
@@ -254,6 +254,7 @@ impl Service<Name> for HyperResolver {
 #[cfg(feature = "server")]
 pub(crate) mod tests {
     use super::*;
+    use crate::model::Caller;
 
     /// Domain whose names never resolve in unit tests: their lookups block until the process ends.
     pub(crate) const HANGING_DOMAIN: &str = ".hanging.invalid";
@@ -274,7 +275,7 @@ pub(crate) mod tests {
     }
 
     fn caller(name: &str) -> LookupOwner {
-        LookupOwner::Caller(Caller::new(name))
+        LookupOwner::Caller(CallerKey::Caller(Caller::new(name)))
     }
 
     /// Lookup that hangs below [`HANGING_DOMAIN`], fails below `.missing` and otherwise returns one address.

@@ -12,7 +12,7 @@ use super::active_workers::{ActiveWorkers, WebhookKey};
 use super::{NotificationSigner, PushSettings, worker};
 use crate::egress::{Egress, GuardedClient};
 use crate::engine::{self, Engine};
-use crate::model::{Caller, Error, ErrorKind, PushConfigId, Result, TaskId};
+use crate::model::{Caller, CallerKey, Error, ErrorKind, PushConfigId, Result, TaskId};
 use crate::rt::lock;
 use crate::store::{Head, WebhookFilter};
 
@@ -88,7 +88,7 @@ impl PushDispatcher {
     /// Invalid parameters: the policy forbids the target. Rate limited: the caller has too many name lookups.
     pub(crate) async fn check_url(
         &self,
-        caller: &Caller,
+        caller: CallerKey,
         url: &str,
         field: &'static str,
     ) -> Result<()> {

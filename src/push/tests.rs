@@ -14,7 +14,7 @@ use self::harness::{
 use super::PushSettings;
 use crate::egress::EgressPolicy;
 use crate::engine::tests::harness::{FaultyStore, ScriptedAgent};
-use crate::model::{Caller, Seq, Timestamp, Version};
+use crate::model::{Caller, CallerKey, Seq, Timestamp, Version};
 use crate::store::{DeliveryState, IdempotencyKey, Memory, Store};
 
 const URL: &str = "http://a.example/hook?x=1";
@@ -456,7 +456,11 @@ async fn s23_a_webhook_that_the_policy_forbids_now_fails() {
     assert!(
         process
             .push
-            .check_url(&Caller::anonymous(), "http://inside.example/", "url")
+            .check_url(
+                CallerKey::Caller(Caller::anonymous()),
+                "http://inside.example/",
+                "url"
+            )
             .await
             .is_ok()
     );
@@ -464,7 +468,11 @@ async fn s23_a_webhook_that_the_policy_forbids_now_fails() {
     let process = TestProcess::start(&store, &webhooks, &agent);
     let error = process
         .push
-        .check_url(&Caller::anonymous(), "http://inside.example/", "url")
+        .check_url(
+            CallerKey::Caller(Caller::anonymous()),
+            "http://inside.example/",
+            "url",
+        )
         .await
         .unwrap_err();
     assert!(error.message().contains("public address"), "{error}");

@@ -14,7 +14,9 @@ use super::dispatcher::{DispatcherInner, STORE_RETRY_DELAY};
 use super::notification::Notification;
 use crate::egress::ExchangeLimits;
 use crate::engine::{self, Follow, SharedEntry};
-use crate::model::{Event, PushConfigId, Seq, StreamResponse, TaskState, Timestamp, TraceContext};
+use crate::model::{
+    CallerKey, Event, PushConfigId, Seq, StreamResponse, TaskState, Timestamp, TraceContext,
+};
 use crate::store::{DeliveryProgress, DeliveryState, Head, Webhook};
 use crate::telemetry::metrics;
 use crate::telemetry::trace;
@@ -249,7 +251,7 @@ impl<'a> DeliveryWorker<'a> {
             time: inner.settings.timeout,
             bytes: MAX_RESPONSE_BYTES,
         };
-        let owner = &self.webhook.task.scope.owner;
+        let owner = CallerKey::Caller(self.webhook.task.scope.owner.clone());
         let response = inner.egress.send_for(owner, request, limits).await;
         drop(permit);
         drop(slot);

@@ -152,8 +152,8 @@ mod tests {
     use crate::agent::{Outcome, Turn};
     use crate::egress::{HANGING_DOMAIN, Protocol};
     use crate::model::{
-        AgentCard, Caller, ErrorKind, GetTaskRequest, Json, ListTasksRequest, MEMBER_VISITS,
-        Message, PushConfig, SendMessageRequest,
+        AgentCard, Caller, CallerKey, ErrorKind, GetTaskRequest, Json, ListTasksRequest,
+        MEMBER_VISITS, Message, PushConfig, SendMessageRequest,
     };
     use crate::push::PushSettings;
     use crate::store::sqlite::{Options, Sqlite};
@@ -187,9 +187,9 @@ mod tests {
         for caller in 0..HOSTILE_CALLERS {
             for host in 0..3 * PushSettings::default().egress.max_lookups {
                 let push = server.handle.push_dispatcher().clone();
-                let caller = Caller::new(&format!("mallory-{caller}"));
+                let caller = CallerKey::Caller(Caller::new(&format!("mallory-{caller}")));
                 let url = format!("https://{host}{HANGING_DOMAIN}/");
-                tasks.spawn(async move { push.check_url(&caller, &url, "url").await });
+                tasks.spawn(async move { push.check_url(caller, &url, "url").await });
             }
         }
     }
@@ -235,9 +235,9 @@ mod tests {
             let served = timeout(Duration::from_secs(30), assert_served(&server)).await;
             served.expect("served within the deadline");
             let url = format!("https://one-more{HANGING_DOMAIN}/");
-            let caller = Caller::new("mallory-0");
+            let caller = CallerKey::Caller(Caller::new("mallory-0"));
             let push = server.handle.push_dispatcher();
-            let refused = push.check_url(&caller, &url, "url").await.unwrap_err();
+            let refused = push.check_url(caller, &url, "url").await.unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::RateLimited, "{refused}");
             assert!(
                 refused.message().contains("max_lookups_per_caller = 4"),

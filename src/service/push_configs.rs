@@ -96,7 +96,7 @@ impl Service {
     ) -> Result<PushRegistration> {
         let version = call.version;
         self.push
-            .check_url(call.caller(), &config.url, field)
+            .check_url(call.caller_key(), &config.url, field)
             .await?;
         config.assign_id(task, version, || self.engine.new_id().into());
         self.push
