@@ -13,7 +13,9 @@ use super::{
 use crate::jws::{Delegation, PublishedKeys};
 #[cfg(feature = "jws")]
 use crate::model::Json;
-use crate::model::{AgentCard, Error, ErrorKind, Operation, Request, Result, SecurityRequirement};
+use crate::model::{
+    AgentCard, Caller, Error, ErrorKind, Operation, Request, Result, SecurityRequirement,
+};
 use crate::telemetry::metrics;
 
 /// Access control of a server.
@@ -113,6 +115,20 @@ impl Access {
             return Box::pin(self.resolve_delegation(identity, credentials)).await;
         }
         Ok((identity, DelegationClaim::Direct))
+    }
+
+    /// Whether all credentials of a caller were revoked. `false` for callers whose credentials are not stored here, such as
+    /// tokens.
+    pub(crate) fn is_revoked(&self, caller: &Caller) -> bool {
+        let mut is_known = false;
+        for authenticator in &self.authenticators {
+            match authenticator.has_credential(caller.name()) {
+                Some(true) => return false,
+                Some(false) => is_known = true,
+                None => {}
+            }
+        }
+        is_known
     }
 
     /// Finds a caller by name, for delegated calls.

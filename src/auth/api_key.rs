@@ -10,6 +10,9 @@ use crate::model::{Secret, Timestamp};
 /// Prefix of generated keys, recognizable to people and secret scanners.
 const PREFIX: &str = "att_";
 
+/// Prefix of the names of callers with a key.
+pub(super) const CALLER_PREFIX: &str = "key:";
+
 /// Stored API key: its caller, permissions and lifetime, and the digest of the secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -83,7 +86,7 @@ impl ApiKey {
     }
 
     pub(super) fn identity(&self) -> Identity {
-        let identity = Identity::named(&format!("key:{}", self.name))
+        let identity = Identity::named(&format!("{CALLER_PREFIX}{}", self.name))
             .scopes(&self.scopes)
             .tenants(&self.tenants);
         match &self.agents {

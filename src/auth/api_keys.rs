@@ -2,18 +2,19 @@
 //!
 //! A key is looked up by the SHA-256 of the presented secret. Digests are compared in constant time.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, RwLock};
 
 use async_trait::async_trait;
 use subtle::ConstantTimeEq;
 
-use super::api_key::{now_ms, secret_digest};
+use super::api_key::{CALLER_PREFIX, now_ms, secret_digest};
 use super::{
-    ApiKey, AuthError, Authenticator, Identity, KeyLocation, RequestCredentials, SchemeInfo,
+    ApiKey, AuthError, Authenticator, Identity, KeyLocation, RequestCredentials, Revocation,
+    SchemeInfo,
 };
-use crate::model::{Error, Result, Secret};
+use crate::model::{Caller, Error, Result, Secret};
 use crate::rt::{read_lock, write_lock};
 
 /// Minimum length of a key that was not generated, in bytes: short secrets can be guessed from their digest.
@@ -22,9 +23,16 @@ const MIN_KEY_BYTES: usize = 20;
 /// In-memory set of API keys. Clones share the set; changes take effect while a server runs.
 #[derive(Clone)]
 pub struct ApiKeys {
-    /// Keys by the first 64 bits of their digest.
-    table: Arc<RwLock<HashMap<u64, Vec<ApiKeyEntry>>>>,
+    table: Arc<RwLock<KeyTable>>,
     locations: Vec<KeyLocation>,
+}
+
+#[derive(Default)]
+struct KeyTable {
+    /// Keys by the first 64 bits of their digest.
+    entries: HashMap<u64, Vec<ApiKeyEntry>>,
+    /// Callers with a key.
+    callers: HashSet<Caller>,
 }
 
 struct ApiKeyEntry {
@@ -32,6 +40,7 @@ struct ApiKeyEntry {
     name: String,
     expires_ms: Option<i64>,
     identity: Identity,
+    revocation: Revocation,
 }
 
 impl ApiKeyEntry {
@@ -95,36 +104,46 @@ impl ApiKeys {
         Ok(())
     }
 
-    /// Replaces all keys at once.
+    /// Replaces all keys at once. Streams that were opened with a key that is not among the new ones end.
     pub fn replace<'a>(&self, keys: impl IntoIterator<Item = &'a ApiKey>) {
-        let new = Self::new();
+        let mut table = write_lock(&self.table);
+        let old = std::mem::take(&mut *table);
+        let mut revocations: HashMap<_, _> = old
+            .entries
+            .into_values()
+            .flatten()
+            .map(|entry| (entry.digest, entry.revocation))
+            .collect();
         for key in keys {
-            new.insert(key, key.identity());
+            let revocation = key.digest().and_then(|digest| revocations.remove(&digest));
+            insert(
+                &mut table,
+                key,
+                key.identity(),
+                revocation.unwrap_or_default(),
+            );
         }
-        let table = std::mem::take(&mut *write_lock(&new.table));
-        *write_lock(&self.table) = table;
+        // Unlocked first: a stream that ends may be opened again at once, with the new keys.
+        drop(table);
+        for revocation in revocations.into_values() {
+            revocation.revoke();
+        }
     }
 
-    /// Inserts a key. A key with a malformed digest is ignored.
     fn insert(&self, key: &ApiKey, identity: Identity) {
-        let Some(digest) = key.digest() else {
-            return;
-        };
-        let entry = ApiKeyEntry {
-            digest,
-            name: key.name.clone(),
-            expires_ms: key.expires_ms,
+        insert(
+            &mut write_lock(&self.table),
+            key,
             identity,
-        };
-        let mut table = write_lock(&self.table);
-        table.entry(bucket(&digest)).or_default().push(entry);
+            Revocation::new(),
+        );
     }
 
     fn find(&self, secret: &str, user: Option<&str>) -> std::result::Result<Identity, AuthError> {
         let digest = secret_digest(secret);
         let table = read_lock(&self.table);
         // The bucket lookup may leak bits of the digest, which reveal nothing of the secret. The comparison is constant-time.
-        let mut entries = table.get(&bucket(&digest)).into_iter().flatten();
+        let mut entries = table.entries.get(&bucket(&digest)).into_iter().flatten();
         let entry = entries
             .find(|entry| entry.digest.ct_eq(&digest).into())
             .ok_or(AuthError::InvalidCredential)?;
@@ -169,6 +188,7 @@ impl Authenticator for ApiKeys {
     fn find_identity(&self, name: &str) -> Option<Identity> {
         let table = read_lock(&self.table);
         let identities = table
+            .entries
             .values()
             .flatten()
             .filter(|entry| !entry.is_expired())
@@ -177,12 +197,40 @@ impl Authenticator for ApiKeys {
         identities.cloned().reduce(|all, one| all.intersect(one))
     }
 
+    /// Webhooks of a caller end when its last key is revoked. During a rotation the caller has two.
+    fn has_credential(&self, name: &str) -> Option<bool> {
+        name.starts_with(CALLER_PREFIX)
+            .then(|| read_lock(&self.table).callers.contains(&Caller::new(name)))
+    }
+
     fn schemes(&self) -> Vec<SchemeInfo> {
         self.locations
             .iter()
             .map(KeyLocation::scheme_info)
             .collect()
     }
+}
+
+/// Inserts a key. A key with a malformed digest is ignored.
+fn insert(table: &mut KeyTable, key: &ApiKey, identity: Identity, revocation: Revocation) {
+    let Some(digest) = key.digest() else {
+        return;
+    };
+    let identity = identity.revoked_by(&revocation);
+    let identity = match key.expires() {
+        Some(expiry) => identity.valid_until(expiry),
+        None => identity,
+    };
+    let entry = ApiKeyEntry {
+        digest,
+        name: key.name.clone(),
+        expires_ms: key.expires_ms,
+        identity,
+        revocation,
+    };
+    table.callers.insert(entry.identity.caller().clone());
+    let bucket = table.entries.entry(bucket(&digest));
+    bucket.or_default().push(entry);
 }
 
 /// The first 64 bits of a digest.
@@ -269,6 +317,31 @@ mod tests {
         assert_eq!(caller_name(&keys, "x-api-key", secret.expose()).await, None);
         keys.replace([]);
         assert_eq!(caller_name(&keys, "x-api-key", secret.expose()).await, None);
+    }
+
+    #[test]
+    fn d18_r48_keys_that_stay_are_not_revoked() {
+        let keys = ApiKeys::new();
+        let (_, old) = ApiKey::generate("ann");
+        let (_, new) = ApiKey::generate("ann");
+        let revocation = |key: &ApiKey| {
+            let digest = key.digest().unwrap();
+            let table = read_lock(&keys.table);
+            table.entries[&bucket(&digest)][0].revocation.clone()
+        };
+        keys.replace([&old]);
+        let of_old = revocation(&old);
+        keys.replace([&old, &new]);
+        let of_new = revocation(&new);
+        assert!(!of_old.is_revoked());
+        keys.replace([&new]);
+        assert!(of_old.is_revoked() && !of_new.is_revoked());
+        // Rotated: the caller still has a key.
+        assert_eq!(keys.has_credential("key:ann"), Some(true));
+        keys.replace([]);
+        assert!(of_new.is_revoked());
+        assert_eq!(keys.has_credential("key:ann"), Some(false));
+        assert_eq!(keys.has_credential("jwt:ann"), None);
     }
 
     #[test]

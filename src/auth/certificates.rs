@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use x509_parser::prelude::{FromDer, GeneralName, ParsedExtension, X509Certificate};
 
 use super::{AuthError, Authenticator, Identity, RequestCredentials, SchemeInfo};
-use crate::model::{MutualTlsSecurityScheme, SecurityScheme};
+use crate::model::{MutualTlsSecurityScheme, SecurityScheme, Timestamp};
 
 /// Authenticates callers by TLS client certificate. The handshake has verified the chain; the subject alternative name (SAN)
 /// identifies the caller. The common name is ignored.
@@ -67,9 +67,16 @@ impl Authenticator for Certificates {
         };
         let (_, certificate) =
             X509Certificate::from_der(certificate).map_err(|_| AuthError::InvalidCredential)?;
-        self.find_subject(&subject_alt_names(&certificate))
-            .map(Some)
-            .ok_or(AuthError::InvalidCredential)
+        let identity = self
+            .find_subject(&subject_alt_names(&certificate))
+            .ok_or(AuthError::InvalidCredential)?;
+        let expiry = certificate.validity().not_after.timestamp();
+        Ok(Some(
+            match Timestamp::from_millis(expiry.saturating_mul(1000)) {
+                Some(expiry) => identity.valid_until(expiry),
+                None => identity,
+            },
+        ))
     }
 
     fn find_identity(&self, name: &str) -> Option<Identity> {

@@ -3,17 +3,30 @@
 use std::net::IpAddr;
 
 use super::ip_key::ip_key;
-use crate::model::{Caller, CallerKey};
+use super::{CredentialLifetime, Revocation};
+use crate::model::{Caller, CallerKey, Timestamp};
 
 /// Authenticated caller with its permissions: scopes, agents and tenants.
-#[derive(Debug, Clone, PartialEq, Eq)]
+///
+/// Identities are equal if caller and permissions are. The lifetime of the credential does not count.
+#[derive(Debug, Clone)]
 pub struct Identity {
     caller: Caller,
     scopes: Vec<String>,
     /// `None`: all agents.
     agents: Option<Vec<String>>,
     tenants: Vec<String>,
+    lifetime: CredentialLifetime,
 }
+
+impl PartialEq for Identity {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.caller, &self.scopes, &self.agents, &self.tenants)
+            == (&other.caller, &other.scopes, &other.agents, &other.tenants)
+    }
+}
+
+impl Eq for Identity {}
 
 /// Wildcard in a list of tenants.
 const ALL_TENANTS: &str = "*";
@@ -28,6 +41,7 @@ impl Identity {
             scopes: Vec::new(),
             agents: None,
             tenants: Vec::new(),
+            lifetime: CredentialLifetime::default(),
         }
     }
 
@@ -38,6 +52,7 @@ impl Identity {
             scopes: Vec::new(),
             agents: None,
             tenants: Vec::new(),
+            lifetime: CredentialLifetime::default(),
         }
     }
 
@@ -64,6 +79,25 @@ impl Identity {
         self
     }
 
+    /// Sets when the credential expires. Streams that were opened with it end then.
+    #[must_use]
+    pub fn valid_until(mut self, expiry: Timestamp) -> Self {
+        self.lifetime.expires_ms = Some(expiry.as_millis());
+        self
+    }
+
+    /// Makes the credential revocable. Streams that were opened with it end when it is revoked.
+    #[must_use]
+    pub fn revoked_by(mut self, revocation: &Revocation) -> Self {
+        self.lifetime.revocation = Some(revocation.clone());
+        self
+    }
+
+    /// Lifetime of the credential that identified the caller.
+    pub(crate) fn lifetime(&self) -> &CredentialLifetime {
+        &self.lifetime
+    }
+
     /// The caller.
     #[must_use]
     pub fn caller(&self) -> &Caller {
@@ -76,7 +110,7 @@ impl Identity {
         self.scopes.iter().any(|own| own == scope)
     }
 
-    /// Returns the other caller with the intersection of both permissions.
+    /// Returns the other caller with the intersection of both permissions. The credential is that of this caller.
     pub(super) fn intersect(&self, other: Self) -> Self {
         let tenants = if self.has_all_tenants() {
             other.tenants
@@ -104,6 +138,7 @@ impl Identity {
             scopes,
             agents,
             tenants,
+            lifetime: self.lifetime.clone(),
         }
     }
 

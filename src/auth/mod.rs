@@ -10,6 +10,7 @@ mod api_key;
 mod api_keys;
 #[cfg(feature = "tls")]
 mod certificates;
+mod credential_lifetime;
 mod credentials;
 mod delegation;
 mod failed_logins;
@@ -34,6 +35,8 @@ pub use api_key::ApiKey;
 pub use api_keys::ApiKeys;
 #[cfg(feature = "tls")]
 pub use certificates::Certificates;
+pub(crate) use credential_lifetime::CredentialLifetime;
+pub use credential_lifetime::Revocation;
 pub use credentials::RequestCredentials;
 pub(crate) use delegation::DelegationClaim;
 pub use identity::Identity;
@@ -80,6 +83,13 @@ pub trait Authenticator: Send + Sync + 'static {
     ///
     /// `None` if this authenticator does not know the name.
     fn find_identity(&self, _name: &str) -> Option<Identity> {
+        None
+    }
+
+    /// Returns whether a caller has a credential, even an expired one. The webhooks of a caller without one end.
+    ///
+    /// `None` if this authenticator does not store the credentials of this caller.
+    fn has_credential(&self, _name: &str) -> Option<bool> {
         None
     }
 

@@ -1,7 +1,7 @@
 //! Starts and stops the delivery worker of each webhook.
 
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
@@ -41,9 +41,13 @@ pub(super) struct DispatcherInner {
     pub(super) workers: Mutex<ActiveWorkers>,
     /// Notified when a webhook has no worker because all permits were in use.
     pub(super) pending_webhooks: Notify,
+    /// Returns whether all credentials of a caller were revoked.
+    revocation_check: OnceLock<RevocationCheck>,
     tracker: TaskTracker,
     stop: CancellationToken,
 }
+
+type RevocationCheck = Box<dyn Fn(&Caller) -> bool + Send + Sync>;
 
 impl PushDispatcher {
     /// Creates a dispatcher whose workers run on `tracker` until `stop` is cancelled.
@@ -77,9 +81,19 @@ impl PushDispatcher {
             signer,
             workers: Mutex::default(),
             pending_webhooks: Notify::new(),
+            revocation_check: OnceLock::new(),
             tracker,
             stop,
         }))
+    }
+
+    /// Sets the check whether all credentials of a caller were revoked. The webhooks of such a caller end. Without a check
+    /// none do; a second check is ignored.
+    pub(crate) fn set_revocation_check(
+        &self,
+        check: impl Fn(&Caller) -> bool + Send + Sync + 'static,
+    ) {
+        let _ = self.0.revocation_check.set(Box::new(check));
     }
 
     /// Checks the webhook URL of a caller against the egress policy. `field` is the path of the URL in the request.
@@ -206,6 +220,12 @@ impl PushDispatcher {
 }
 
 impl DispatcherInner {
+    /// Whether all credentials of a caller were revoked.
+    pub(super) fn is_revoked(&self, caller: &Caller) -> bool {
+        let check = self.revocation_check.get();
+        check.is_some_and(|check| check(caller))
+    }
+
     /// Whether webhooks may be waiting for a worker permit.
     pub(super) fn is_at_capacity(&self) -> bool {
         self.worker_permits.available_permits() == 0

@@ -486,3 +486,40 @@ async fn s23_a_webhook_that_the_policy_forbids_now_fails() {
     };
     assert_eq!(reason, "url must lead to a public address");
 }
+
+#[tokio::test(start_paused = true)]
+async fn d18_r48_webhooks_end_when_all_keys_of_their_caller_are_revoked() {
+    let store = store();
+    let webhooks = Webhooks::default();
+    let agent = ScriptedAgent::default();
+    let process = TestProcess::start(&store, &webhooks, &agent);
+    let revoked: Arc<std::sync::Mutex<Vec<Caller>>> = Arc::default();
+    let list = revoked.clone();
+    process
+        .push
+        .set_revocation_check(move |caller| crate::rt::lock(&list).contains(caller));
+    // The first attempts fail, so that the key is revoked between two attempts.
+    webhooks.set_default_reply(HOST, Some(Reply::Status(500)));
+    let head = process.send(WORK, URL, Version::V1).await;
+    webhooks.wait_for_requests(HOST, 2).await;
+    assert_eq!(process.delivery_state(&head).await, DeliveryState::Active);
+    crate::rt::lock(&revoked).push(head.scope.owner.clone());
+    let before = webhooks.all().len();
+    webhooks.set_default_reply(HOST, None);
+    process.idle().await;
+    let DeliveryState::Failed(reason) = process.delivery_state(&head).await else {
+        panic!("the webhook goes on");
+    };
+    assert!(reason.contains("revoked"), "{reason}");
+    assert_eq!(webhooks.all().len(), before);
+    // A caller with a key has webhooks.
+    crate::rt::lock(&revoked).clear();
+    process.send(WORK, URL, Version::V1).await;
+    process.idle().await;
+    assert_eq!(webhooks.all().len(), before + 5);
+    // A restart does not resume the one that has ended.
+    process.kill().await;
+    let process = TestProcess::start(&store, &webhooks, &agent);
+    process.idle().await;
+    assert_eq!(webhooks.all().len(), before + 5);
+}

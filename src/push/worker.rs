@@ -242,6 +242,10 @@ impl<'a> DeliveryWorker<'a> {
             &inner.failing_permits
         };
         let permit = permits.acquire().await;
+        // After all waiting, so that no notification follows the revocation.
+        if inner.is_revoked(&self.webhook.task.scope.owner) {
+            return AttemptResult::Failed("the keys of the caller were revoked".to_owned());
+        }
         // Signed after all waiting, so that the token is fresh.
         let Some(request) = self.build_request(notification, span) else {
             let reason = "the registration is not representable as an HTTP request";

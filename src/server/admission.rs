@@ -306,6 +306,12 @@ impl Admission {
         self.stream_limiter.acquire(context.key())
     }
 
+    /// Whether all credentials of a caller were revoked.
+    pub(super) fn is_revoked(&self, caller: &Caller) -> bool {
+        let access = self.access.as_ref();
+        access.is_some_and(|access| access.is_revoked(caller))
+    }
+
     fn count(&self, namespace: &Arc<str>, context: &mut RequestContext) -> Result<RateLimitGrant> {
         context.is_counted = true;
         if !self.limits_loopback && context.is_local() {
@@ -389,7 +395,7 @@ impl AdmittedCall<'_> {
                 Err(error) => Err(error),
             };
             self.record(response.as_ref().err());
-            response.map(|response| self.filter_card(response))
+            response.map(|response| self.complete(response))
         }
     }
 
@@ -399,8 +405,9 @@ impl AdmittedCall<'_> {
         metrics::record_call(&agent.name, self.resolved.operation, call.version, failure);
     }
 
-    /// Removes the skills from an extended card that the caller may not use.
-    fn filter_card(&self, response: ServiceResponse) -> ServiceResponse {
+    /// Removes the skills from an extended card that the caller may not use. Limits a stream to the lifetime of the caller's
+    /// credential.
+    fn complete(&self, response: ServiceResponse) -> ServiceResponse {
         let ResolvedCall {
             admission,
             context,
@@ -411,6 +418,12 @@ impl AdmittedCall<'_> {
             (ServiceResponse::Single(Response::AgentCard(card)), Some(access)) => {
                 let card = access.filter_skills(&context.identity, &agent.name, *card);
                 ServiceResponse::Single(Response::AgentCard(Box::new(card)))
+            }
+            (ServiceResponse::Stream(stream), Some(_))
+                if context.identity.lifetime().is_limited() =>
+            {
+                let end = context.identity.lifetime().clone().wait_ended();
+                stream.ending_with(Box::pin(end)).into()
             }
             (response, _) => response,
         }

@@ -121,6 +121,11 @@ impl StaticConfig {
         let agents = runtime.engine.agents();
         let routes = config.build_routes(&runtime, &agents, None)?;
         let current = Arc::new(CurrentRoutes::new(routes));
+        let routes = Arc::downgrade(&current);
+        runtime.push_dispatcher.set_revocation_check(move |caller| {
+            let routes = routes.upgrade();
+            routes.is_some_and(|routes| routes.get().admission.is_revoked(caller))
+        });
         Ok(AssembledServer {
             base_url,
             handle: ServerHandle::new(runtime, current),

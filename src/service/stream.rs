@@ -1,8 +1,11 @@
 //! The event stream of one task: its first event, the updates after it, and the condition that ends it.
 //!
 //! A stream reads the task's log through a [`Follow`]. It ends with the task or, for a stream that sent a message, with the
-//! turn that handles this message.
+//! turn that handles this message. It ends with an error if the credential of its caller ends.
 
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -27,6 +30,9 @@ pub(crate) enum StreamItem {
     },
 }
 
+/// Future that ends a stream with an error.
+pub(crate) type StreamEnd = Pin<Box<dyn Future<Output = Error> + Send>>;
+
 /// Events of a task. Dropping the stream does not affect the task.
 pub(crate) struct TaskEventStream {
     task: TaskId,
@@ -44,6 +50,8 @@ pub(crate) struct TaskEventStream {
     is_waiting: bool,
     /// How long the stream stays open while the task waits.
     waiting_timeout: Option<Duration>,
+    /// Ends the stream before the task; `None` after it did.
+    end: Option<StreamEnd>,
     /// Holds the stream's slot until the stream is dropped.
     _permit: Option<StreamPermit>,
 }
@@ -141,6 +149,14 @@ impl TaskEventStream {
         }
     }
 
+    /// Also ends the stream with the error of `end`, for example when the caller's credential ends.
+    pub(crate) fn ending_with(self, end: StreamEnd) -> Self {
+        Self {
+            end: Some(end),
+            ..self
+        }
+    }
+
     fn new(
         task: TaskId,
         context: ContextId,
@@ -158,6 +174,7 @@ impl TaskEventStream {
             history_length: None,
             is_waiting: false,
             waiting_timeout: None,
+            end: None,
             _permit: None,
         }
     }
@@ -171,19 +188,19 @@ impl TaskEventStream {
     /// client may subscribe again.
     ///
     /// # Errors
-    /// The log cannot be read. The stream has ended.
+    /// The log cannot be read, or the credential of the caller has ended. The stream has ended.
     pub(crate) async fn next(&mut self) -> Option<Result<Vec<StreamItem>>> {
         if let Some(first) = self.first.take() {
             return Some(Ok(vec![first]));
         }
         loop {
-            let entries = match self.read_entries().await? {
-                Ok(entries) => entries,
-                Err(engine::Error::Deleted | engine::Error::ShuttingDown) => return None,
-                Err(error) => {
-                    self.follow = None;
-                    return Some(Err(error.into()));
+            let entries = match self.read_until_end().await {
+                Ok(None | Some(Err(engine::Error::Deleted | engine::Error::ShuttingDown))) => {
+                    return None;
                 }
+                Ok(Some(Ok(entries))) => entries,
+                Ok(Some(Err(error))) => return Some(Err(self.close_with(error.into()))),
+                Err(error) => return Some(Err(self.close_with(error))),
             };
             match self.collect_items(entries) {
                 Ok(items) if items.is_empty() => {}
@@ -192,30 +209,32 @@ impl TaskEventStream {
         }
     }
 
-    /// Reads the next entries; `None` after the last one, or when a waiting task exceeds the timeout.
+    fn close_with(&mut self, error: Error) -> Error {
+        self.follow = None;
+        self.end = None;
+        error
+    }
+
+    /// Reads the next entries, as [`read_entries`].
     ///
-    /// An interrupted status and the end of its turn are always returned together: [`Self::collect_items`] must see both to
-    /// know whether the stream ends.
-    async fn read_entries(&mut self) -> Option<engine::Result<Vec<SharedEntry>>> {
-        let follow = self.follow.as_mut()?;
-        let next = follow.next();
-        let read = match self.waiting_timeout.filter(|_| self.is_waiting) {
-            // Boxed: future size.
-            Some(limit) => Box::pin(timeout(limit, next)).await.ok()?,
-            None => next.await,
+    /// # Errors
+    /// The error of `end`, which takes precedence over entries.
+    async fn read_until_end(&mut self) -> Result<Option<engine::Result<Vec<SharedEntry>>>> {
+        let Some(follow) = &mut self.follow else {
+            return Ok(None);
         };
-        let mut entries = match read {
-            Ok(entries) => entries,
-            Err(error) => return Some(Err(error)),
-        };
-        let last_state = entries.last().and_then(entry_state);
-        if last_state.is_some_and(TaskState::is_interrupted) {
-            match follow.try_next().await {
-                Ok(more) => entries.extend(more),
-                Err(error) => return Some(Err(error)),
+        let waiting_timeout = self.waiting_timeout.filter(|_| self.is_waiting);
+        let mut read = pin!(read_entries(follow, waiting_timeout));
+        let end = &mut self.end;
+        poll_fn(|context| {
+            if let Some(end) = end
+                && let Poll::Ready(error) = end.as_mut().poll(context)
+            {
+                return Poll::Ready(Err(error));
             }
-        }
-        Some(Ok(entries))
+            read.as_mut().poll(context).map(Ok)
+        })
+        .await
     }
 
     /// Converts log entries to stream events; stops after the event that closes the stream.
@@ -297,6 +316,34 @@ impl TaskEventStream {
             }
         }
     }
+}
+
+/// Reads the next entries; `None` after the last one, or after the timeout of a waiting task.
+///
+/// An interrupted status and the end of its turn are always returned together: [`TaskEventStream::collect_items`] must see
+/// both to know whether the stream ends.
+async fn read_entries(
+    follow: &mut Follow,
+    waiting_timeout: Option<Duration>,
+) -> Option<engine::Result<Vec<SharedEntry>>> {
+    let next = follow.next();
+    let read = match waiting_timeout {
+        // Boxed: future size.
+        Some(limit) => Box::pin(timeout(limit, next)).await.ok()?,
+        None => next.await,
+    };
+    let mut entries = match read {
+        Ok(entries) => entries,
+        Err(error) => return Some(Err(error)),
+    };
+    let last_state = entries.last().and_then(entry_state);
+    if last_state.is_some_and(TaskState::is_interrupted) {
+        match follow.try_next().await {
+            Ok(more) => entries.extend(more),
+            Err(error) => return Some(Err(error)),
+        }
+    }
+    Some(Ok(entries))
 }
 
 fn full_item(event: StreamResponse, position: Option<Seq>) -> StreamItem {

@@ -1,7 +1,7 @@
 //! `attache keys`, and a server that requires keys.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Stdio;
@@ -85,6 +85,49 @@ fn s41_a_key_is_valid_until_it_is_revoked() {
         )),
         "{text}"
     );
+}
+
+/// A stream ends with the key that opened it, and tells why.
+#[test]
+fn d18_a_revoked_key_ends_its_open_streams() {
+    let folder = TempDir::new().unwrap();
+    let [ann, bob] = ["ann", "bob"].map(|name| keys(folder.path(), &["add", name]));
+    let server = serve_in(&["demo", "--store", "memory"], folder);
+    let url = server.line("Listening on ");
+    let host = url.strip_prefix("http://").unwrap().trim_end_matches('/');
+    let open = |key: &str| {
+        let message =
+            json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "slow 600"}]});
+        let body = json!({"jsonrpc": "2.0", "id": 7, "method": "SendStreamingMessage", "params": {"message": message}});
+        let body = body.to_string();
+        let mut stream = TcpStream::connect(host).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        let length = body.len();
+        let header = bearer(key);
+        write!(
+            stream,
+            "POST / HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nA2A-Version: 1.0\r\n{header}\r\n\
+             Content-Length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+        let mut events = BufReader::new(stream).lines().map(Result::unwrap);
+        events.find(|line| line.starts_with("data: ")).unwrap();
+        events
+    };
+    let mut of_ann = open(&ann);
+    let mut of_bob = open(&bob);
+    keys(server.folder.path(), &["revoke", "ann"]);
+    let last = of_ann.find(|line| line.contains("\"error\"")).unwrap();
+    let error: Value = serde_json::from_str(last.strip_prefix("data: ").unwrap()).unwrap();
+    assert_eq!(
+        (&error["id"], &error["error"]["code"]),
+        (&json!(7), &json!(-31401))
+    );
+    assert_eq!(error["error"]["message"], "the credential was revoked");
+    keys(server.folder.path(), &["revoke", "bob"]);
+    of_bob
+        .find(|line| line.contains("the credential was revoked"))
+        .unwrap();
 }
 
 #[test]

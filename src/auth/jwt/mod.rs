@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{AuthError, Authenticator, Identity, RequestCredentials, SchemeInfo};
 use crate::model::{
-    Error, HttpAuthSecurityScheme, OpenIdConnectSecurityScheme, Result, SecurityScheme,
+    Error, HttpAuthSecurityScheme, OpenIdConnectSecurityScheme, Result, SecurityScheme, Timestamp,
 };
 use issuer_keys::{IssuerKeys, KeySource};
 
 /// Tolerated clock skew, in seconds.
-const LEEWAY_SECONDS: u64 = 60;
+const LEEWAY_SECONDS: u32 = 60;
 /// Largest accepted token.
 const MAX_TOKEN_BYTES: usize = 16 << 10;
 /// Longest accepted key id.
@@ -181,7 +181,7 @@ impl Jwt {
             .await?
             .ok_or(AuthError::InvalidCredential)?;
         let mut validation = Validation::new(header.alg);
-        validation.leeway = LEEWAY_SECONDS;
+        validation.leeway = LEEWAY_SECONDS.into();
         validation.validate_nbf = true;
         validation.set_issuer(&[&self.issuer]);
         validation.set_audience(
@@ -229,7 +229,12 @@ impl Jwt {
             tenants.and_then(|value| serde_json::from_value::<StringOrList>(value.clone()).ok());
         // The wildcard `*` is part of the server configuration; an issuer must not grant it.
         let tenants = tenants.unwrap_or_default();
-        Some(identity.tenants(tenants.texts().into_iter().filter(|tenant| *tenant != "*")))
+        let identity =
+            identity.tenants(tenants.texts().into_iter().filter(|tenant| *tenant != "*"));
+        Some(match claims.expiry() {
+            Some(expiry) => identity.valid_until(expiry),
+            None => identity,
+        })
     }
 }
 
@@ -251,12 +256,26 @@ fn parse_url(url: &str) -> Result<http::Uri> {
 struct JwtClaims {
     sub: String,
     aud: StringOrList,
+    /// Seconds since 1970, possibly with a fraction.
+    exp: f64,
     #[serde(default)]
     scope: StringOrList,
     #[serde(default)]
     scp: StringOrList,
     #[serde(flatten)]
     others: serde_json::Map<String, serde_json::Value>,
+}
+
+impl JwtClaims {
+    /// Time after which the token is refused; `None` if it is beyond the year 9999.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a cast of a float saturates, and the range is checked"
+    )]
+    fn expiry(&self) -> Option<Timestamp> {
+        let seconds = self.exp + f64::from(LEEWAY_SECONDS);
+        Timestamp::from_millis((seconds * 1000.0) as i64)
+    }
 }
 
 /// A string or a list of strings.
@@ -331,5 +350,26 @@ impl Authenticator for Jwt {
             challenge: "Bearer realm=\"attache\"".to_owned(),
             has_scopes: true,
         }]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn d18_an_identity_lives_as_long_as_its_token() {
+        let jwt = Jwt::key_set("http://issuer", "agents", "http://issuer/keys").unwrap();
+        for (exp, expected) in [
+            (json!(1_000), Some(1_060_000)),
+            (json!(1_000.25), Some(1_060_250)),
+            (json!(1e300), None),
+        ] {
+            let claims = json!({"sub": "ann", "aud": "agents", "exp": exp});
+            let claims = serde_json::from_value(claims).unwrap();
+            let identity = jwt.identity_from_claims(&claims).unwrap();
+            assert_eq!(identity.lifetime().expires_ms, expected, "{exp}");
+        }
     }
 }

@@ -401,6 +401,9 @@ impl TaskStream {
         } else if is_empty && is_transient(&error) {
             // Some servers close the connection instead of reporting that the task has ended.
             self.state = State::Polling(self.pacing.retry_at(error)?);
+        } else if !is_empty && error.kind() == ErrorKind::Unauthenticated {
+            // The credential has ended during the stream. A renewed one opens it again; otherwise that call is refused.
+            self.state = State::Connecting(self.pacing.retry_at(error)?);
         } else {
             self.recover_stream(error)?;
         }

@@ -3,6 +3,8 @@
 #[cfg(feature = "server")]
 pub(crate) mod ambiguous_requests;
 pub(crate) mod coverage;
+#[cfg(feature = "server")]
+pub(crate) mod credential_end;
 #[cfg(all(feature = "grpc", target_os = "linux"))]
 pub(crate) mod exhaustion;
 #[cfg(feature = "server")]

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use attache::auth::{Access, ApiKey, ApiKeys};
 use attache::jws::{PublishedKeys, Signer};
 use attache::model::{
     AuthenticationInfo, Binding, GetTaskRequest, ListPushConfigsRequest, Message, PushConfig,
@@ -11,7 +12,10 @@ use attache::model::{
 };
 use attache::store::Sqlite;
 use attache::store::sqlite::Options;
-use attache::{Client, PushReceiver, PushReceiverSettings, PushSettings, PushSignatureVerifier};
+use attache::{
+    AgentCard, Client, PushReceiver, PushReceiverSettings, PushSettings, PushSignatureVerifier,
+    Server,
+};
 use bytes::Bytes;
 use http_body_util::Full;
 use serde_json::Value;
@@ -150,6 +154,10 @@ async fn send_with_webhook(server: &Running, url: &str, version: Version) -> Str
         version,
     )
     .unwrap();
+    send_with_client(&client, url).await
+}
+
+async fn send_with_client(client: &Client, url: &str) -> String {
     let credentials = Some(Secret::from("canary-credentials"));
     let config = PushConfig {
         token: Some("canary-token".into()),
@@ -451,4 +459,44 @@ async fn s73_s74_a_signed_notification_is_accepted_once_and_unchanged() {
     }
     drop(ours);
     assert!(with_deadline(accepted.next()).await.is_none());
+}
+
+/// Webhooks end with the last key of their caller. A rotation and an expired key end none.
+#[tokio::test]
+async fn d18_r48_a_webhook_ends_with_the_last_key_of_its_caller() {
+    let (secret, mut key) = ApiKey::generate("ann");
+    let (_, new_key) = ApiKey::generate("ann");
+    let keys = ApiKeys::new();
+    keys.replace([&key]);
+    let server = Server::new(AgentCard::new("Echo", "Says it back"), Echo)
+        .push(quick_retries())
+        .access(Access::new(keys.clone()));
+    let server = with_deadline(server.serve_in_process()).await.unwrap();
+    let client = server.client(Binding::JsonRpc, Version::V1).unwrap();
+    let client = client.with_bearer(&secret).unwrap();
+    let webhook = Endpoint::start(FAILING).await;
+    send_with_client(&client, &webhook.url).await;
+    webhook.until(|got| got.len() > 1).await;
+    key.expires_ms = Some(key.created_ms);
+    for valid in [&[&key][..], &[&key, &new_key], &[&new_key]] {
+        keys.replace(valid.iter().copied());
+        let before = webhook.until(|_| true).await.len();
+        webhook.until(|got| got.len() > before + 1).await;
+    }
+    keys.replace([]);
+    let failed = async {
+        loop {
+            let page = server
+                .dead_letters()
+                .failed_webhooks(None, 10)
+                .await
+                .unwrap();
+            if let Some(letter) = page.into_iter().next() {
+                return letter;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let letter = with_deadline(failed).await;
+    assert!(letter.reason.contains("revoked"), "{letter:?}");
 }
