@@ -192,7 +192,7 @@ fn refusals_and_model_usage_are_counted() {
     answer.push(usage);
     let (model, _asked) = crate::llm::model(vec![answer.clone(), answer]);
     let (_file_folder, file) = crate::llm::file(&format!(
-        "[auth.limits]\ncalls_per_second = 1\nburst = 4\n[agents.thinker]\ntype = \"llm\"\nmodel = {{ url = \"{model}\", name = \"m\" }}\n"
+        "[auth.limits]\ncalls_per_second = 1\nburst = 4\nlimit_loopback = true\n[agents.thinker]\ntype = \"llm\"\nmodel = {{ url = \"{model}\", name = \"m\" }}\n"
     ));
     let server = serve(&["serve", &file]);
     let url = server.line("Listening on ");

@@ -2,10 +2,11 @@
 
 use std::ffi::OsString;
 use std::fs::{File, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::error::OpenError;
-use super::open::private_file_options;
+use crate::rt::create_private_file;
 
 /// Exclusive right to a database file until it is dropped.
 ///
@@ -22,10 +23,12 @@ impl FileLock {
     /// Locks a database. The file need not exist.
     pub(super) fn acquire(path: &Path) -> Result<Self, OpenError> {
         let name = with_suffix(path, "-lock");
-        let lock_file = private_file_options()
-            .create(true)
-            .truncate(false)
-            .open(&name);
+        let lock_file = match create_private_file(&name) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                File::options().write(true).open(&name)
+            }
+            created => created,
+        };
         let lock_file = lock_file.map_err(|error| OpenError::create_failed(path, &name, error))?;
         lock_exclusively(&lock_file, path, &name)?;
         let mut lock = Self {
@@ -80,7 +83,7 @@ pub(super) struct FileIdentity {
 impl FileIdentity {
     /// Reads the identity of the file at a path.
     #[cfg(unix)]
-    pub(super) fn read(path: &Path) -> std::io::Result<Self> {
+    pub(super) fn read(path: &Path) -> io::Result<Self> {
         use std::os::unix::fs::MetadataExt;
         let metadata = std::fs::metadata(path)?;
         Ok(Self {
@@ -91,7 +94,7 @@ impl FileIdentity {
 
     /// Reads the identity of the file at a path. Other systems do not allow the deletion of an open file.
     #[cfg(not(unix))]
-    pub(super) fn read(_path: &Path) -> std::io::Result<Self> {
+    pub(super) fn read(_path: &Path) -> io::Result<Self> {
         Ok(Self {})
     }
 
