@@ -307,7 +307,6 @@ fn open_sqlite(folder: &str, config: &Config, option: &str) -> anyhow::Result<(S
     let file = folder.join("tasks.db");
     let options = Options {
         min_free_bytes: config.store.min_free as u64,
-        max_known_tasks: config.store.max_known_tasks,
         max_readers: config.store.max_readers,
         ..Options::default()
     };

@@ -6,20 +6,24 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::folded_log::FoldedLog;
 use super::inbox::{Inbox, InboxSender, RunnerCommand};
 use super::shared_entry::SharedEntry;
 use super::tail::{SnapshotOccasion, Tail, TailLimits};
-use crate::model::{Entry, Event, Seq, TaskId, Timestamp};
+use crate::model::{Entry, Event, Scope, Seq, TaskId, Timestamp};
 use crate::rt::lock;
-use crate::store::ReadLimit;
+use crate::store::{Head, ReadLimit};
 
 /// In-memory state of a task that has a runner: the inbox of the runner, and the tail for readers.
 ///
 /// Readers may hold it after the runner has retired, to read the rest of the tail.
 pub(super) struct ActiveTask {
+    scope: Scope,
+    /// Position that the log has after all appends that the runner has started.
+    appended: AtomicU64,
     inbox: InboxSender,
     tail: Mutex<Tail>,
 }
@@ -33,8 +37,10 @@ impl fmt::Debug for ActiveTask {
 }
 
 impl ActiveTask {
-    fn new(inbox_capacity: usize, limits: TailLimits) -> Self {
+    fn new(scope: Scope, inbox_capacity: usize, limits: TailLimits) -> Self {
         Self {
+            scope,
+            appended: AtomicU64::new(0),
             inbox: InboxSender::new(inbox_capacity),
             tail: Mutex::new(Tail::new(limits)),
         }
@@ -66,6 +72,7 @@ impl ActiveTask {
     /// Restarts the tail at the end of a log that was read from the store.
     pub(super) fn reset(&self, log: &FoldedLog) {
         self.tail().reset(log);
+        self.begin_append(log.position);
     }
 
     /// Marks the log as not writable until the next append.
@@ -76,6 +83,27 @@ impl ActiveTask {
     /// Returns whether the log cannot be written at present.
     pub(super) fn is_unwritable(&self) -> bool {
         self.tail().is_unwritable()
+    }
+
+    /// Records that the runner starts an append that ends at `position`.
+    pub(super) fn begin_append(&self, position: Seq) {
+        self.appended.store(position.0, Ordering::Release);
+    }
+
+    /// Returns the head of the task after all durable entries.
+    ///
+    /// `None` if the scope is another, the tail has no fold, or an append is not published yet: the store may be ahead.
+    pub(super) fn head(&self, scope: &Scope) -> Option<Head> {
+        if self.scope != *scope {
+            return None;
+        }
+        let head = self.tail().head(scope)?;
+        (head.position.0 >= self.appended.load(Ordering::Acquire)).then_some(head)
+    }
+
+    /// Drops the fold of a deleted task: readers use the store.
+    pub(super) fn drop_fold(&self) {
+        self.tail().drop_fold();
     }
 
     /// Closes the inbox and drops the fold. The entries stay for subscribers that have not read them.
@@ -157,8 +185,13 @@ impl ActiveTasks {
         lock(&self.shards[shard])
     }
 
-    fn new_task(&self) -> Arc<ActiveTask> {
-        Arc::new(ActiveTask::new(self.inbox_capacity, self.tail_limits))
+    fn new_task(&self, scope: &Scope) -> Arc<ActiveTask> {
+        let scope = scope.clone();
+        Arc::new(ActiveTask::new(
+            scope,
+            self.inbox_capacity,
+            self.tail_limits,
+        ))
     }
 
     /// Returns the active task, if it has a runner.
@@ -167,25 +200,26 @@ impl ActiveTasks {
     }
 
     /// Makes the caller the runner of a new task.
-    pub(super) fn claim(&self, id: &TaskId) -> Inbox {
-        let task = self.new_task();
+    pub(super) fn claim(&self, id: &TaskId, scope: &Scope) -> Inbox {
+        let task = self.new_task(scope);
         self.shard(id).insert(id.clone(), task.clone());
         Inbox::new(task)
     }
 
     /// Makes the caller the runner of a task that has none. Returns `None` if it has one.
-    pub(super) fn try_claim(&self, id: &TaskId) -> Option<Inbox> {
+    pub(super) fn try_claim(&self, id: &TaskId, scope: &Scope) -> Option<Inbox> {
         let mut shard = self.shard(id);
         if shard.contains_key(id) {
             return None;
         }
-        let task = self.new_task();
+        let task = self.new_task(scope);
         shard.insert(id.clone(), task.clone());
         Some(Inbox::new(task))
     }
 
     /// Sends a command to the runner of a task, or makes the caller the runner.
-    pub(super) fn dispatch(&self, id: &TaskId, command: RunnerCommand) -> Dispatch {
+    pub(super) fn dispatch(&self, head: &Head, command: RunnerCommand) -> Dispatch {
+        let id = &head.id;
         let mut shard = self.shard(id);
         if let Some(task) = shard.get(id) {
             return if task.inbox.send(command) {
@@ -194,7 +228,7 @@ impl ActiveTasks {
                 Dispatch::QueueFull
             };
         }
-        let task = self.new_task();
+        let task = self.new_task(&head.scope);
         shard.insert(id.clone(), task.clone());
         Dispatch::NoRunner(command, Inbox::new(task))
     }
@@ -217,6 +251,7 @@ impl ActiveTasks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Caller;
 
     #[test]
     fn a_tail_is_closed_before_the_next_runner_can_start() {
@@ -226,7 +261,12 @@ mod tests {
         };
         let active_tasks = ActiveTasks::new(1, limits);
         let id = TaskId::from("t");
-        let mut inbox = active_tasks.claim(&id);
+        let scope = Scope {
+            agent: "a".into(),
+            tenant: "".into(),
+            owner: Caller::anonymous(),
+        };
+        let mut inbox = active_tasks.claim(&id, &scope);
         let task = inbox.task().clone();
         assert!(task.inbox.send(RunnerCommand::RecordLate));
         assert!(matches!(
@@ -234,7 +274,7 @@ mod tests {
             Some(RunnerCommand::RecordLate)
         ));
         assert!(!task.is_closed());
-        assert!(active_tasks.try_claim(&id).is_none());
+        assert!(active_tasks.try_claim(&id, &scope).is_none());
         assert!(active_tasks.next_or_retire(&id, &mut inbox).is_none());
         assert!(task.is_closed() && active_tasks.get(&id).is_none());
     }

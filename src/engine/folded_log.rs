@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, LazyLock};
 
 use crate::model::{
-    Entry, Event, FoldError, Message, Seq, Task, TaskState, TaskStatus, Timestamp, TraceContext,
+    Entry, Event, FoldError, Message, Scope, Seq, Task, TaskState, TaskStatus, Timestamp,
+    TraceContext,
 };
-use crate::store::Snapshot;
+use crate::store::{Head, Snapshot};
 
 /// The task before the first entry, shared by all empty folds.
 static EMPTY_TASK: LazyLock<Arc<Task>> = LazyLock::new(Arc::default);
@@ -153,6 +154,19 @@ impl FoldedLog {
                 reason: error.to_string(),
             };
             self.position = seq;
+        }
+    }
+
+    /// Returns the head of the task at the position of this fold.
+    pub(super) fn head(&self, scope: Scope) -> Head {
+        let status = &self.task.status;
+        Head {
+            id: self.task.id.clone(),
+            scope,
+            context_id: self.task.context_id.clone(),
+            position: self.position,
+            state: status.state,
+            status_time: status.timestamp.unwrap_or_default(),
         }
     }
 

@@ -16,7 +16,7 @@ use super::follow::{Follow, TailSubscription};
 use super::shared_entry::SharedEntry;
 use super::snapshots::{MIN_SNAPSHOT_ENTRIES, Snapshotter};
 use super::tail::{SnapshotOccasion, TailLimits};
-use super::task_cache::{TaskCache, TaskView};
+use super::task_cache::{CachedTask, TaskCache, TaskView};
 use super::{Error, Result, Settings};
 use crate::bus::Bus;
 use crate::model::{Entry, Event, Scope, Seq, Task, TaskId};
@@ -86,7 +86,22 @@ impl Journal {
 
     /// Returns the head of a task, or `None` if the scope does not contain it.
     pub(super) async fn find(&self, scope: &Scope, task: &TaskId) -> store::Result<Option<Head>> {
-        self.store.find(scope, task).await
+        match self.known_head(scope, task) {
+            Some(head) => Ok(Some(head)),
+            None => self.store.find(scope, task).await,
+        }
+    }
+
+    /// Returns the head of a task of the scope, if it is in memory: of the active task, or from the cache.
+    fn known_head(&self, scope: &Scope, task: &TaskId) -> Option<Head> {
+        if self.store.has_external_writers() {
+            return None;
+        }
+        if let Some(active) = self.active_tasks.get(task) {
+            return active.head(scope);
+        }
+        let cached = self.task_cache.get(task)?;
+        cached.is_in_scope(scope).then(|| cached.head())
     }
 
     /// Returns a page of the scope's tasks.
@@ -151,61 +166,65 @@ impl Journal {
 
     /// Returns the fold of the log, at least as new as `task`: of the active task, from the cache, or from the store.
     pub(super) async fn log(&self, task: &Head) -> Result<FoldedLog> {
-        let active = self
-            .active_tasks
-            .get(&task.id)
-            .and_then(|active| active.log());
+        // Before the check for a runner: one that starts later forgets the task, and then the read is not cached.
+        let version = self.task_cache.begin_read(&task.id);
+        let active = self.active_tasks.get(&task.id);
+        let active_log = active.as_ref().and_then(|active| active.log());
         // An entry is durable before it is in the tail, so the head may be ahead of the tail's fold.
-        if let Some(log) = active.filter(|log| log.position >= task.position) {
+        if let Some(log) = active_log.filter(|log| log.position >= task.position) {
             return Ok(log);
         }
-        if let Some(cached) = self
-            .task_cache
-            .get(&task.id)
-            .filter(|cached| cached.log.position == task.position)
-        {
+        if let Some(cached) = self.cached_since(task) {
             return Ok(cached.log.clone());
         }
         // Subscribed during the read, so that the tail buffers entries appended after it.
-        let _watch = self
-            .active_tasks
-            .get(&task.id)
-            .map(|_| self.bus.watch(&task.id));
+        let _watch = active.as_ref().map(|_| self.bus.watch(&task.id));
         let log = self.read_log(task).await?;
-        match self.active_tasks.get(&task.id) {
-            Some(active) => active.adopt_fold(&log),
-            None => self.task_cache.put(&task.id, &log),
+        if active.is_none() {
+            self.task_cache.put(version, task, &log);
+        }
+        if let Some(active) = self.active_tasks.get(&task.id) {
+            active.adopt_fold(&log);
         }
         Ok(log)
     }
 
-    /// Returns the task from the cache, if the cached fold is at position `end`.
-    pub(super) fn cached_task(&self, task: &TaskId, end: Seq) -> Option<TaskView> {
-        let cached = self
-            .task_cache
-            .get(task)
-            .filter(|cached| cached.log.position == end)?;
-        Some(TaskView::cached(cached, &self.task_cache))
+    /// Returns the cached task, if it is at least as new as `task`.
+    fn cached_since(&self, task: &Head) -> Option<Arc<CachedTask>> {
+        let cached = self.task_cache.get(&task.id)?;
+        (cached.log.position >= task.position).then_some(cached)
+    }
+
+    /// Returns a task of the scope from the cache, if it is certainly current.
+    pub(super) fn cached_task(&self, scope: &Scope, task: &TaskId) -> Option<TaskView> {
+        if self.store.has_external_writers() {
+            return None;
+        }
+        let cached = self.task_cache.get(task)?;
+        cached
+            .is_in_scope(scope)
+            .then(|| TaskView::cached(cached, &self.task_cache))
     }
 
     /// Returns the task, at least as new as `task`.
     pub(super) async fn task_view(&self, task: &Head) -> Result<TaskView> {
-        if let Some(view) = self.cached_task(&task.id, task.position) {
-            return Ok(view);
+        if let Some(cached) = self.cached_since(task) {
+            return Ok(TaskView::cached(cached, &self.task_cache));
         }
         let log = self.log(task).await?;
-        Ok(self
-            .cached_task(&task.id, log.position)
-            .unwrap_or(TaskView::Owned(log.task)))
+        let cached = self.task_cache.get(&task.id);
+        Ok(cached
+            .filter(|cached| cached.log.position == log.position)
+            .map_or(TaskView::Owned(log.task), |cached| {
+                TaskView::cached(cached, &self.task_cache)
+            }))
     }
 
-    /// Reads the log from the store, for its runner. A task that is going to change leaves the cache.
+    /// Reads the log from the store, for its runner. The task is active: it leaves the cache before the runner appends.
     pub(super) async fn load_for_runner(&self, task: &Head) -> Result<FoldedLog> {
-        let log = self.read_log(task).await?;
-        if !log.task.is_ended() {
-            self.task_cache.remove(&task.id);
-        }
-        Ok(log)
+        let log = self.read_log(task).await;
+        self.task_cache.forget(&task.id);
+        log
     }
 
     async fn read_log(&self, task: &Head) -> Result<FoldedLog> {
@@ -264,7 +283,7 @@ impl Journal {
         loop {
             let entries = self.store.read(task, after, FOLD_PAGE).await?;
             if entries.is_empty() && log.position == from {
-                self.task_cache.remove(&task.id);
+                self.task_cache.forget(&task.id);
                 return Err(Error::Deleted);
             }
             for entry in entries.iter().filter(|entry| entry.seq > from) {
@@ -285,7 +304,10 @@ impl Journal {
     pub(super) async fn delete(&self, tasks: &[Head]) -> store::Result<()> {
         self.store.remove(tasks).await?;
         for head in tasks {
-            self.task_cache.remove(&head.id);
+            self.task_cache.forget(&head.id);
+            if let Some(active) = self.active_tasks.get(&head.id) {
+                active.drop_fold();
+            }
             self.announce(&head.id, head.position);
         }
         Ok(())

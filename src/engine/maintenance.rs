@@ -257,7 +257,7 @@ impl Engine {
         let permit = permits.clone().acquire_owned().await.ok();
         let active_tasks = &self.inner.journal.active_tasks;
         if let Dispatch::NoRunner(command, inbox) =
-            active_tasks.dispatch(&head.id, RunnerCommand::Recover)
+            active_tasks.dispatch(head, RunnerCommand::Recover)
         {
             self.start_runner(head, command, inbox, permit).await;
         }
@@ -266,7 +266,7 @@ impl Engine {
     async fn expire_task(&self, head: &Head) {
         let active_tasks = &self.inner.journal.active_tasks;
         if let Dispatch::NoRunner(command, inbox) =
-            active_tasks.dispatch(&head.id, RunnerCommand::Expire)
+            active_tasks.dispatch(head, RunnerCommand::Expire)
         {
             self.start_runner(head, command, inbox, None).await;
         }

@@ -228,8 +228,7 @@ impl Engine {
 
     /// Returns the task from the cache, if it is cached and current. `None` does not mean that it does not exist.
     pub(crate) fn cached_task(&self, scope: &Scope, task: &TaskId) -> Option<TaskView> {
-        let position = self.inner.journal.store.position(scope, task)?;
-        self.inner.journal.cached_task(task, position)
+        self.inner.journal.cached_task(scope, task)
     }
 
     /// Returns the task, at least as new as `head`, for encoding.
@@ -495,7 +494,7 @@ impl Engine {
     /// Sends a command to the runner of a task, or starts one.
     async fn send_command(&self, head: &Head, command: RunnerCommand) -> Result<()> {
         let active_tasks = &self.inner.journal.active_tasks;
-        match active_tasks.dispatch(&head.id, command) {
+        match active_tasks.dispatch(head, command) {
             Dispatch::Delivered => Ok(()),
             Dispatch::QueueFull => Err(Error::Overloaded),
             Dispatch::NoRunner(command, inbox) => {

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use super::folded_log::FoldedLog;
 use super::shared_entry::{EntryBatch, SharedEntry};
-use crate::model::{Entry, Event, Seq, Timestamp};
-use crate::store::ReadLimit;
+use crate::model::{Entry, Event, Scope, Seq, Timestamp};
+use crate::store::{Head, ReadLimit};
 
 /// Bounds of a tail. Older entries are dropped from memory; readers find them in the store.
 #[derive(Debug, Clone, Copy)]
@@ -136,6 +136,12 @@ impl Tail {
             self.shared_copy = Some(log.deep_copy());
         }
         self.shared_copy.clone()
+    }
+
+    /// Returns the head of the task after all durable entries, without a copy of the fold. `None` if there is no fold.
+    pub(super) fn head(&mut self, scope: &Scope) -> Option<Head> {
+        self.fold_all();
+        self.log.as_ref().map(|log| log.head(scope.clone()))
     }
 
     /// Returns whether enough entries were added since the last snapshot.

@@ -1,82 +1,181 @@
 //! LRU cache of folded tasks that have no runner, with their wire encodings.
 
+use std::hash::BuildHasher;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
+use hashbrown::DefaultHashBuilder;
+use hashlink::LruCache;
 
 use super::folded_log::FoldedLog;
 use super::shared_entry::EncodingCache;
-use crate::model::{Task, TaskId};
+use crate::model::{Scope, Task, TaskId};
 use crate::rt::lock;
-use crate::store::LruCache;
+use crate::store::Head;
+
+/// Number of version counters. Tasks share them by hash.
+const VERSION_SLOTS: usize = 256;
 
 /// LRU cache of folded logs and of their tasks' encodings, bounded in bytes.
 ///
-/// A log is append-only, so a cached fold is never wrong, at most outdated. Readers compare its position with that of
-/// the task's head.
+/// If this process is the only writer, a cached task is current:
+/// - The runner of a stored task calls [`forget`](Self::forget) before its first append, and so does a deletion.
+/// - A reader calls [`begin_read`](Self::begin_read), then checks that the task has no runner, then reads the store. Its
+///   [`put`](Self::put) is refused if the task was forgotten in between. So an older state never replaces a newer one.
+///
+/// If there are other writers, a cached task may be outdated, and readers compare its position with that of the head.
 #[derive(Clone)]
-pub(super) struct TaskCache {
-    lru: Arc<Mutex<LruCache<Arc<CachedTask>>>>,
+pub(super) struct TaskCache(Arc<Mutex<CacheState>>);
+
+struct CacheState {
+    tasks: LruCache<TaskId, CacheEntry>,
+    /// Total size of the entries.
+    bytes: usize,
+    max_bytes: usize,
+    /// How often a task of each slot was forgotten.
+    versions: Box<[u64; VERSION_SLOTS]>,
+    /// Selects the slot of a task.
+    hasher: DefaultHashBuilder,
 }
 
-/// A folded log and the encodings of its task.
+struct CacheEntry {
+    task: Arc<CachedTask>,
+    /// Size of the task and its encodings.
+    bytes: usize,
+}
+
+/// A folded log with its scope, and the encodings of its task.
 pub(super) struct CachedTask {
+    scope: Scope,
     pub(super) log: FoldedLog,
     encodings: EncodingCache<Bytes>,
+}
+
+/// Version of a task's slot before a read of the store.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReadVersion {
+    slot: usize,
+    version: u64,
+}
+
+impl CachedTask {
+    pub(super) fn is_in_scope(&self, scope: &Scope) -> bool {
+        self.scope == *scope
+    }
+
+    pub(super) fn head(&self) -> Head {
+        self.log.head(self.scope.clone())
+    }
 }
 
 impl TaskCache {
     /// Creates a cache of at most `max_bytes` (`task_cache_bytes`). The least recently used tasks are evicted.
     pub(super) fn new(max_bytes: usize) -> Self {
-        Self {
-            lru: Arc::new(Mutex::new(LruCache::new(max_bytes))),
+        Self(Arc::new(Mutex::new(CacheState {
+            tasks: LruCache::new_unbounded(),
+            bytes: 0,
+            max_bytes,
+            versions: Box::new([0; VERSION_SLOTS]),
+            hasher: DefaultHashBuilder::default(),
+        })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, CacheState> {
+        lock(&self.0)
+    }
+
+    /// Returns the cached task.
+    pub(super) fn get(&self, id: &TaskId) -> Option<Arc<CachedTask>> {
+        self.state().tasks.get(id).map(|entry| entry.task.clone())
+    }
+
+    /// Starts a read of a task from the store: returns the version for [`put`](Self::put).
+    pub(super) fn begin_read(&self, id: &TaskId) -> ReadVersion {
+        let state = self.state();
+        let slot = state.slot(id);
+        ReadVersion {
+            slot,
+            version: state.versions[slot],
         }
     }
 
-    fn lru(&self) -> MutexGuard<'_, LruCache<Arc<CachedTask>>> {
-        lock(&self.lru)
-    }
-
-    /// Returns the cached fold of a task. It may be outdated.
-    pub(super) fn get(&self, id: &TaskId) -> Option<Arc<CachedTask>> {
-        self.lru().get(id).cloned()
-    }
-
-    /// Caches a fold, unless it is larger than the cache or a newer one of the task is cached.
-    pub(super) fn put(&self, id: &TaskId, log: &FoldedLog) {
+    /// Caches a task that was read, unless it may have changed since, is larger than the cache, or a newer fold is cached.
+    pub(super) fn put(&self, version: ReadVersion, head: &Head, log: &FoldedLog) {
         let bytes = log.task.memory_size();
-        let mut lru = self.lru();
-        if lru
-            .get_mut(id)
-            .is_some_and(|cached| cached.log.position >= log.position)
-        {
+        let mut state = self.state();
+        let is_outdated = state.versions[version.slot] != version.version
+            || state
+                .tasks
+                .peek(&head.id)
+                .is_some_and(|cached| cached.task.log.position >= log.position);
+        if is_outdated || bytes > state.max_bytes {
             return;
         }
-        lru.put(
-            id,
-            bytes,
-            Arc::new(CachedTask {
-                log: log.clone(),
-                encodings: EncodingCache::default(),
-            }),
-        );
+        let task = Arc::new(CachedTask {
+            scope: head.scope.clone(),
+            log: log.clone(),
+            encodings: EncodingCache::default(),
+        });
+        state.insert(&head.id, CacheEntry { task, bytes });
     }
 
-    /// Removes a task.
-    pub(super) fn remove(&self, id: &TaskId) {
-        self.lru().remove(id);
+    /// Removes a task that is going to change or was deleted, and refuses the results of reads that have begun.
+    pub(super) fn forget(&self, id: &TaskId) {
+        let mut state = self.state();
+        let slot = state.slot(id);
+        state.versions[slot] += 1;
+        state.remove(id);
     }
 
     /// Adds the size of a new encoding, if the task is still cached.
     fn add_bytes(&self, task: &Arc<CachedTask>, bytes: usize) {
+        let mut guard = self.state();
+        let state = &mut *guard;
         let id = &task.log.task.id;
-        let mut lru = self.lru();
-        if lru
+        let Some(entry) = state
+            .tasks
             .get_mut(id)
-            .is_some_and(|cached| Arc::ptr_eq(cached, task))
+            .filter(|entry| Arc::ptr_eq(&entry.task, task))
+        else {
+            return;
+        };
+        entry.bytes += bytes;
+        state.bytes += bytes;
+        if entry.bytes > state.max_bytes {
+            state.remove(id);
+        }
+        state.evict();
+    }
+}
+
+impl CacheState {
+    fn slot(&self, id: &TaskId) -> usize {
+        let hash = self.hasher.hash_one(id);
+        (hash % VERSION_SLOTS as u64) as usize
+    }
+
+    /// Inserts or replaces an entry that fits into the cache.
+    fn insert(&mut self, id: &TaskId, entry: CacheEntry) {
+        self.bytes += entry.bytes;
+        if let Some(replaced) = self.tasks.insert(id.clone(), entry) {
+            self.bytes -= replaced.bytes;
+        }
+        self.evict();
+    }
+
+    /// Evicts the least recently used tasks beyond the size of the cache.
+    fn evict(&mut self) {
+        while self.bytes > self.max_bytes
+            && let Some((_, evicted)) = self.tasks.remove_lru()
         {
-            lru.grow(id, bytes);
+            self.bytes -= evicted.bytes;
+        }
+    }
+
+    fn remove(&mut self, id: &TaskId) {
+        if let Some(entry) = self.tasks.remove(id) {
+            self.bytes -= entry.bytes;
         }
     }
 }
@@ -144,7 +243,7 @@ impl Deref for TaskView {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Artifact, Entry, Event, Part, Seq, Timestamp};
+    use crate::model::{Artifact, Caller, Entry, Event, Part, Seq, Timestamp};
 
     fn log(id: &str, position: u64, text: usize) -> FoldedLog {
         let created = Event::Created {
@@ -175,6 +274,19 @@ mod tests {
         log
     }
 
+    fn head(id: &str) -> Head {
+        let scope = Scope {
+            agent: "a".into(),
+            tenant: "".into(),
+            owner: Caller::anonymous(),
+        };
+        log(id, 2, 0).head(scope)
+    }
+
+    fn put(task_cache: &TaskCache, id: &str, log: &FoldedLog) {
+        task_cache.put(task_cache.begin_read(&id.into()), &head(id), log);
+    }
+
     fn positions(task_cache: &TaskCache, ids: &[&str]) -> Vec<u64> {
         let found = ids.iter().map(|id| {
             task_cache
@@ -193,12 +305,12 @@ mod tests {
     fn the_least_recently_used_task_is_evicted() {
         let task_cache = TaskCache::new(35_000);
         for id in ["a", "b", "c"] {
-            task_cache.put(&id.into(), &log(id, 2, 10_000));
+            put(&task_cache, id, &log(id, 2, 10_000));
         }
         assert_eq!(positions(&task_cache, &["a", "c"]), [2, 2]);
-        task_cache.put(&"d".into(), &log("d", 2, 10_000));
+        put(&task_cache, "d", &log("d", 2, 10_000));
         assert_eq!(positions(&task_cache, &["a", "b", "c", "d"]), [2, 0, 2, 2]);
-        task_cache.put(&"e".into(), &log("e", 2, 40_000));
+        put(&task_cache, "e", &log("e", 2, 40_000));
         assert_eq!(
             positions(&task_cache, &["a", "c", "d", "e"]),
             [2, 2, 2, 0],
@@ -210,18 +322,31 @@ mod tests {
     fn the_newest_version_of_a_task_is_cached() {
         let task_cache = TaskCache::new(35_000);
         for position in [5, 9, 7] {
-            task_cache.put(&"a".into(), &log("a", position, 30_000));
+            put(&task_cache, "a", &log("a", position, 30_000));
         }
         assert_eq!(positions(&task_cache, &["a"]), [9]);
-        task_cache.remove(&"a".into());
+        task_cache.forget(&"a".into());
         assert_eq!(positions(&task_cache, &["a"]), [0]);
+    }
+
+    #[test]
+    fn a_read_that_began_before_a_change_is_not_cached() {
+        let task_cache = TaskCache::new(35_000);
+        let id = TaskId::from("a");
+        let before = task_cache.begin_read(&id);
+        task_cache.forget(&id);
+        let after = task_cache.begin_read(&id);
+        task_cache.put(before, &head("a"), &log("a", 9, 10));
+        assert_eq!(positions(&task_cache, &["a"]), [0]);
+        task_cache.put(after, &head("a"), &log("a", 9, 10));
+        assert_eq!(positions(&task_cache, &["a"]), [9]);
     }
 
     #[test]
     fn an_encoding_is_made_once_and_evicted_with_its_task() {
         let task_cache = TaskCache::new(35_000);
         let view = |position| {
-            task_cache.put(&"a".into(), &log("a", position, 10));
+            put(&task_cache, "a", &log("a", position, 10));
             TaskView::cached(task_cache.get(&"a".into()).unwrap(), &task_cache)
         };
         let first = view(5);
@@ -241,8 +366,8 @@ mod tests {
     #[test]
     fn encodings_count_towards_the_cache_size() {
         let task_cache = TaskCache::new(35_000);
-        task_cache.put(&"a".into(), &log("a", 2, 10_000));
-        task_cache.put(&"b".into(), &log("b", 2, 10_000));
+        put(&task_cache, "a", &log("a", 2, 10_000));
+        put(&task_cache, "b", &log("b", 2, 10_000));
         let view = TaskView::cached(task_cache.get(&"b".into()).unwrap(), &task_cache);
         let long = "x".repeat(12_000);
         encode_task(&view, 1, &long);

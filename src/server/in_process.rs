@@ -151,6 +151,7 @@ mod tests {
     use super::*;
     use crate::agent::{Outcome, Turn};
     use crate::egress::{HANGING_DOMAIN, Protocol};
+    use crate::engine::Settings;
     use crate::model::{
         AgentCard, Caller, CallerKey, ErrorKind, GetTaskRequest, Json, ListTasksRequest,
         MEMBER_VISITS, Message, PushConfig, SendMessageRequest,
@@ -163,16 +164,17 @@ mod tests {
 
     /// Starts a server whose store reads every task from the file.
     async fn start(folder: &tempfile::TempDir) -> InProcessServer {
-        let options = Options {
-            max_known_tasks: 0,
-            ..Options::default()
+        let store = Sqlite::open(folder.path().join("tasks.db"), Options::default()).unwrap();
+        let settings = Settings {
+            task_cache_bytes: 0,
+            ..Settings::default()
         };
-        let store = Sqlite::open(folder.path().join("tasks.db"), options).unwrap();
         let mut push = PushSettings::default();
         push.egress.loopback = true;
         let agent = async |_: Turn| Ok(Outcome::Completed);
         Server::new(AgentCard::new("A", "Completes"), agent)
             .store(store)
+            .settings(settings)
             .push(push)
             .serve_in_process()
             .await

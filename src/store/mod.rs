@@ -9,7 +9,6 @@
 mod codec;
 mod conformance;
 mod error;
-mod lru_cache;
 mod memory;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
@@ -24,7 +23,6 @@ use crate::model::{Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
 
 pub use conformance::conformance;
 pub use error::{Error, HealthProblem, Result};
-pub(crate) use lru_cache::LruCache;
 pub use memory::Memory;
 #[cfg(feature = "sqlite")]
 pub use sqlite::Sqlite;
@@ -114,13 +112,6 @@ pub trait Store: Send + Sync + 'static {
 
     /// Finds a task of the scope by its id, or else by the alias its client chose.
     async fn find(&self, scope: &Scope, task: &TaskId) -> Result<Option<Head>>;
-
-    /// Returns the end of the log of the task with this id, if it is available without I/O. Aliases are ignored.
-    ///
-    /// `None` carries no information: the task may exist.
-    fn position(&self, _scope: &Scope, _task: &TaskId) -> Option<Seq> {
-        None
-    }
 
     /// Finds the task and the turn that were recorded with an idempotency key of the scope. `None`: the key is unused, or its
     /// record has expired ([`IdempotencyKey::oldest_valid`]).

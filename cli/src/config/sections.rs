@@ -91,9 +91,6 @@ pub(crate) struct StoreSection {
     /// Free disk space below which `/readyz` fails. Writes still succeed.
     #[serde(with = "ByteSize")]
     pub(crate) min_free: usize,
-    /// Number of task heads in the cache of the SQLite store, about 512 bytes each. A read of a cached head does not query
-    /// the database.
-    pub(crate) max_known_tasks: usize,
     /// Number of threads and connections that read from the SQLite file. Further reads wait.
     pub(crate) max_readers: usize,
 }
@@ -104,7 +101,6 @@ impl Default for StoreSection {
             kind: StoreKind::Sqlite,
             data_dir: None,
             min_free: 256 << 20,
-            max_known_tasks: 10_000,
             max_readers: 4,
         }
     }

@@ -112,6 +112,7 @@ impl Runner {
         let sized_batch = self.take_batch(None);
         let started = Stopwatch::start();
         let position = Seq(self.pipeline.durable_position.0 + in_flight as u64);
+        self.begin_append(position, &sized_batch);
         async move {
             let journal = &engine.inner.journal;
             let result = journal.append(&head, position, &sized_batch.batch).await;
@@ -120,6 +121,14 @@ impl Runner {
                 started,
                 result,
             }
+        }
+    }
+
+    /// Tells readers that the store may be ahead of the tail from now on.
+    fn begin_append(&self, position: Seq, sized_batch: &SizedBatch) {
+        if let Some(inbox) = &self.inbox {
+            let end = position.0 + sized_batch.batch.events.len() as u64;
+            inbox.task().begin_append(Seq(end));
         }
     }
 
@@ -174,6 +183,7 @@ impl Runner {
             };
             let started = Stopwatch::start();
             let position = self.pipeline.durable_position;
+            self.begin_append(position, &sized_batch);
             let journal = &self.engine.inner.journal;
             let append = journal.append(head, position, &sized_batch.batch);
             let result = self.await_commit(append).await;
@@ -307,14 +317,9 @@ impl Runner {
     }
 
     fn new_head(&self) -> Head {
-        let status = &self.log.task.status;
         Head {
-            id: self.id.clone(),
-            scope: self.scope.clone(),
-            context_id: self.log.task.context_id.clone(),
             position: self.pipeline.durable_position,
-            state: status.state,
-            status_time: status.timestamp.unwrap_or_default(),
+            ..self.log.head(self.scope.clone())
         }
     }
 }

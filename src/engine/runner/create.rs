@@ -77,7 +77,13 @@ impl Runner {
         let SizedBatch { batch, bytes } = self.pipeline.take_batch(&self.log, params.key);
         if point == CommitPoint::Interim {
             // Claimed before the task can be found, so that no other runner starts.
-            self.inbox = Some(self.engine.inner.journal.active_tasks.claim(&self.id));
+            self.inbox = Some(
+                self.engine
+                    .inner
+                    .journal
+                    .active_tasks
+                    .claim(&self.id, &self.scope),
+            );
         }
         let task = NewTask {
             id: self.id.clone(),

@@ -243,7 +243,8 @@ impl Runner {
     /// Claims the task if this runner has no inbox. Returns `false` if the task has another runner.
     fn claim_task(&mut self) -> bool {
         if self.inbox.is_none() {
-            self.inbox = self.engine.inner.journal.active_tasks.try_claim(&self.id);
+            let active_tasks = &self.engine.inner.journal.active_tasks;
+            self.inbox = active_tasks.try_claim(&self.id, &self.scope);
         }
         self.inbox.is_some()
     }

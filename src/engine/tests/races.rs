@@ -44,6 +44,7 @@ races!(
     messages_at_once_take_one_turn_each_in_the_order_of_the_log,
     a_message_that_races_with_parking_has_its_turn,
     many_tasks_share_few_turn_permits_and_all_complete,
+    a_cached_task_is_as_new_as_every_acknowledged_write,
 );
 
 mod memory {
@@ -386,4 +387,61 @@ async fn many_tasks_share_few_turn_permits_and_all_complete(store: Arc<dyn Store
     }
     wait_until_idle(&engine).await;
     assert_eq!(check_idle(&engine).await.len(), 300);
+}
+
+/// Readers fill the cache while messages change the task. After each reply, the cached and the found task include it.
+async fn a_cached_task_is_as_new_as_every_acknowledged_write(store: Arc<dyn Store>) {
+    let engine = racing(store, ScriptedAgent::default(), Settings::default());
+    let (head, _) = send(&engine, "ask").await;
+    let stop = CancellationToken::new();
+    let mut readers = JoinSet::new();
+    for _ in 0..3 {
+        let engine = engine.clone();
+        let id = head.id.clone();
+        let stop = stop.clone();
+        readers.spawn(async move {
+            let mut hits = 0;
+            let mut newest = 0;
+            while !stop.is_cancelled() {
+                let length = match engine.cached_task(&scope(), &id) {
+                    Some(task) => {
+                        hits += 1;
+                        task.history.len()
+                    }
+                    None => {
+                        let head = engine.find(&scope(), &id).await.unwrap().unwrap();
+                        engine.task_view(&head).await.unwrap().history.len()
+                    }
+                };
+                assert!(length >= newest, "a reader never goes back in time");
+                newest = length;
+                tokio::task::yield_now().await;
+            }
+            hits
+        });
+    }
+    for round in 0..ROUNDS / 2 {
+        let text = ["ask", "say ask"][round % 2];
+        let replied = send_to(&engine, &head, text).await.unwrap();
+        for _ in 0..3 {
+            if let Some(cached) = engine.cached_task(&scope(), &head.id) {
+                assert_eq!(cached.history.len(), replied.history.len());
+            }
+            let found = engine.find(&scope(), &head.id).await.unwrap().unwrap();
+            let view = within_deadline(engine.task_view(&found)).await.unwrap();
+            assert_eq!(view.history.len(), replied.history.len());
+        }
+    }
+    stop.cancel();
+    let hits: usize = within_deadline(readers.join_all()).await.into_iter().sum();
+    assert!(hits > 0, "no read was served from the cache");
+    wait_until_idle(&engine).await;
+    engine
+        .inner
+        .journal
+        .delete(std::slice::from_ref(&head))
+        .await
+        .unwrap();
+    assert!(engine.cached_task(&scope(), &head.id).is_none());
+    assert!(engine.find(&scope(), &head.id).await.unwrap().is_none());
 }

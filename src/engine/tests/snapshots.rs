@@ -409,13 +409,19 @@ async fn a_task_deleted_while_it_is_read_is_reported_as_deleted() {
     let (head, _) = send(&engine, "say ask").await;
     let head = find_head(&engine, &head).await;
     let log = engine.inner.journal.log(&head).await.unwrap();
+    let task_cache = &engine.inner.journal.task_cache;
+    let version = task_cache.begin_read(&head.id);
     engine
         .inner
         .journal
         .delete(std::slice::from_ref(&head))
         .await
         .unwrap();
-    engine.inner.journal.task_cache.put(&head.id, &log);
+    task_cache.put(version, &head, &log);
+    assert!(
+        task_cache.get(&head.id).is_none(),
+        "a read that began before the deletion is not cached"
+    );
     let refused = send_to(&engine, &head, "done").await;
     assert!(matches!(refused, Err(Error::Deleted)), "{refused:?}");
     assert!(engine.inner.journal.task_cache.get(&head.id).is_none());
@@ -471,6 +477,64 @@ async fn a_cached_task_is_never_older_than_an_acknowledged_write() {
         .await
         .unwrap();
     assert!(cached().is_none() && engine.find(&head.scope, &head.id).await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_that_began_before_a_message_is_not_cached() {
+    let engine = engine_on(
+        Arc::new(Memory::new()),
+        ScriptedAgent::default(),
+        Settings::default(),
+    );
+    let (head, _) = send(&engine, "say ask").await;
+    let head = find_head(&engine, &head).await;
+    let journal = &engine.inner.journal;
+    let version = journal.task_cache.begin_read(&head.id);
+    let old = journal.log(&head).await.unwrap();
+    let ended = send_to(&engine, &head, "say done").await.unwrap();
+    journal.task_cache.put(version, &head, &old);
+    assert!(engine.cached_task(&head.scope, &head.id).is_none());
+    assert_eq!(*current_task(&engine, &head).await, ended);
+}
+
+#[tokio::test(start_paused = true)]
+async fn heads_in_memory_are_found_without_the_store_and_in_their_scope() {
+    let stranger = Scope {
+        owner: Caller::new("stranger"),
+        ..scope()
+    };
+    // A task without a runner is cached, and the fold of a running one is in memory.
+    for text in ["say ask", "say hang"] {
+        let store = Arc::new(FaultyStore::default());
+        let engine = engine_on(store.clone(), ScriptedAgent::default(), Settings::default());
+        let head = start(&engine, text).await.head;
+        yield_until_idle().await;
+        let stored = store.find(&head.scope, &head.id).await.unwrap().unwrap();
+        current_task(&engine, &head).await;
+        let before = store.calls();
+        assert_eq!(find_head(&engine, &head).await, stored, "{text}");
+        assert_eq!(store.calls(), before, "{text}");
+        let found = engine.find(&stranger, &head.id).await.unwrap();
+        assert_eq!(found, None, "{text}");
+        let deleted = std::slice::from_ref(&head);
+        engine.inner.journal.delete(deleted).await.unwrap();
+        let found = engine.find(&head.scope, &head.id).await.unwrap();
+        assert_eq!(found, None, "{text}");
+        shut_down(&engine).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_cache_is_bypassed_if_other_processes_write() {
+    let store = Arc::new(FaultyStore::with_external_writers());
+    let engine = engine_on(store.clone(), ScriptedAgent::default(), Settings::default());
+    let (head, _) = send(&engine, "say ask").await;
+    wait_until_idle(&engine).await;
+    current_task(&engine, &head).await;
+    let before = store.calls();
+    assert!(engine.cached_task(&head.scope, &head.id).is_none());
+    find_head(&engine, &head).await;
+    assert_eq!(store.calls(), before + 1, "the head comes from the store");
 }
 
 #[tokio::test(start_paused = true)]

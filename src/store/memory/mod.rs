@@ -86,12 +86,6 @@ impl Store for Memory {
         Ok(self.tables().find(scope, task).cloned())
     }
 
-    fn position(&self, scope: &Scope, task: &TaskId) -> Option<Seq> {
-        let tables = self.tables();
-        let head = tables.find(scope, task).filter(|head| head.id == *task)?;
-        Some(head.position)
-    }
-
     async fn find_by_key(
         &self,
         scope: &Scope,

@@ -7,7 +7,6 @@
 mod encoded;
 mod error;
 mod file_lock;
-mod head_cache;
 mod list;
 mod maintenance;
 mod open;
@@ -38,7 +37,6 @@ use super::{
 use crate::model::{Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
 use encoded::{EncodedBatch, EncodedConfig, EncodedTask};
 use file_lock::FileIdentity;
-use head_cache::HeadCache;
 use read::KeyLookup;
 use reader_pool::ReaderPool;
 use secret_box::SecretBox;
@@ -56,7 +54,6 @@ pub use writer::CommitCounter;
 pub struct Sqlite {
     writer: WriterHandle,
     reader_pool: Arc<ReaderPool>,
-    head_cache: Arc<HeadCache>,
     secret_box: Arc<SecretBox>,
     path: Arc<Path>,
     identity: FileIdentity,
@@ -95,12 +92,10 @@ impl Sqlite {
         let secret_box = Arc::clone(&database.secret_box);
         let path = Arc::clone(&database.path);
         let identity = database.identity;
-        let head_cache = Arc::new(HeadCache::new(options.max_known_tasks));
-        let writer = WriterHandle::start(database, Arc::clone(&head_cache), options)?;
+        let writer = WriterHandle::start(database, options)?;
         Ok(Self {
             writer,
             reader_pool,
-            head_cache,
             secret_box,
             path,
             identity,
@@ -118,15 +113,6 @@ impl Sqlite {
     #[must_use]
     pub fn commit_counter(&self) -> CommitCounter {
         self.writer.commit_counter()
-    }
-
-    /// Reads from the head cache; nothing once the store is closed.
-    fn cached<T>(&self, read: impl FnOnce(&HeadCache) -> Option<T>) -> Option<T> {
-        if self.reader_pool.is_closed() {
-            None
-        } else {
-            read(&self.head_cache)
-        }
     }
 }
 
@@ -183,27 +169,13 @@ impl Store for Sqlite {
     }
 
     async fn find(&self, scope: &Scope, task: &TaskId) -> Result<Option<Head>> {
-        if let Some(head) = self.cached(|head_cache| head_cache.get(scope, task)) {
-            return Ok(Some(head));
-        }
-        let version = self.head_cache.begin_read(task);
         let key = TaskKey {
             scope: scope.clone(),
             id: task.clone(),
         };
-        let found = self
-            .reader_pool
+        self.reader_pool
             .run(move |connection| read::find(connection, &key))
-            .await?;
-        // Cached by id only: the same text may be an alias in one scope and an id in another.
-        if let Some(head) = found.as_ref().filter(|head| head.id == *task) {
-            self.head_cache.insert_if_unchanged(&version, head);
-        }
-        Ok(found)
-    }
-
-    fn position(&self, scope: &Scope, task: &TaskId) -> Option<Seq> {
-        self.cached(|head_cache| head_cache.position(scope, task))
+            .await
     }
 
     async fn find_by_key(

@@ -16,9 +16,6 @@ pub struct Options {
     /// Free disk space in bytes below which the store reports
     /// [`AlmostFull`](crate::store::HealthProblem::AlmostFull), while writes still succeed.
     pub min_free_bytes: u64,
-    /// Number of task heads in the LRU cache of the store. Reading a cached head needs no file access. An entry takes
-    /// about 500 bytes.
-    pub max_known_tasks: usize,
 }
 
 /// Durability of a commit.
@@ -40,7 +37,6 @@ impl Default for Options {
             max_readers: 4,
             busy_timeout: Duration::from_secs(5),
             min_free_bytes: 256 << 20,
-            max_known_tasks: 10_000,
         }
     }
 }

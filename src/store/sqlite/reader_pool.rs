@@ -78,11 +78,6 @@ impl ReaderPool {
         drop(all);
     }
 
-    /// Returns whether the pool refuses further reads.
-    pub(super) fn is_closed(&self) -> bool {
-        self.permits.is_closed()
-    }
-
     /// Refuses further reads and closes the idle connections.
     pub(super) fn close_idle(&self) {
         self.permits.close();

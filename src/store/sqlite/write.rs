@@ -9,7 +9,6 @@ use rusqlite::{Connection, params};
 
 use super::TaskKey;
 use super::encoded::{EncodedBatch, EncodedConfig, EncodedTask};
-use super::head_cache::{HeadCache, HeadChange};
 use super::prepared_statement::PreparedStatement;
 use super::read::{self, KeyLookup};
 use super::row::{seq_column, sql_limit, sql_position, state_column, time_column};
@@ -53,8 +52,6 @@ struct TxCache {
     rows: HashMap<TaskId, TaskRow>,
     /// Uncommitted changes of the counters in `task_count`, by scope and state.
     count_changes: BTreeMap<(i64, u8), i64>,
-    /// Changes to tasks that existed before, in order, for the head cache.
-    head_changes: Vec<HeadChange>,
 }
 
 /// Row of the table `task`.
@@ -98,14 +95,8 @@ impl<'a> Transaction<'a> {
         Ok(())
     }
 
-    /// Publishes the changes to the head cache. Call it before any caller gets its reply.
-    pub(super) fn after_commit(&mut self, head_cache: &HeadCache) {
-        head_cache.apply_commit(self.cache.head_changes.drain(..));
-    }
-
     /// Discards the changes and all cached rows. A scope number that the transaction gave out may be reused.
-    pub(super) fn after_rollback(&mut self, head_cache: &HeadCache) {
-        head_cache.apply_rollback(self.cache.head_changes.drain(..));
+    pub(super) fn after_rollback(&mut self) {
         self.cache = TxCache::default();
     }
 
@@ -169,10 +160,6 @@ impl<'a> Transaction<'a> {
         let position = self.insert_batch(row.number, row.scope, at, batch)?;
         self.update_head(&row, position, batch)?;
         self.cache_row(&task.id, row, position, batch);
-        self.cache.head_changes.push(HeadChange {
-            id: task.id.clone(),
-            to: Some((position, batch.state, batch.status_time)),
-        });
         Ok(Ok(position))
     }
 
@@ -358,10 +345,6 @@ impl<'a> Transaction<'a> {
             self.connection.prepare_cached(sql)?.execute([row.number])?;
         }
         self.adjust_count(row.scope, row.state, -1);
-        self.cache.head_changes.push(HeadChange {
-            id: id.clone(),
-            to: None,
-        });
         Ok(())
     }
 

@@ -19,7 +19,6 @@ use tokio::sync::{mpsc, oneshot};
 use super::Options;
 use super::error::{DatabaseError, OpenError};
 use super::file_lock::FileIdentity;
-use super::head_cache::HeadCache;
 use super::open::OpenDatabase;
 use super::prepared_statement::PreparedStatement;
 use super::write::Transaction;
@@ -68,18 +67,14 @@ enum WriterRequest {
 }
 
 impl WriterHandle {
-    pub(super) fn start(
-        database: OpenDatabase,
-        head_cache: Arc<HeadCache>,
-        options: &Options,
-    ) -> Result<Self, OpenError> {
+    pub(super) fn start(database: OpenDatabase, options: &Options) -> Result<Self, OpenError> {
         let (requests, queue) = mpsc::channel(options.queue_capacity.max(1));
         let path = Arc::clone(&database.path);
         let status = WriterStatus::default();
         let thread_status = status.clone();
         let thread = std::thread::Builder::new()
             .name("attache-sqlite".to_owned())
-            .spawn(move || run_writer(database, head_cache, queue, thread_status))
+            .spawn(move || run_writer(database, queue, thread_status))
             .map_err(|error| OpenError::io(&path, error))?;
         Ok(Self {
             requests: Some(requests),
@@ -174,14 +169,12 @@ struct WriterLoop<'a> {
     begin: PreparedStatement<'a>,
     commit: PreparedStatement<'a>,
     transaction: Transaction<'a>,
-    head_cache: Arc<HeadCache>,
     status: WriterStatus,
 }
 
 /// Main function of the writer thread. Returns when the queue is closed and empty.
 fn run_writer(
     database: OpenDatabase,
-    head_cache: Arc<HeadCache>,
     mut queue: mpsc::Receiver<WriterRequest>,
     status: WriterStatus,
 ) {
@@ -198,7 +191,6 @@ fn run_writer(
         begin: PreparedStatement::new("BEGIN IMMEDIATE"),
         commit: PreparedStatement::new("COMMIT"),
         transaction: Transaction::new(&connection),
-        head_cache,
         status,
     };
     let mut closers = Vec::new();
@@ -277,12 +269,11 @@ impl WriterLoop<'_> {
         };
         match &committed {
             Ok(()) => {
-                self.transaction.after_commit(&self.head_cache);
                 *lock(&self.status.health_problem) = None;
                 self.status.commits.0.fetch_add(1, Ordering::Relaxed);
             }
             Err(error) => {
-                self.transaction.after_rollback(&self.head_cache);
+                self.transaction.after_rollback();
                 if let Some(problem) = error.health_problem() {
                     *lock(&self.status.health_problem) = Some(problem);
                 }

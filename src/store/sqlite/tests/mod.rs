@@ -2,7 +2,6 @@
 
 mod failures;
 mod files;
-mod head_cache;
 
 use std::path::Path;
 use std::sync::mpsc::{SyncSender, sync_channel};
