@@ -7,7 +7,7 @@ use attache::{ErrorKind, Outcome, Tls};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::json;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -235,7 +235,7 @@ async fn s39_a_certificate_is_of_whom_its_alternative_name_says() {
     }
 }
 
-/// R48: an open stream continues while certificates and keys are rotated.
+/// R48: an open stream continues while certificates and keys are rotated. It ends when its key is revoked.
 #[tokio::test]
 async fn r48_certificates_and_keys_are_renewed_and_no_stream_is_cut() {
     let old = issue();
@@ -280,18 +280,25 @@ async fn r48_certificates_and_keys_are_renewed_and_no_stream_is_cut() {
     for key in [&first, &second] {
         assert_eq!(with_key(&server, &new, key.expose()).await, 404);
     }
+    strings.say("still here").await;
+    let mut read = String::new();
+    read_until(&mut stream, &mut read, "still here").await;
+    // D18: a revoked key ends its stream, with the reason.
     keys.replace([]);
     assert_eq!(with_key(&server, &new, first.expose()).await, 401);
-    strings.say("still here").await;
+    read_until(&mut stream, &mut read, "the credential was revoked").await;
+    assert!(!read.contains("TASK_STATE_COMPLETED"), "{read}");
     strings.end(Outcome::Completed).await;
-    let mut read = String::new();
-    while !read.contains("TASK_STATE_COMPLETED") {
+}
+
+/// Reads a stream until it contains a text.
+async fn read_until(stream: &mut (impl AsyncRead + Unpin), read: &mut String, text: &str) {
+    while !read.contains(text) {
         let mut bytes = [0; 4096];
         let length = with_deadline(stream.read(&mut bytes)).await.unwrap();
         assert!(length > 0, "the stream was cut: {read}");
         read.push_str(&String::from_utf8_lossy(&bytes[..length]));
     }
-    assert!(read.contains("still here"), "{read}");
 }
 
 /// Returns the status of a get for an unknown task with the given key.
