@@ -56,8 +56,13 @@ pub use rt::{FairPermit, FairSemaphore};
 pub use model::{Error, ErrorKind, Result};
 
 // Server.
+/// Attribute for implementations of [`Interceptor`].
+#[cfg(feature = "server")]
+pub use async_trait::async_trait;
 #[cfg(feature = "server")]
 pub use engine::{AgentSettings, RestartPolicy, Settings, UnansweredPolicy};
+#[cfg(feature = "server")]
+pub use hooks::{FailurePolicy, Hook, HookContext, HookError, HookPhase, Interceptor, TurnFilter};
 #[cfg(feature = "server")]
 pub use push::{DeadLetters, FailedWebhook, PushSettings, UndeliveredNotification};
 #[cfg(all(feature = "server", unix))]
@@ -68,8 +73,13 @@ pub use server::InProcessServer;
 pub use server::Tls;
 #[cfg(feature = "server")]
 pub use server::{
-    BoundServer, Exposure, ExposureError, HostedAgent, Server, ServerHandle, ServerSettings,
+    BoundServer, CardAccess, Exposure, ExposureError, HostedAgent, ServedBinding, Server,
+    ServerHandle, ServerSettings,
 };
+
+// Listeners of servers and of a push receiver.
+#[cfg(feature = "client")]
+pub use rt::{AcceptedConnection, ConnectionLimits, ConnectionPermit, LimitedListener};
 
 // Client.
 #[cfg(feature = "blocking")]
@@ -129,6 +139,8 @@ mod egress;
 #[cfg(feature = "server")]
 mod engine;
 #[cfg(feature = "server")]
+mod hooks;
+#[cfg(feature = "server")]
 mod push;
 #[cfg(any(feature = "client", feature = "server"))]
 mod rt;
@@ -144,6 +156,15 @@ mod service;
 #[cfg_attr(feature = "server", doc = include_str!("../docs/push.md"))]
 #[cfg_attr(feature = "server", doc = include_str!("../docs/auth.md"))]
 #[cfg_attr(feature = "server", doc = include_str!("../docs/serve.md"))]
+#[cfg_attr(all(feature = "server", feature = "sqlite"), doc = include_str!("../docs/store.md"))]
 #[cfg_attr(all(feature = "client", feature = "server"), doc = include_str!("../docs/client.md"))]
 #[cfg_attr(all(feature = "client", feature = "jws", feature = "tls"), doc = include_str!("../docs/credentials.md"))]
+#[cfg_attr(feature = "server", doc = include_str!("../docs/embed.md"))]
+#[cfg_attr(feature = "server", doc = include_str!("../docs/examples/auth.md"))]
+#[cfg_attr(feature = "server", doc = include_str!("../docs/examples/converse.md"))]
+#[cfg_attr(feature = "server", doc = include_str!("../docs/examples/errors.md"))]
+#[cfg_attr(feature = "server", doc = include_str!("../docs/examples/files.md"))]
+#[cfg_attr(feature = "server", doc = include_str!("../docs/examples/send.md"))]
+#[cfg_attr(feature = "server", doc = include_str!("../docs/examples/stream.md"))]
+#[cfg_attr(feature = "server", doc = include_str!("../docs/examples/tasks.md"))]
 struct Docs;

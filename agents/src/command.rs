@@ -5,12 +5,14 @@
 //! same program as a tool of a language model.
 
 mod command_line;
+mod direct_reply;
 mod environment;
 mod json_lines;
 mod output;
 mod pipe_reader;
 mod process;
 mod process_group;
+mod program_run;
 mod settings;
 mod stderr_log;
 mod tool_call;
@@ -20,7 +22,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use attache::model::CallerKey;
+use attache::model::{Call, CallerKey, Message};
 use attache::{Agent, Failure, FairSemaphore, Outcome, Turn};
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
@@ -28,11 +30,14 @@ use tokio::process::ChildStdin;
 use tokio_util::sync::CancellationToken;
 
 use crate::backend_context::{backend_message, backend_task};
+use crate::supervisor::Supervisor;
 use command_line::{CommandLine, InvalidArgument};
 pub(crate) use environment::environment;
+use environment::turn_variables;
 use output::CommandOutput;
 use process::{Process, ProcessEnd};
 pub(crate) use process_group::ProcessGroup;
+pub(crate) use program_run::ProgramRun;
 pub use settings::{
     CommandInput, CommandSettings, CommandSpec, ExitCode, ExitMeaning, StderrAudience, StdoutFormat,
 };
@@ -46,7 +51,7 @@ use stderr_log::{StderrLog, escape_control_chars};
 ///
 /// Environment variables name the task (`ATTACHE_TASK_ID`), the conversation (`ATTACHE_CONTEXT_ID`), the message, the
 /// caller and the tenant. The id of the conversation is derived from agent, tenant, caller and context id. When the turn ends, the whole process group ends: with SIGTERM after a cancel, otherwise with
-/// SIGKILL.
+/// SIGKILL. With a [`Supervisor`] the processes also end if the server is killed.
 ///
 /// ```
 /// let agent = attache_agents::CommandAgent::parse("wc -w")?.max_output(1024);
@@ -98,8 +103,14 @@ impl CommandAgent {
     /// Creates an agent from settings.
     ///
     /// # Errors
-    /// The command is empty, a quote is not closed, or `{text}` is part of a shell command.
+    /// The command is empty, a quote is not closed, `{text}` is part of a shell command, or `direct_reply` is set without JSON
+    /// lines.
     pub fn from_settings(settings: CommandSettings) -> Result<Self, CommandSettingsError> {
+        if settings.direct_reply && settings.output != StdoutFormat::JsonLines {
+            return Err(CommandSettingsError(
+                "direct_reply needs output = \"json_lines\"",
+            ));
+        }
         Ok(Self {
             command_line: CommandLine::new(&settings)?,
             environment: environment(&settings.pass_env, &settings.env).collect(),
@@ -134,6 +145,13 @@ impl CommandAgent {
         self
     }
 
+    /// Sets the supervisor of the processes. Without one they survive a server that is killed.
+    #[must_use]
+    pub fn supervisor(mut self, supervisor: Supervisor) -> Self {
+        Arc::make_mut(&mut self.settings).supervisor = Some(supervisor);
+        self
+    }
+
     /// Returns the name of the program without its directory.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -144,14 +162,29 @@ impl CommandAgent {
             .unwrap_or(program)
     }
 
-    /// Returns the text for stdin. Without `input` setting it is empty if the arguments contain the message text.
-    fn stdin_text(&self, turn: &Turn) -> String {
-        let default = if self.command_line.has_text_placeholder() {
+    /// Whether an argument contains `{text}`.
+    pub(crate) fn has_text_placeholder(&self) -> bool {
+        self.command_line.has_text_placeholder()
+    }
+
+    /// Returns the arguments as configured, for a command without `{text}`.
+    pub(crate) fn configured_args(&self) -> &[String] {
+        self.command_line.templates()
+    }
+
+    /// Returns the content of stdin. Without `input` setting there is none if the arguments contain the message text.
+    fn input(&self) -> CommandInput {
+        let default = if self.has_text_placeholder() {
             CommandInput::None
         } else {
             CommandInput::Text
         };
-        match self.settings.input.unwrap_or(default) {
+        self.settings.input.unwrap_or(default)
+    }
+
+    /// Returns the text for stdin.
+    fn stdin_text(&self, turn: &Turn) -> String {
+        match self.input() {
             CommandInput::Text => turn.text(),
             CommandInput::Json => {
                 let input = json!({"text": turn.text(), "message": backend_message(turn), "task": backend_task(turn)});
@@ -222,12 +255,13 @@ impl Agent for CommandAgent {
             Err(InvalidArgument(reason)) => return Ok(Outcome::rejected(reason)),
         };
         let _permit = self.permits.acquire(turn.call().caller_key()).await;
-        let started = Process::start(self, &args, &turn).map_err(CommandError::Spawn)?;
+        let started =
+            Process::start(self, &args, turn_variables(&turn)).map_err(CommandError::Spawn)?;
         let (mut process, pipes) = started;
         let exited = CancellationToken::new();
         let kill = CancellationToken::new();
         let mut output = CommandOutput::new(&turn, &self.settings);
-        let mut stderr = StderrLog::new(turn.task_id());
+        let mut stderr = StderrLog::new(Some(turn.task_id()));
         let wait = async {
             let end = process
                 .wait(&self.settings, turn.cancelled(), kill.cancelled())
@@ -240,7 +274,8 @@ impl Agent for CommandAgent {
                 kill.cancel();
             }
         };
-        let write_stdin = write_stdin(pipes.stdin, self.stdin_text(&turn), &exited);
+        let input = self.stdin_text(&turn);
+        let write_stdin = write_stdin(pipes.stdin, input.as_bytes(), &exited);
         let read_stderr = stderr.read_all(pipes.stderr, &exited);
         let (end, (), (), ()) = tokio::join!(wait, read_stdout, write_stdin, read_stderr);
         let declared = match output.finish().await {
@@ -257,6 +292,14 @@ impl Agent for CommandAgent {
         Ok(outcome)
     }
 
+    async fn reply(&self, message: &Message, call: &Call) -> Option<Message> {
+        if !self.settings.direct_reply {
+            return None;
+        }
+        // Boxed: few commands reply, and all calls have room for this future.
+        Box::pin(direct_reply::direct_reply(self, message, call)).await
+    }
+
     /// Returns `true`: a command has side effects and must not run twice for one turn.
     fn needs_durable_start(&self) -> bool {
         true
@@ -264,9 +307,9 @@ impl Agent for CommandAgent {
 }
 
 /// Writes the input and closes stdin. A program that exits without reading it is not an error.
-async fn write_stdin(mut stdin: ChildStdin, text: String, exited: &CancellationToken) {
+async fn write_stdin(mut stdin: ChildStdin, input: &[u8], exited: &CancellationToken) {
     let write = async {
-        let _ = stdin.write_all(text.as_bytes()).await;
+        let _ = stdin.write_all(input).await;
         let _ = stdin.shutdown().await;
     };
     tokio::select! {

@@ -27,6 +27,7 @@ mod delegation_limits;
 mod demo;
 mod echo;
 mod fingerprint;
+mod hooks;
 mod http;
 mod line_buffer;
 mod lineage;
@@ -39,6 +40,7 @@ mod redact;
 mod remote;
 mod router;
 mod script;
+mod supervisor;
 mod tool_name;
 mod utf8_decoder;
 
@@ -51,13 +53,24 @@ pub use command::{
 };
 pub use demo::demo_agent;
 pub use echo::Echo;
+#[cfg(unix)]
+pub use hooks::{CommandHookSettings, CommandHookSettingsError};
+pub use hooks::{
+    DenialKind, DenyHook, ExternalHook, HttpHookSettings, HttpHookSettingsError, MaskHook,
+    PatternError,
+};
 pub use http::{HttpAgent, HttpSettings, HttpSettingsError, RequestBody};
 pub use llm::{LlmAgent, LlmSettings, LlmSettingsError, ToolSettings};
 pub use mcp_client::{McpAgent, McpServerSettings, McpSettings, McpSettingsError};
-pub use mcp_server::{ExposedAgent, McpServer};
+pub use mcp_server::{
+    Document, DocumentSection, Documents, ExposedAgent, McpHttpSettings, McpServer,
+};
 pub use remote::{
     RemoteAgent, RemoteBinding, RemoteFileEncoding, RemoteSettings, RemoteSettingsError,
     RemoteVersion,
 };
 pub use router::{RouteTarget, Router, RouterSettings, RouterSettingsError, RoutingRule};
 pub use script::{Fault, ParseScriptError, Script};
+pub use supervisor::Supervisor;
+#[cfg(unix)]
+pub use supervisor::supervise;

@@ -21,7 +21,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use attache::jws::Signer;
-use attache::model::{MessageId, Task};
+use attache::model::{AgentSkill, MessageId, Task};
 use attache::{Agent, Failure, Outcome, Turn};
 use tokio::time::timeout;
 
@@ -31,7 +31,7 @@ use llm_turn::LlmTurn;
 use open_calls::OpenCalls;
 pub use settings::{LlmSettings, ToolSettings};
 use tool::{Tool, ToolKind};
-use toolset::McpToolServer;
+use toolset::{McpToolServer, Toolset};
 pub(crate) use untrusted_text::{UNTRUSTED_DATA_RULE, fence, sanitize};
 
 /// Agent that answers with a language model behind a chat completion endpoint, and calls tools for it.
@@ -85,11 +85,16 @@ impl LlmAgent {
             Tool::check(name, tool).map_err(invalid("tools"))?;
             match &tool.mcp {
                 Some(server) => {
-                    let server = McpToolServer::new(name, tool, server.clone());
+                    let mut server = server.clone();
+                    if server.supervisor.is_none() {
+                        server.supervisor.clone_from(&settings.supervisor);
+                    }
+                    let server = McpToolServer::new(name, tool, server);
                     servers.push(server.map_err(invalid("tools"))?);
                 }
                 None => {
-                    let tool = Tool::new(name, tool.clone()).map_err(invalid("tools"))?;
+                    let tool = Tool::new(name, tool.clone(), settings.supervisor.as_ref())
+                        .map_err(invalid("tools"))?;
                     tools.push(Arc::new(tool));
                 }
             }
@@ -101,6 +106,20 @@ impl LlmAgent {
             servers,
             agent_id: MessageId::random(),
         })
+    }
+
+    /// Returns one skill for each configured tool, for the agent card. Tools of MCP servers are not among them.
+    #[must_use]
+    pub fn configured_skills(&self) -> Vec<AgentSkill> {
+        self.tools.iter().map(|tool| tool.skill()).collect()
+    }
+
+    /// Returns one skill for each tool, for the agent card. Connects to MCP servers.
+    ///
+    /// # Errors
+    /// An MCP server is not available.
+    pub async fn skills(&self) -> Result<Vec<AgentSkill>, String> {
+        Ok(Toolset::new(&self.tools, &self.servers).await?.skills())
     }
 
     /// Signs delegation tokens that name the caller, for tools with `agent` and `forward_caller`.

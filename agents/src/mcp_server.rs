@@ -1,8 +1,9 @@
 //! MCP server: exposes A2A agents as tools, for editors and assistants.
 //!
-//! `tool_list` defines the tools, `tools` executes their calls, `results` converts tasks into tool results, and `http`
-//! serves the streamable HTTP transport.
+//! `tool_list` defines the tools, `tools` executes their calls, `results` converts tasks into tool results, `documents`
+//! adds tools that read documents, and `http` serves the streamable HTTP transport.
 
+mod documents;
 mod http;
 mod results;
 mod tool_list;
@@ -24,6 +25,8 @@ use rmcp::{RoleServer, ServerHandler, ServiceExt};
 use tokio_util::sync::CancellationToken;
 
 use crate::lock::lock;
+pub use documents::{Document, DocumentSection, Documents};
+pub use http::McpHttpSettings;
 use tool_list::ServerTool;
 
 /// Maximum number of tasks whose agent is cached. The agents of others are looked up.
@@ -32,9 +35,9 @@ const MAX_TASK_OWNERS: usize = 10_000;
 /// Instructions that a client receives at the handshake.
 const INSTRUCTIONS: &str = "Each tool that is named after an agent sends that agent a message and waits for the result. \
 Work that takes longer returns a task id: wait for the task, look at it, continue it or cancel it by that id, also \
-later and from another client.";
+later and from another client. ";
 
-/// MCP server whose tools are A2A agents: one tool for each agent, and four for tasks.
+/// MCP server whose tools are A2A agents: one tool for each agent, and four for tasks. It can also offer documents.
 ///
 /// A call waits for its agent and forwards progress notifications. It returns when the task ends, when the agent asks a
 /// question, or after the maximum wait time; from then on the task is reached by its id. Canceling a call cancels its
@@ -46,6 +49,7 @@ pub struct McpServer(Arc<McpServerInner>);
 struct McpServerInner {
     agents: Vec<ExposedAgent>,
     tools: Vec<ServerTool>,
+    documents: Option<Box<dyn Documents>>,
     /// Maximum wait time of a call.
     max_wait: Duration,
     /// Index of the agent of each task.
@@ -67,10 +71,29 @@ impl McpServer {
     /// Creates a server for these agents. A call waits at most `max_wait` for its task.
     #[must_use]
     pub fn new(agents: Vec<ExposedAgent>, max_wait: Duration) -> Self {
-        let tools = tool_list::tools(&agents);
+        Self::build(agents, None, max_wait)
+    }
+
+    /// Creates a server that also offers documents: tools that list, read and search them.
+    #[must_use]
+    pub fn with_documents(
+        agents: Vec<ExposedAgent>,
+        documents: Box<dyn Documents>,
+        max_wait: Duration,
+    ) -> Self {
+        Self::build(agents, Some(documents), max_wait)
+    }
+
+    fn build(
+        agents: Vec<ExposedAgent>,
+        documents: Option<Box<dyn Documents>>,
+        max_wait: Duration,
+    ) -> Self {
+        let tools = tool_list::tools(&agents, documents.is_some());
         Self(Arc::new(McpServerInner {
             agents,
             tools,
+            documents,
             max_wait,
             task_owners: Mutex::default(),
         }))
@@ -111,9 +134,16 @@ impl ServerHandler for McpServer {
     fn get_info(&self) -> ServerConfig {
         let server = Implementation::new("attache", env!("CARGO_PKG_VERSION"));
         let capabilities = ServerCapabilities::builder().enable_tools().build();
+        let mut instructions = String::new();
+        if !self.0.agents.is_empty() {
+            instructions.push_str(INSTRUCTIONS);
+        }
+        if let Some(documents) = &self.0.documents {
+            instructions.push_str(&documents.instructions());
+        }
         ServerConfig::new(capabilities)
             .with_server_info(server)
-            .with_instructions(INSTRUCTIONS)
+            .with_instructions(instructions)
     }
 
     async fn list_tools(

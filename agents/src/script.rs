@@ -4,6 +4,7 @@
 
 mod fault;
 mod player;
+mod program;
 mod rules;
 mod template;
 mod template_context;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use fault::Fault;
 use player::ScriptPlayer;
+use program::Instruction;
 use rules::{ScriptFile, ScriptRule};
 use template_context::TemplateContext;
 
@@ -44,6 +46,8 @@ const POSITION_KEY: &str = "attache.script";
 #[derive(Debug)]
 pub struct Script {
     rules: Vec<ScriptRule>,
+    /// Steps of each rule.
+    programs: Vec<Vec<Instruction>>,
     faults: Vec<Fault>,
     help: String,
 }
@@ -65,7 +69,7 @@ impl Script {
     /// # Errors
     /// The text is not TOML, has unknown keys, or exceeds the limits of a script.
     pub fn parse(text: &str) -> Result<Self, ParseScriptError> {
-        let ScriptFile { rules, faults } =
+        let ScriptFile { mut rules, faults } =
             toml::from_str(text).map_err(|error| ParseScriptError(error.to_string()))?;
         rules::check(&rules).map_err(ParseScriptError)?;
         let help = rules
@@ -73,8 +77,13 @@ impl Script {
             .filter_map(ScriptRule::help_text)
             .collect::<Vec<_>>()
             .join("\n");
+        let programs = rules
+            .iter_mut()
+            .map(|rule| program::flatten(std::mem::take(&mut rule.steps)))
+            .collect();
         Ok(Self {
             rules,
+            programs,
             faults,
             help,
         })
@@ -129,8 +138,9 @@ impl Agent for Script {
             turn: &turn,
             context: self.template_context(turn.message(), position),
         };
+        let program = &self.programs[position.rule];
         let Some(cancel_message) = &rule.canceled else {
-            return player.run(rule, position).await;
+            return player.run(program, position).await;
         };
         tokio::select! {
             biased;
@@ -139,7 +149,7 @@ impl Agent for Script {
                 // The engine ignores the outcome of a canceled turn.
                 Ok(Outcome::Completed)
             }
-            outcome = player.run(rule, position) => outcome,
+            outcome = player.run(program, position) => outcome,
         }
     }
 

@@ -8,6 +8,7 @@ mod bench;
 mod card;
 mod client;
 mod common;
+mod docs;
 mod hoist;
 mod mcp;
 pub(crate) mod parse;
@@ -24,7 +25,8 @@ pub(crate) use bench::{BenchArgs, Scenario};
 pub(crate) use card::{CardCommand, CardGetArgs, CardSignArgs};
 pub(crate) use client::{ClientArgs, ConfigCommand, ConformanceArgs, PartFlags, SendArgs};
 pub(crate) use common::CommonFlags;
-pub(crate) use mcp::McpArgs;
+pub(crate) use docs::{DocsArgs, DocsCommand};
+pub(crate) use mcp::{McpArgs, McpLimitArgs};
 pub(crate) use push::{
     PushCommand, PushConfigCommand, PushConfigCreateArgs, PushDeliveriesArgs, PushListenArgs,
     PushRetryArgs,
@@ -85,6 +87,8 @@ pub(crate) enum CliCommand {
     Mock(MockArgs),
     /// Offer agents as the tools of an MCP server, to editors and assistants.
     Mcp(McpArgs),
+    /// Read and search the documentation.
+    Docs(DocsArgs),
     /// Validate a configuration file.
     Check(CheckArgs),
     /// Write a starter configuration file.

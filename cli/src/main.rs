@@ -1,7 +1,8 @@
 //! The `attache` program: serves A2A agents, and calls them.
 //!
 //! `main` parses the command line, starts the telemetry of a client verb and dispatches to [`commands`]. Verbs that serve
-//! agents start their telemetry themselves, after they have read their configuration.
+//! agents start their telemetry themselves, after they have read their configuration. The processes of agents run below this
+//! program too, which `main` handles first ([`attache_agents::supervise`]).
 
 mod access;
 mod admin;
@@ -14,6 +15,7 @@ mod commands;
 mod config;
 mod conformance;
 mod data_dir;
+mod docs;
 mod error;
 mod exit;
 mod interrupts;
@@ -36,6 +38,7 @@ mod token_store;
 mod version;
 mod wire_log;
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -49,9 +52,21 @@ use tracing::Instrument;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
+    // First: every start of a command waits for it.
+    #[cfg(unix)]
+    if words
+        .get(1)
+        .is_some_and(|verb| verb == server::SUPERVISE_VERB)
+    {
+        return attache_agents::supervise(words.into_iter().skip(2));
+    }
+    run(words)
+}
+
+#[tokio::main]
+async fn run(words: Vec<OsString>) -> ExitCode {
     match parse::parse(words.clone()) {
         ParsedArgs::Command(args, matches) => {
             if args.command.is_server() {

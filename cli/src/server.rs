@@ -1,21 +1,21 @@
 //! Serving of agents: store, listener, admin API, banner, reload and shutdown.
 
 mod banner;
+mod command_lock;
 mod example;
 mod fault_proxy;
 mod listen;
 mod reload;
+mod store;
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use attache::store::sqlite::Options;
-use attache::store::{Memory, Sqlite};
-use attache::{BoundServer, HostedAgent, InProcessServer, Server};
+use attache::{AgentCard, BoundServer, HostedAgent, InProcessServer, Server};
 use attache_agents::Fault;
 
 use crate::access::{self, ReloadableAccess};
@@ -27,6 +27,8 @@ use banner::Banner;
 pub(crate) use example::Example;
 use fault_proxy::FaultProxy;
 use reload::{Reloader, ReloaderSetup};
+use store::ServerStore;
+pub(crate) use store::{SUPERVISE_VERB, supervisor};
 
 /// Duration of a shutdown that is not announced.
 const QUIET_SHUTDOWN: Duration = Duration::from_millis(300);
@@ -35,6 +37,9 @@ const QUIET_SHUTDOWN: Duration = Duration::from_millis(300);
 pub(crate) struct ServeSpec {
     /// The first is the agent at the root.
     pub(crate) agents: Vec<HostedAgent>,
+    /// Whether the agents are those of the configuration. Some start processes to find out their skills, so they are built
+    /// again when the store is open.
+    pub(crate) is_configured: bool,
     /// Default directory below the user's data directory.
     pub(crate) folder: &'static str,
     /// Whether webhooks on loopback addresses are allowed while other machines cannot reach the server.
@@ -70,10 +75,17 @@ async fn serve(spec: ServeSpec, config: &Config) -> anyhow::Result<()> {
     let addresses =
         listen::resolve(config, access.has_authentication(config), folder.as_deref()).await?;
     let mut banner = Banner::new(&spec, config, &access, folder.as_deref());
-    let server = configure(spec.agents, config, &access)?;
-    let (server, store_location) = with_store(server, spec.folder, config)?;
+    // Before the store is opened: no file is created for a configuration that cannot be served.
+    let mut server = configure(spec.agents, config, &access)?;
+    let store = ServerStore::open(spec.folder, config, "--data-dir <DIR>").await?;
+    if spec.is_configured {
+        server = configure(open_agents(config).await?, config, &access)?;
+    }
+    banner.store_location.clone_from(&store.location);
+    let server = store.add_to(server);
     let allows_local_webhooks =
         spec.allows_local_webhooks && listen::exposure(config, &addresses)?.is_none();
+    listen::check_admin_connections(&config.server)?;
     let admin_address = listen::resolve_admin(&config.server).await?;
     let reloader = Arc::new(Reloader::new(ReloaderSetup {
         reread: spec.reread,
@@ -85,11 +97,11 @@ async fn serve(spec: ServeSpec, config: &Config) -> anyhow::Result<()> {
     let admin = AdminSetup {
         folder: folder.as_deref(),
         access: &access,
+        config,
         address: admin_address,
         reloader: &reloader,
     };
     let server = with_admin(server, &admin).push(config.push(allows_local_webhooks));
-    banner.store_location = store_location;
     if !spec.faults.is_empty() {
         let proxy = FaultProxy::bind(&addresses, spec.faults).await?;
         return serve_behind(proxy, server, &reloader, config, banner).await;
@@ -143,6 +155,7 @@ pub(crate) async fn dry_run(
         access.has_authentication(config),
         folder.as_deref(),
     )?;
+    listen::check_admin_connections(&config.server)?;
     if let Some(listen) = &config.server.admin_listen
         && let Some(address) = listen::parse_address(listen)?
     {
@@ -156,26 +169,42 @@ pub(crate) async fn dry_run(
     Ok(())
 }
 
-/// Serves within this process only, for front ends such as MCP. If the database cannot be opened, for example because
-/// another process uses it, tasks are kept in memory and a warning is printed.
+/// A server within this process, with the names and cards of its agents.
+pub(crate) struct LocalServer {
+    pub(crate) server: InProcessServer,
+    pub(crate) cards: Vec<(String, AgentCard)>,
+}
+
+/// Serves the agents of a configuration within this process only, for front ends such as MCP. If the database cannot be
+/// opened, for example because another process uses it, tasks are kept in memory and a warning is printed.
 pub(crate) async fn serve_local(
-    agents: Vec<HostedAgent>,
-    folder: &str,
-    config: &Config,
-) -> anyhow::Result<InProcessServer> {
-    let server = with_settings(with_agents(agents)?, config).push(config.push(false));
-    let server = match config.store.kind {
-        StoreKind::Memory => server,
-        StoreKind::Null => server.store(Memory::ephemeral()),
-        StoreKind::Sqlite => match open_sqlite(folder, config, "store.data_dir in the file") {
-            Ok((store, _)) => server.store(store),
-            Err(error) => {
-                eprintln!("warning: tasks are kept in memory until the process ends: {error:#}");
-                server
-            }
-        },
-    };
-    Ok(server.serve_in_process().await?)
+    folder_name: &str,
+    mut config: Config,
+) -> anyhow::Result<LocalServer> {
+    let opened = ServerStore::open(folder_name, &config, "store.data_dir in the file").await;
+    let store = opened.unwrap_or_else(|error| {
+        eprintln!("warning: tasks are kept in memory until the process ends: {error:#}");
+        config.store.kind = StoreKind::Memory;
+        ServerStore::memory()
+    });
+    config.supervisor = supervisor(folder_name, &config);
+    let agents = open_agents(&config).await?;
+    let found = agents.iter();
+    let cards = found
+        .map(|one| (one.name().to_owned(), one.card().clone()))
+        .collect();
+    let server = with_settings(with_agents(agents)?, &config)?.push(config.push(false));
+    let server = store.add_to(server).serve_in_process().await?;
+    Ok(LocalServer { server, cards })
+}
+
+/// Builds the agents of the configuration, and prints warnings.
+async fn open_agents(config: &Config) -> anyhow::Result<Vec<HostedAgent>> {
+    let (agents, warnings) = config.open_agents().await?;
+    for warning in warnings {
+        eprintln!("warning: {warning}");
+    }
+    Ok(agents)
 }
 
 /// Serves until the first signal, and announces a shutdown that takes time. Ends immediately on the second signal.
@@ -217,7 +246,7 @@ fn configure(
     config: &Config,
     access: &ReloadableAccess,
 ) -> anyhow::Result<Server> {
-    access::apply(with_settings(with_agents(agents)?, config), config, access)
+    access::apply(with_settings(with_agents(agents)?, config)?, config, access)
 }
 
 fn with_agents(agents: Vec<HostedAgent>) -> anyhow::Result<Server> {
@@ -226,15 +255,16 @@ fn with_agents(agents: Vec<HostedAgent>) -> anyhow::Result<Server> {
     Ok(agents.fold(Server::from_agent(first), Server::agent))
 }
 
-fn with_settings(server: Server, config: &Config) -> Server {
+fn with_settings(server: Server, config: &Config) -> anyhow::Result<Server> {
     let server = server
         .server_settings(config.server_settings.clone())
         .settings(config.engine.clone())
         .limits(config.limits);
-    match &config.server.public_url {
+    let server = config.build_hooks()?.into_iter().fold(server, Server::hook);
+    Ok(match &config.server.public_url {
         Some(url) => server.public_url(url),
         None => server,
-    }
+    })
 }
 
 /// Parts of the admin API.
@@ -242,6 +272,7 @@ fn with_settings(server: Server, config: &Config) -> Server {
 struct AdminSetup<'a> {
     folder: Option<&'a Path>,
     access: &'a ReloadableAccess,
+    config: &'a Config,
     address: Option<SocketAddr>,
     reloader: &'a Arc<Reloader>,
 }
@@ -252,7 +283,11 @@ fn with_admin(server: Server, setup: &AdminSetup<'_>) -> Server {
     let Some(folder) = setup.folder.filter(|folder| folder.is_dir()) else {
         return server;
     };
-    let mut admin = attache::Admin::new(folder);
+    let mut admin =
+        attache::Admin::new(folder).max_connections(setup.config.server.admin_max_connections);
+    if let Some(limit) = setup.config.auth.max_failed_logins_per_minute {
+        admin = admin.max_failed_logins_per_minute(Some(limit));
+    }
     if let (Some(address), Some(keys)) = (setup.address, setup.access.admin()) {
         admin = admin.listen(address, keys);
     }
@@ -284,37 +319,4 @@ async fn reload_on_sighup(reloader: &Reloader) -> anyhow::Result<()> {
 #[cfg(not(unix))]
 async fn reload_on_sighup(_: &Reloader) -> anyhow::Result<()> {
     std::future::pending().await
-}
-
-/// Adds the store, and returns its location for the banner.
-fn with_store(server: Server, folder: &str, config: &Config) -> anyhow::Result<(Server, String)> {
-    match config.store.kind {
-        StoreKind::Memory => Ok((server, "in memory, until the process ends".to_owned())),
-        StoreKind::Null => Ok((
-            server.store(Memory::ephemeral()),
-            "not stored: every answer is a message".to_owned(),
-        )),
-        StoreKind::Sqlite => {
-            let (store, file) = open_sqlite(folder, config, "--data-dir <DIR>")?;
-            Ok((server.store(store), file.display().to_string()))
-        }
-    }
-}
-
-/// Opens the SQLite store in the data directory; `option` is how the user gives another one.
-fn open_sqlite(folder: &str, config: &Config, option: &str) -> anyhow::Result<(Sqlite, PathBuf)> {
-    let folder = data_dir::create(config.store.data_dir.as_deref(), folder)?;
-    let file = folder.join("tasks.db");
-    let options = Options {
-        min_free_bytes: config.store.min_free as u64,
-        max_readers: config.store.max_readers,
-        ..Options::default()
-    };
-    let store = Sqlite::open(&file, options).with_context(|| {
-        format!(
-            "cannot store tasks in {}; use another directory: {option}",
-            folder.display()
-        )
-    })?;
-    Ok((store, file))
 }

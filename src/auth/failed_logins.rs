@@ -17,7 +17,7 @@ const LOCKOUT_WINDOW: Duration = Duration::from_secs(60);
 const MAX_TRACKED_ADDRESSES: usize = 10_000;
 
 /// Failed logins by address, in a fixed window per address.
-pub(super) struct FailedLogins {
+pub(crate) struct FailedLogins {
     max_per_window: u32,
     failures: Mutex<HashMap<ClientAddress, FailureCount>>,
 }
@@ -30,7 +30,7 @@ struct FailureCount {
 
 impl FailedLogins {
     /// Locks an address out after `max_per_window` failures within [`LOCKOUT_WINDOW`].
-    pub(super) fn new(max_per_window: u32) -> Self {
+    pub(crate) fn new(max_per_window: u32) -> Self {
         Self {
             max_per_window,
             failures: Mutex::default(),
@@ -44,7 +44,7 @@ impl FailedLogins {
     ///
     /// # Errors
     /// Rate limited: the address is locked out.
-    pub(super) fn record_failure(&self, client: IpAddr) -> Result<()> {
+    pub(crate) fn record_failure(&self, client: IpAddr) -> Result<()> {
         let mut failures = lock(&self.failures);
         if failures.len() >= MAX_TRACKED_ADDRESSES {
             failures.retain(|_, failure| failure.since.elapsed() < LOCKOUT_WINDOW);

@@ -39,6 +39,7 @@ pub(crate) use credential_lifetime::CredentialLifetime;
 pub use credential_lifetime::Revocation;
 pub use credentials::RequestCredentials;
 pub(crate) use delegation::DelegationClaim;
+pub(crate) use failed_logins::FailedLogins;
 pub use identity::Identity;
 pub(crate) use ip_key::ip_key;
 #[cfg(feature = "jwt")]

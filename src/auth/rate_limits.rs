@@ -12,6 +12,7 @@ use governor::clock::{Clock, DefaultClock};
 use governor::middleware::StateInformationMiddleware;
 use governor::state::keyed::DashMapStateStore;
 use governor::{NotUntil, Quota, RateLimiter};
+use http::HeaderValue;
 use serde::{Deserialize, Serialize};
 
 use crate::model::units::{ByteSizeOrUnlimited, CountOrUnlimited};
@@ -53,8 +54,8 @@ pub struct CallerLimits {
     /// Stored tasks of a tenant, ended or not. At the limit its callers cannot open another task.
     #[serde(with = "CountOrUnlimited")]
     pub tenant_tasks: Option<u64>,
-    /// Whether calls, bytes and concurrent calls of anonymous callers on loopback addresses are limited too. Always the case
-    /// behind a proxy: with `trusted_proxies`, or a `public_url` of another host.
+    /// Whether calls, bytes and concurrent calls of anonymous callers on loopback addresses are limited too, and connections
+    /// from each of them. Calls always are behind a proxy: with `trusted_proxies`, or a `public_url` of another host.
     pub limit_loopback: bool,
 }
 
@@ -98,10 +99,38 @@ type Limiter = RateLimiter<
     StateInformationMiddleware,
 >;
 
+/// Limit over time: a token bucket per key, and its policy for response headers.
+struct TimedLimit {
+    buckets: Limiter,
+    /// Value of `RateLimit-Policy`. Encoded once, because every response has it.
+    policy: HeaderValue,
+}
+
+impl TimedLimit {
+    fn calls(quota: Quota) -> Self {
+        Self::new(quota, "\"calls\"", "")
+    }
+
+    fn bytes(quota: Quota) -> Self {
+        Self::new(quota, "\"bytes\"", ";qu=\"content-bytes\"")
+    }
+
+    /// `unit` is the parameter of the policy for a quota of other units than requests.
+    fn new(quota: Quota, name: &'static str, unit: &'static str) -> Self {
+        let limit = quota.burst_size();
+        let window = quota.burst_size_replenished_in().as_secs_f64().ceil();
+        let policy = format!("{name};q={limit}{unit};w={window}");
+        Self {
+            buckets: RateLimiter::dashmap(quota).with_middleware::<StateInformationMiddleware>(),
+            policy: HeaderValue::try_from(policy).expect("names and units are ASCII"),
+        }
+    }
+}
+
 /// Enforces [`CallerLimits`] for calls, bytes and concurrency.
 pub(crate) struct CallLimiter {
-    calls: Option<Limiter>,
-    bytes: Option<Limiter>,
+    calls: Option<TimedLimit>,
+    bytes: Option<TimedLimit>,
     max_concurrent: Option<usize>,
     concurrent: Arc<Mutex<HashMap<RateLimitKey, usize>>>,
     call_count: AtomicUsize,
@@ -109,8 +138,10 @@ pub(crate) struct CallLimiter {
 }
 
 /// State of the call rate limit, for response headers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RateLimitStatus {
+    /// Value of `RateLimit-Policy`: name, quota and window of the limit.
+    pub(crate) policy: HeaderValue,
     pub(crate) limit: u32,
     pub(crate) remaining: u32,
     /// Time until the full burst is available again.
@@ -122,14 +153,13 @@ pub(crate) struct CallPermit(Arc<Mutex<HashMap<RateLimitKey, usize>>>, RateLimit
 
 impl CallLimiter {
     pub(crate) fn new(limits: &CallerLimits) -> Self {
-        let limiter =
-            |quota| RateLimiter::dashmap(quota).with_middleware::<StateInformationMiddleware>();
         let calls = limits
             .calls_per_second
             .map(|rate| Quota::per_second(rate).allow_burst(limits.burst));
+        let bytes = limits.bytes_per_minute.map(Quota::per_minute);
         Self {
-            calls: calls.map(limiter),
-            bytes: limits.bytes_per_minute.map(Quota::per_minute).map(limiter),
+            calls: calls.map(TimedLimit::calls),
+            bytes: bytes.map(TimedLimit::bytes),
             max_concurrent: limits.concurrent_calls,
             concurrent: Arc::default(),
             call_count: AtomicUsize::new(0),
@@ -160,12 +190,14 @@ impl CallLimiter {
             return Ok(None);
         };
         let state = calls
+            .buckets
             .check_key(key)
-            .map_err(|until| self.limited_until("calls_per_second", &until))?;
+            .map_err(|until| self.limited_until("calls_per_second", calls, &until))?;
         let quota = state.quota();
         let limit = quota.burst_size().get();
         let remaining = state.remaining_burst_capacity();
         Ok(Some(RateLimitStatus {
+            policy: calls.policy.clone(),
             limit,
             remaining,
             reset: quota.replenish_interval() * limit.saturating_sub(remaining),
@@ -174,13 +206,13 @@ impl CallLimiter {
 
     fn count_bytes(&self, key: &RateLimitKey, bytes: usize) -> Result<()> {
         let weight = u32::try_from(bytes).ok().and_then(NonZeroU32::new);
-        let (Some(limiter), Some(weight)) = (&self.bytes, weight) else {
+        let (Some(limit), Some(weight)) = (&self.bytes, weight) else {
             return Ok(());
         };
         let setting = "bytes_per_minute";
-        match limiter.check_key_n(key, weight) {
+        match limit.buckets.check_key_n(key, weight) {
             Ok(Ok(_)) => Ok(()),
-            Ok(Err(until)) => Err(self.limited_until(setting, &until)),
+            Ok(Err(until)) => Err(self.limited_until(setting, limit, &until)),
             // The request exceeds the burst and can never pass.
             Err(_) => Err(rate_limited(setting).with_retry_after(Duration::from_secs(60))),
         }
@@ -202,17 +234,20 @@ impl CallLimiter {
     fn limited_until(
         &self,
         setting: &'static str,
+        limit: &TimedLimit,
         until: &NotUntil<<DefaultClock as Clock>::Instant>,
     ) -> Error {
+        let policy = limit.policy.to_str().unwrap_or_default();
         rate_limited(setting)
             .with_detail("limit", until.quota().burst_size().to_string())
+            .with_detail("policy", policy)
             .with_retry_after(until.wait_time_from(self.clock.now()))
     }
 
     /// Drops keys whose bucket is full: their state equals that of a new key.
     fn drop_idle_keys(&self) {
-        for limiter in [&self.calls, &self.bytes].into_iter().flatten() {
-            limiter.retain_recent();
+        for limit in [&self.calls, &self.bytes].into_iter().flatten() {
+            limit.buckets.retain_recent();
         }
     }
 }

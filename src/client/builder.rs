@@ -219,7 +219,7 @@ impl ClientBuilder {
             card_url: None,
             credentials: CredentialSet::default(),
             is_chat_peer: false,
-            is_python_peer: Arc::default(),
+            peer_heads: Arc::default(),
             background_tasks: TaskTracker::new(),
             card: None,
             extended_card: Arc::default(),

@@ -3,9 +3,9 @@
 use crate::egress::{ResponseBody, too_large};
 use crate::model::{Error, ErrorKind, Response, Result, SendMessageResponse, Seq, StreamResponse};
 use crate::wire::Dialect;
+use crate::wire::file_encoding::FileConversion;
 use crate::wire::sse::{self, Decoder};
 
-use super::file_encoding::decode_event;
 use super::grpc::GrpcMessages;
 
 /// Events of a stream in order of arrival. Dropping it closes the stream; the task continues.
@@ -47,7 +47,7 @@ impl EventStream {
 
     fn decode(&self, mut event: StreamResponse) -> StreamResponse {
         if self.has_base64_files {
-            decode_event(&mut event);
+            FileConversion::Decode.apply_to_event(&mut event);
         }
         event
     }

@@ -38,7 +38,6 @@ mod settings;
 mod task_stream;
 
 use std::fmt;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use ::http::{HeaderMap, HeaderValue, Uri};
@@ -62,6 +61,7 @@ pub use credentials::{
 };
 use endpoint::{Endpoint, Fallbacks};
 pub use event_stream::EventStream;
+use file_encoding::PeerHeads;
 #[cfg(feature = "jws")]
 pub use push_receiver::PushSignatureVerifier;
 pub use push_receiver::{
@@ -99,8 +99,7 @@ pub struct Client {
     credentials: CredentialSet,
     /// Whether the peer has no A2A and offers chat completions.
     is_chat_peer: bool,
-    /// Whether a response has shown that the peer is written in Python.
-    is_python_peer: Arc<AtomicBool>,
+    peer_heads: Arc<PeerHeads>,
     /// Cancellations for task streams that were dropped.
     background_tasks: TaskTracker,
 }

@@ -187,7 +187,7 @@ impl Client {
         }
     }
 
-    async fn call_once(&self, request: &Request) -> Result<Response> {
+    pub(super) async fn call_once(&self, request: &Request) -> Result<Response> {
         if matches!(request, Request::SendMessage(_)) {
             return self.call_traced(request).await;
         }
@@ -216,7 +216,7 @@ impl Client {
         if let Some(model) = self.chat_model() {
             return chat_completions::call(self, model, request).await;
         }
-        let request = &*self.encode_files(request);
+        let request = &*self.encode_files(request).await;
         let response = match self.endpoint.binding {
             Binding::JsonRpc => jsonrpc::call(self, request).await,
             Binding::HttpJson => rest::call(self, request).await,
@@ -266,7 +266,7 @@ impl Client {
             return Err(chat_completions::unsupported());
         }
         let span = self.span(request);
-        let request = &*self.encode_files(request);
+        let request = &*self.encode_files(request).await;
         let opened = async {
             match self.endpoint.binding {
                 Binding::JsonRpc => jsonrpc::stream(self, request, after).await,

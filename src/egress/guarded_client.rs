@@ -111,9 +111,8 @@ impl GuardedClient {
                 let guard = checker.clone();
                 Box::pin(async move {
                     guard
-                        .addresses(&url)
+                        .check(&url)
                         .await
-                        .map(drop)
                         .map_err(|error| check_error(&*error))
                 })
             }),

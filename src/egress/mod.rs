@@ -18,6 +18,7 @@ mod guarded_client;
 mod http_client;
 mod lookup_cache;
 mod policy;
+mod request_body;
 mod resolver;
 mod response_body;
 mod ssrf_guard;
@@ -40,7 +41,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::uri::Authority;
 use http::{Request, Response, Uri};
-use http_body_util::Full;
 use hyper::rt::Executor;
 use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::TokioTimer;
@@ -70,6 +70,8 @@ pub use tls::ClientTls;
 pub(crate) use traffic::TrafficObserver;
 pub use traffic::{Traffic, TrafficHeader};
 
+use request_body::RequestBody;
+
 /// Time for which an idle connection stays in the pool.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum number of idle connections per host.
@@ -80,8 +82,8 @@ const CONNECTION_LOST: &str = "the connection to the agent was lost";
 /// response body.
 #[derive(Clone)]
 pub(crate) struct Egress {
-    http1: Client<Connector, Full<Bytes>>,
-    http2: Client<Connector, Full<Bytes>>,
+    http1: Client<Connector, RequestBody>,
+    http2: Client<Connector, RequestBody>,
     connection_guard: Arc<DropGuard>,
     observer: Option<TrafficObserver>,
 }
@@ -155,7 +157,7 @@ impl Egress {
         }
         let target = origin(request.uri());
         let response = client
-            .request(request.map(Full::new))
+            .request(request.map(RequestBody::new))
             .await
             .map_err(|cause| self.connection_error(&target, cause))?;
         let observer = self.observer.as_ref().map(|observer| {
@@ -263,7 +265,7 @@ fn http_client(
     connector: Connector,
     connections: ConnectionTasks,
     protocol: Protocol,
-) -> Client<Connector, Full<Bytes>> {
+) -> Client<Connector, RequestBody> {
     Client::builder(connections)
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())

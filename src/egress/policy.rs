@@ -26,7 +26,8 @@ pub struct EgressPolicy {
     pub loopback: bool,
     /// Also allows targets without TLS.
     pub plain_http: bool,
-    /// Also allows these targets, whatever their addresses and ports, with or without TLS.
+    /// Also allows these targets, whatever their addresses and ports, with or without TLS. A webhook may be registered before
+    /// its host name resolves.
     pub allow: Vec<AllowedTarget>,
     /// Allows only the targets in `allow`.
     pub allow_only: bool,
@@ -201,16 +202,18 @@ impl EgressPolicy {
         }
     }
 
+    /// Whether the name of a host is in `allow`. All its addresses are allowed then.
+    pub(super) fn allows_name(&self, host: &TargetHost) -> bool {
+        self.allow.iter().any(|allowed| allowed.matches_host(host))
+    }
+
     /// Checks a target and its resolved addresses. Every address must be allowed.
     pub(crate) fn check(
         &self,
         target: &TargetUrl,
         addresses: &[IpAddr],
     ) -> Result<(), BlockReason> {
-        let is_host_allowed = self
-            .allow
-            .iter()
-            .any(|allowed| allowed.matches_host(&target.host));
+        let is_host_allowed = self.allows_name(&target.host);
         let is_allowed = |address: &IpAddr| {
             is_host_allowed
                 || (self.loopback && canonical_address(*address).is_loopback())

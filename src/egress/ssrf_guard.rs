@@ -63,6 +63,19 @@ impl<N: Network> SsrfGuard<N> {
         Arc::new(Self { policy, network })
     }
 
+    /// Checks a URL that will be connected to later. A name that the policy allows need not resolve yet: whatever its
+    /// addresses are then, they are allowed, and the connection checks them again.
+    ///
+    /// # Errors
+    /// As [`addresses`](Self::addresses).
+    #[cfg(feature = "server")]
+    pub(super) async fn check(&self, url: &str) -> Result<(), BoxError> {
+        if self.policy.allows_name(&TargetUrl::parse(url)?.host) {
+            return Ok(());
+        }
+        self.addresses(url).await.map(drop)
+    }
+
     /// Resolves a URL and returns its addresses, all of which the policy allows.
     ///
     /// # Errors

@@ -465,6 +465,32 @@ async fn s27_allow_list_admits_private_targets() {
     }
 }
 
+/// A webhook may be registered before its host exists. The delivery resolves the name and checks again.
+#[tokio::test(start_paused = true)]
+async fn s27_an_allowed_name_need_not_resolve_yet() {
+    let policy = |targets: &[&str]| EgressPolicy {
+        allow: targets.iter().map(|one| one.parse().unwrap()).collect(),
+        ..EgressPolicy::default()
+    };
+    let url = "http://soon.example/";
+    let network = FakeNetwork::new(OK);
+    for targets in [&["soon.example"][..], &["*.example"]] {
+        let client = network.client(policy(targets));
+        assert_eq!(client.check(url).await, Ok(()), "{targets:?}");
+        let sent = client.send(get(url), CAPS).await;
+        assert_eq!(sent.unwrap_err(), SendError::ConnectionFailed);
+    }
+    for targets in [&["10.0.0.0/8"][..], &["other.example"], &[]] {
+        let checked = network.client(policy(targets)).check(url).await;
+        assert_eq!(checked, Err(BlockReason::Address.into()), "{targets:?}");
+    }
+    assert!(network.dialed().is_empty());
+    network.add_name("soon.example", &[&["10.0.0.9"]]);
+    let client = network.client(policy(&["soon.example"]));
+    assert_eq!(client.send(get(url), CAPS).await.unwrap().status, 204);
+    assert_eq!(network.dialed(), ["10.0.0.9:80"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn s27_loopback_option_admits_loopback_only() {
     let policy = EgressPolicy {

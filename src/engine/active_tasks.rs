@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::folded_log::FoldedLog;
+use super::follow::LogPage;
 use super::inbox::{Inbox, InboxSender, RunnerCommand};
-use super::shared_entry::SharedEntry;
 use super::tail::{SnapshotOccasion, Tail, TailLimits};
 use crate::model::{Entry, Event, Scope, Seq, TaskId, Timestamp};
 use crate::rt::lock;
@@ -138,11 +138,7 @@ impl ActiveTask {
     }
 
     /// Returns the entries after `position`, up to the limit; see [`Tail::entries_after`].
-    pub(super) fn entries_after(
-        &self,
-        position: Seq,
-        limit: ReadLimit,
-    ) -> Option<Vec<SharedEntry>> {
+    pub(super) fn entries_after(&self, position: Seq, limit: ReadLimit) -> Option<LogPage> {
         self.tail().entries_after(position, limit)
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::TurnSemaphore;
 use super::settings::{AgentSettings, RestartPolicy, Settings, UnansweredPolicy};
 use crate::agent::{Agent, DynAgent, Failure, Outcome, Turn};
+use crate::hooks::HookChain;
 use crate::model::{CallerKey, Scope};
 use crate::rt::{FairPermit, FairSemaphore, read_lock, write_lock};
 
@@ -25,6 +26,8 @@ struct RegistryState {
 /// An agent with its settings.
 pub(crate) struct AgentHandle {
     pub(crate) agent: Arc<dyn DynAgent>,
+    /// Hooks on the events of its turns.
+    pub(super) hooks: HookChain,
     settings: AgentSettings,
     /// Limit of this agent's concurrent turns (`max_turns` of the agent).
     own_permits: Option<TurnSemaphore>,
@@ -41,6 +44,7 @@ pub(crate) struct AgentRegistration {
     pub(crate) name: Arc<str>,
     pub(crate) agent: Arc<dyn DynAgent>,
     pub(crate) settings: AgentSettings,
+    pub(crate) hooks: HookChain,
 }
 
 /// Agents by name.
@@ -83,6 +87,7 @@ impl AgentRegistry {
             name: "".into(),
             agent: Arc::new(agent),
             settings: AgentSettings::default(),
+            hooks: HookChain::default(),
         };
         Self(Arc::new(RwLock::new(RegistryState {
             current: AgentSet::default(),
@@ -153,7 +158,10 @@ impl AgentHandle {
     /// count towards one limit.
     fn new(registration: AgentRegistration, previous: Option<&Self>) -> Self {
         let AgentRegistration {
-            agent, settings, ..
+            agent,
+            settings,
+            hooks,
+            ..
         } = registration;
         let predecessor = previous.filter(|old| {
             old.settings.max_turns == settings.max_turns
@@ -167,6 +175,7 @@ impl AgentHandle {
         };
         Self {
             agent,
+            hooks,
             settings,
             own_permits,
         }

@@ -47,7 +47,7 @@ impl Clock for SystemClock {
 /// depend on the clock.
 fn timestamp(time: SystemTime) -> Timestamp {
     let millis = match time.duration_since(UNIX_EPOCH) {
-        Ok(since) => i64::try_from(since.as_nanos() / NANOS_PER_MILLI).ok(),
+        Ok(since) => i64::try_from(since.as_millis()).ok(),
         // Rounds down, like times after 1970.
         Err(before) => {
             let millis = before.duration().as_nanos().div_ceil(NANOS_PER_MILLI);

@@ -52,6 +52,16 @@ impl Error {
     }
 }
 
+impl Error {
+    /// Returns whether the stored log of the task is damaged. A retry does not help.
+    pub(crate) fn is_damage(&self) -> bool {
+        matches!(
+            self,
+            Self::Store(store::Error::Damaged(_)) | Self::CorruptLog(_)
+        )
+    }
+}
+
 impl From<store::Error> for Error {
     fn from(error: store::Error) -> Self {
         Self::Store(error)

@@ -18,6 +18,14 @@ pub(super) const STREAM_PAGE: ReadLimit = ReadLimit {
     bytes: 64 << 10,
 };
 
+/// Entries that were read together.
+#[derive(Debug, Default)]
+pub(super) struct LogPage {
+    pub(super) entries: Vec<SharedEntry>,
+    /// Memory that the reader of the page takes, about: its entries unless they are shared, and their encoding.
+    pub(super) bytes: usize,
+}
+
 /// Subscription to the tail of an active task. While it exists, the tail buffers new entries, within its limits.
 #[derive(Debug)]
 pub(super) struct TailSubscription {
@@ -31,6 +39,10 @@ pub(crate) struct Follow {
     task: Head,
     /// Position of the last returned entry.
     position: Seq,
+    /// Position before the last returned page.
+    page_start: Seq,
+    /// Size of the last returned page.
+    page_bytes: usize,
     /// Entries to return first.
     buffered: Vec<SharedEntry>,
     announcements: watch::Receiver<Seq>,
@@ -58,10 +70,23 @@ impl Follow {
             journal,
             task,
             position,
+            page_start: position,
+            page_bytes: 0,
             buffered,
             announcements,
             active,
         }
+    }
+
+    /// Returns the memory that the last returned page takes, about.
+    pub(crate) fn page_bytes(&self) -> usize {
+        self.page_bytes
+    }
+
+    /// Goes back before the last returned page. The next read returns it again.
+    pub(crate) fn rewind(&mut self) {
+        self.position = self.page_start;
+        self.buffered.clear();
     }
 
     /// Returns the next entries, at least one. Waits for them.
@@ -73,10 +98,9 @@ impl Follow {
         loop {
             // Marked before the read: an announcement during the read wakes the wait below.
             self.announcements.mark_unchanged();
-            let entries = self.read_next().await?;
-            if let Some(last) = entries.last() {
-                self.position = last.seq;
-                return Ok(entries);
+            let page = self.read_next().await?;
+            if !page.entries.is_empty() {
+                return Ok(self.advance(page));
             }
             tokio::select! {
                 biased;
@@ -91,28 +115,54 @@ impl Follow {
     /// # Errors
     /// See [`next`](Self::next).
     pub(crate) async fn try_next(&mut self) -> Result<Vec<SharedEntry>> {
-        let entries = self.read_next().await?;
-        if let Some(last) = entries.last() {
-            self.position = last.seq;
-        }
+        let page = self.read_next().await?;
+        Ok(self.advance(page))
+    }
+
+    /// Returns the next entries like [`try_next`](Self::try_next), as a part of the page that was returned before.
+    ///
+    /// # Errors
+    /// See [`next`](Self::next).
+    pub(crate) async fn try_more(&mut self) -> Result<Vec<SharedEntry>> {
+        let page_start = self.page_start;
+        let page_bytes = self.page_bytes;
+        let entries = self.try_next().await?;
+        self.page_start = page_start;
+        self.page_bytes += page_bytes;
         Ok(entries)
     }
 
-    async fn read_next(&mut self) -> Result<Vec<SharedEntry>> {
-        if !self.buffered.is_empty() {
-            return Ok(std::mem::take(&mut self.buffered));
+    /// Moves behind a page and returns its entries.
+    fn advance(&mut self, page: LogPage) -> Vec<SharedEntry> {
+        self.page_start = self.position;
+        self.page_bytes = page.bytes;
+        if let Some(last) = page.entries.last() {
+            self.position = last.seq;
         }
-        if let Some(entries) = self.read_tail()? {
-            return Ok(entries);
+        page.entries
+    }
+
+    async fn read_next(&mut self) -> Result<LogPage> {
+        if !self.buffered.is_empty() {
+            let entries = std::mem::take(&mut self.buffered);
+            let bytes = entries.iter().map(|entry| entry.event.memory_size()).sum();
+            return Ok(LogPage { entries, bytes });
+        }
+        if let Some(page) = self.read_tail()? {
+            return Ok(page);
         }
         // Boxed: future size.
         let stored = Box::pin(timeout(self.journal.store_timeout, self.read_store()));
         let entries = stored.await.unwrap_or(Err(Error::StoreUnavailable))?;
-        Ok(SharedEntry::unshared(entries))
+        let sizes = entries.iter().map(|entry| entry.event.memory_size());
+        // The entries and their encoding.
+        let bytes = 2 * sizes.sum::<usize>();
+        let entries = SharedEntry::unshared(entries);
+        Ok(LogPage { entries, bytes })
     }
 
     /// Returns the next entries of the tail. `None` if there is no tail, or it does not reach back that far.
-    fn read_tail(&mut self) -> Result<Option<Vec<SharedEntry>>> {
+    fn read_tail(&mut self) -> Result<Option<LogPage>> {
         let held = self.active.take();
         let usable =
             held.filter(|active| !active.is_closed() || active.has_entries_after(self.position));
@@ -122,13 +172,14 @@ impl Follow {
         }
     }
 
-    fn read_tail_of(&mut self, active: Arc<ActiveTask>) -> Result<Option<Vec<SharedEntry>>> {
-        let entries = active.entries_after(self.position, STREAM_PAGE);
-        if entries.as_ref().is_some_and(Vec::is_empty) && active.is_unwritable() {
+    fn read_tail_of(&mut self, active: Arc<ActiveTask>) -> Result<Option<LogPage>> {
+        let page = active.entries_after(self.position, STREAM_PAGE);
+        let is_empty = page.as_ref().is_some_and(|page| page.entries.is_empty());
+        if is_empty && active.is_unwritable() {
             return Err(Error::StoreUnavailable);
         }
         self.active = Some(active);
-        Ok(entries)
+        Ok(page)
     }
 
     async fn read_store(&self) -> Result<Vec<Entry>> {

@@ -19,7 +19,8 @@ use super::tail::{SnapshotOccasion, TailLimits};
 use super::task_cache::{CachedTask, TaskCache, TaskView};
 use super::{Error, Result, Settings};
 use crate::bus::Bus;
-use crate::model::{Entry, Event, Scope, Seq, Task, TaskId};
+use crate::model::{Caller, Entry, Event, Scope, Seq, Task, TaskId};
+use crate::rt::{FairPermit, FairSemaphore};
 use crate::store::{
     self, Batch, CreateResult, Head, NewTask, ReadLimit, Store, StoreFuture, TaskPage, TaskQuery,
 };
@@ -30,6 +31,16 @@ pub(super) const FOLD_PAGE: ReadLimit = ReadLimit {
     bytes: 1 << 20,
 };
 
+/// Limit of one read for a fold that has the permit for large logs. A store that decodes whole batches decodes a batch
+/// again for each page of it, so large pages save work.
+const LARGE_FOLD_PAGE: ReadLimit = ReadLimit {
+    entries: 1000,
+    bytes: 8 << 20,
+};
+
+/// Number of logs of more than one page that are folded at the same time. One caller uses at most half.
+const CONCURRENT_LARGE_READS: usize = 4;
+
 /// Access to the logs of all tasks.
 pub(crate) struct Journal {
     pub(super) store: Arc<dyn Store>,
@@ -37,6 +48,8 @@ pub(crate) struct Journal {
     pub(super) active_tasks: ActiveTasks,
     pub(super) task_cache: TaskCache,
     snapshotter: Arc<Snapshotter>,
+    /// Permits to fold logs of more than one page.
+    large_reads: FairSemaphore<Caller>,
     /// Minimum number of entries for a snapshot.
     pub(super) snapshot_min_entries: u64,
     /// How long subscribers wait for a read of the store.
@@ -70,6 +83,7 @@ impl Journal {
             active_tasks: ActiveTasks::new(settings.max_waiting_messages, tail_limits),
             task_cache: TaskCache::new(settings.task_cache_bytes),
             snapshotter,
+            large_reads: FairSemaphore::new(CONCURRENT_LARGE_READS, None),
             snapshot_min_entries: MIN_SNAPSHOT_ENTRIES,
             store_timeout: settings.store_timeout,
             stop,
@@ -208,16 +222,18 @@ impl Journal {
 
     /// Returns the task, at least as new as `task`.
     pub(super) async fn task_view(&self, task: &Head) -> Result<TaskView> {
-        if let Some(cached) = self.cached_since(task) {
-            return Ok(TaskView::cached(cached, &self.task_cache));
+        let shared = self.cached_since(task);
+        if let Some(shared) = shared.or_else(|| self.task_cache.in_use_since(task)) {
+            return Ok(TaskView::cached(shared, &self.task_cache));
         }
         let log = self.log(task).await?;
         let cached = self.task_cache.get(&task.id);
-        Ok(cached
-            .filter(|cached| cached.log.position == log.position)
-            .map_or(TaskView::Owned(log.task), |cached| {
-                TaskView::cached(cached, &self.task_cache)
-            }))
+        Ok(
+            match cached.filter(|cached| cached.log.position == log.position) {
+                Some(cached) => TaskView::cached(cached, &self.task_cache),
+                None => self.task_cache.uncached_view(task, log),
+            },
+        )
     }
 
     /// Reads the log from the store, for its runner. The task is active: it leaves the cache before the runner appends.
@@ -228,8 +244,26 @@ impl Journal {
     }
 
     async fn read_log(&self, task: &Head) -> Result<FoldedLog> {
-        let base = self.load_base(task).await;
-        self.apply_new_entries(task, base).await
+        // A long log is read under a permit from the start, any other from its second page on.
+        let permit = if task.position.0 < self.snapshot_min_entries {
+            None
+        } else {
+            Some(self.acquire_large_read(task).await)
+        };
+        let base = match self
+            .task_cache
+            .in_use_since(task)
+            .filter(|_| permit.is_some())
+        {
+            Some(in_use) => in_use.log.clone(),
+            None => self.load_base(task).await,
+        };
+        self.apply_new_entries(task, base, permit).await
+    }
+
+    /// Waits for the permit to read a large log. Few folds of large logs thereby exist that no budget counts yet.
+    async fn acquire_large_read(&self, task: &Head) -> FairPermit<Caller> {
+        self.large_reads.acquire(task.scope.owner.clone()).await
     }
 
     /// Returns the newest fold that needs no entries: from the cache, or from a snapshot. Empty if there is none.
@@ -256,12 +290,13 @@ impl Journal {
 
     /// Returns the state of the task at a position.
     pub(super) async fn task_at_position(&self, task: &Head, position: Seq) -> Result<Arc<Task>> {
+        let _permit = self.acquire_large_read(task).await;
         let mut log = self.load_snapshot(task, position).await;
         while log.position < position {
             let missing = usize::try_from(position.0 - log.position.0).unwrap_or(usize::MAX);
             let limit = ReadLimit {
-                entries: missing.min(FOLD_PAGE.entries),
-                ..FOLD_PAGE
+                entries: missing.min(LARGE_FOLD_PAGE.entries),
+                ..LARGE_FOLD_PAGE
             };
             let entries = self.store.read(task, log.position, limit).await?;
             if entries.is_empty() {
@@ -275,13 +310,23 @@ impl Journal {
     }
 
     /// Applies the entries after a fold.
-    async fn apply_new_entries(&self, task: &Head, base: FoldedLog) -> Result<FoldedLog> {
+    async fn apply_new_entries(
+        &self,
+        task: &Head,
+        base: FoldedLog,
+        mut permit: Option<FairPermit<Caller>>,
+    ) -> Result<FoldedLog> {
         let from = base.position;
         let mut log = base;
         // Starts with the last known entry: if it does not exist, the task was deleted.
         let mut after = Seq(from.0.saturating_sub(1));
         loop {
-            let entries = self.store.read(task, after, FOLD_PAGE).await?;
+            let limit = if permit.is_some() {
+                LARGE_FOLD_PAGE
+            } else {
+                FOLD_PAGE
+            };
+            let entries = self.store.read(task, after, limit).await?;
             if entries.is_empty() && log.position == from {
                 self.task_cache.forget(&task.id);
                 return Err(Error::Deleted);
@@ -290,8 +335,15 @@ impl Journal {
                 log.apply(entry)?;
             }
             after = log.position;
-            if !FOLD_PAGE.is_reached(&entries) {
+            if !limit.is_reached(&entries) {
                 break;
+            }
+            if permit.is_none() {
+                permit = Some(self.acquire_large_read(task).await);
+                if let Some(in_use) = self.task_cache.in_use_since(task) {
+                    log = in_use.log.clone();
+                    after = log.position;
+                }
             }
         }
         if log.position.0 - from.0 >= self.snapshot_min_entries {

@@ -16,6 +16,7 @@ mod folded_log;
 mod follow;
 mod inbox;
 mod journal;
+mod large_encodings;
 mod maintenance;
 mod reason;
 mod runner;

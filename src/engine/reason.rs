@@ -17,6 +17,12 @@ pub(super) const EXPIRED: &str = "expired";
 /// The task exceeded `max_task_bytes`.
 pub(super) const TOO_LARGE: &str = "too-large";
 
+/// The stored log of the task is damaged.
+pub(super) const DAMAGED: &str = "damaged";
+
+/// A hook denied an event of the agent.
+pub(super) const DENIED: &str = "denied";
+
 /// Returns the entry which records that an event after the end of its turn was ignored.
 pub(super) fn late_event() -> Event {
     Event::Ignored {

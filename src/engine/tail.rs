@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::folded_log::FoldedLog;
+use super::follow::LogPage;
 use super::shared_entry::{EntryBatch, SharedEntry};
 use crate::model::{Entry, Event, Scope, Seq, Timestamp};
 use crate::store::{Head, ReadLimit};
@@ -165,13 +166,9 @@ impl Tail {
     /// that far.
     ///
     /// The page ends with the batch that reaches the limit of bytes: a reader of one entry keeps its batch in memory.
-    pub(super) fn entries_after(
-        &self,
-        position: Seq,
-        limit: ReadLimit,
-    ) -> Option<Vec<SharedEntry>> {
+    pub(super) fn entries_after(&self, position: Seq, limit: ReadLimit) -> Option<LogPage> {
         if self.end > Seq(0) && self.end <= position {
-            return Some(Vec::new());
+            return Some(LogPage::default());
         }
         // The last batch that starts at or before the next entry.
         let next = Seq(position.0 + 1);
@@ -192,7 +189,7 @@ impl Tail {
                 break;
             }
         }
-        Some(entries)
+        Some(LogPage { entries, bytes })
     }
 
     /// Appends a batch, and drops the oldest ones until the tail is within its limits.

@@ -2,16 +2,17 @@
 
 use std::hash::BuildHasher;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use bytes::Bytes;
-use hashbrown::DefaultHashBuilder;
+use hashbrown::{DefaultHashBuilder, HashMap};
 use hashlink::LruCache;
 
 use super::folded_log::FoldedLog;
+use super::large_encodings::{LargeEncodings, is_large};
 use super::shared_entry::EncodingCache;
-use crate::model::{Scope, Task, TaskId};
-use crate::rt::lock;
+use crate::model::{self, CallerKey, Scope, Seq, Task, TaskId};
+use crate::rt::{ByteBudget, Reservation, lock};
 use crate::store::Head;
 
 /// Number of version counters. Tasks share them by hash.
@@ -30,6 +31,8 @@ pub(super) struct TaskCache(Arc<Mutex<CacheState>>);
 
 struct CacheState {
     tasks: LruCache<TaskId, CacheEntry>,
+    /// Large tasks outside the cache that readers hold: too large for it, evicted, or with a runner.
+    in_use: HashMap<TaskId, Weak<CachedTask>>,
     /// Total size of the entries.
     bytes: usize,
     max_bytes: usize,
@@ -49,7 +52,10 @@ struct CacheEntry {
 pub(super) struct CachedTask {
     scope: Scope,
     pub(super) log: FoldedLog,
+    /// Size of the task.
+    bytes: usize,
     encodings: EncodingCache<Bytes>,
+    large_encodings: LargeEncodings,
 }
 
 /// Version of a task's slot before a read of the store.
@@ -60,6 +66,16 @@ pub(super) struct ReadVersion {
 }
 
 impl CachedTask {
+    fn new(head: &Head, log: &FoldedLog, bytes: usize) -> Arc<Self> {
+        Arc::new(Self {
+            scope: head.scope.clone(),
+            log: log.clone(),
+            bytes,
+            encodings: EncodingCache::default(),
+            large_encodings: LargeEncodings::default(),
+        })
+    }
+
     pub(super) fn is_in_scope(&self, scope: &Scope) -> bool {
         self.scope == *scope
     }
@@ -74,6 +90,7 @@ impl TaskCache {
     pub(super) fn new(max_bytes: usize) -> Self {
         Self(Arc::new(Mutex::new(CacheState {
             tasks: LruCache::new_unbounded(),
+            in_use: HashMap::new(),
             bytes: 0,
             max_bytes,
             versions: Box::new([0; VERSION_SLOTS]),
@@ -112,12 +129,34 @@ impl TaskCache {
         if is_outdated || bytes > state.max_bytes {
             return;
         }
-        let task = Arc::new(CachedTask {
-            scope: head.scope.clone(),
-            log: log.clone(),
-            encodings: EncodingCache::default(),
-        });
+        let task = CachedTask::new(head, log, bytes);
         state.insert(&head.id, CacheEntry { task, bytes });
+    }
+
+    /// Returns the fold of a large task that readers hold, if it is at least as new as `head`.
+    pub(super) fn in_use_since(&self, head: &Head) -> Option<Arc<CachedTask>> {
+        let task = self.state().in_use.get(&head.id)?.upgrade()?;
+        (task.log.position >= head.position).then_some(task)
+    }
+
+    /// Returns the view of a task that is not cached. All readers of a large task share its fold and encodings.
+    pub(super) fn uncached_view(&self, head: &Head, log: FoldedLog) -> TaskView {
+        let bytes = log.task.memory_size();
+        if !is_large(bytes) {
+            return TaskView::Owned(log.task, log.position);
+        }
+        let mut state = self.state();
+        let in_use = state.in_use.get(&head.id).and_then(Weak::upgrade);
+        let task = match in_use.filter(|task| task.log.position == log.position) {
+            Some(task) => task,
+            None => {
+                let task = CachedTask::new(head, &log, bytes);
+                state.add_in_use(&task);
+                task
+            }
+        };
+        drop(state);
+        TaskView::cached(task, self)
     }
 
     /// Removes a task that is going to change or was deleted, and refuses the results of reads that have begun.
@@ -125,7 +164,10 @@ impl TaskCache {
         let mut state = self.state();
         let slot = state.slot(id);
         state.versions[slot] += 1;
-        state.remove(id);
+        state.in_use.remove(id);
+        if let Some(entry) = state.tasks.remove(id) {
+            state.bytes -= entry.bytes;
+        }
     }
 
     /// Adds the size of a new encoding, if the task is still cached.
@@ -142,8 +184,10 @@ impl TaskCache {
         };
         entry.bytes += bytes;
         state.bytes += bytes;
-        if entry.bytes > state.max_bytes {
-            state.remove(id);
+        if entry.bytes > state.max_bytes
+            && let Some(entry) = state.tasks.remove(id)
+        {
+            state.drop_entry(&entry);
         }
         state.evict();
     }
@@ -169,22 +213,30 @@ impl CacheState {
         while self.bytes > self.max_bytes
             && let Some((_, evicted)) = self.tasks.remove_lru()
         {
-            self.bytes -= evicted.bytes;
+            self.drop_entry(&evicted);
         }
     }
 
-    fn remove(&mut self, id: &TaskId) {
-        if let Some(entry) = self.tasks.remove(id) {
-            self.bytes -= entry.bytes;
+    /// Counts out an entry that has left the cache. Readers of a large task continue to share it.
+    fn drop_entry(&mut self, entry: &CacheEntry) {
+        self.bytes -= entry.bytes;
+        if is_large(entry.task.bytes) && Arc::strong_count(&entry.task) > 1 {
+            self.add_in_use(&entry.task);
         }
+    }
+
+    fn add_in_use(&mut self, task: &Arc<CachedTask>) {
+        self.in_use.retain(|_, task| task.strong_count() > 0);
+        let id = task.log.task.id.clone();
+        self.in_use.insert(id, Arc::downgrade(task));
     }
 }
 
 /// The current state of a task, for a reader.
 pub(crate) enum TaskView {
-    /// Not cached: the task has a runner, or is larger than the cache.
-    Owned(Arc<Task>),
-    /// Shared with the cache.
+    /// Not cached: the task has a runner. With its position.
+    Owned(Arc<Task>, Seq),
+    /// Shared with the cache, or with other readers of a large task.
     Cached(CacheHandle),
 }
 
@@ -192,6 +244,21 @@ pub(crate) enum TaskView {
 pub(crate) struct CacheHandle {
     task: Arc<CachedTask>,
     cache: TaskCache,
+    /// Part of the byte budget for the encoding of a large task. Boxed: future size.
+    reservation: Option<Box<Reservation>>,
+}
+
+/// Bytes of an encoding that hold the task, so that readers who come later share both.
+struct HeldEncoding {
+    bytes: Bytes,
+    _task: Arc<CachedTask>,
+    _reservation: Arc<Reservation>,
+}
+
+impl AsRef<[u8]> for HeldEncoding {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 impl TaskView {
@@ -199,7 +266,92 @@ impl TaskView {
         Self::Cached(CacheHandle {
             task,
             cache: cache.clone(),
+            reservation: None,
         })
+    }
+
+    /// Returns the position of the task.
+    pub(crate) fn position(&self) -> Seq {
+        match self {
+            Self::Owned(_, position) => *position,
+            Self::Cached(handle) => handle.task.log.position,
+        }
+    }
+
+    /// Returns the size of a large task. Its encodings count against the byte budget.
+    pub(crate) fn large_size(&self) -> Option<usize> {
+        let bytes = match self {
+            Self::Owned(..) => return None,
+            Self::Cached(handle) => handle.task.bytes,
+        };
+        is_large(bytes).then_some(bytes)
+    }
+
+    /// Whether readers hold an encoding of a large task. It counts against the byte budget already.
+    pub(crate) fn has_readers(&self) -> bool {
+        match self {
+            Self::Owned(..) => false,
+            Self::Cached(handle) => handle.task.large_encodings.has_readers(),
+        }
+    }
+
+    /// Adds the part of the byte budget that the encoding takes.
+    pub(crate) fn with_reservation(mut self, reservation: Reservation) -> Self {
+        if let Self::Cached(handle) = &mut self {
+            handle.reservation = Some(Box::new(reservation));
+        }
+        self
+    }
+
+    /// Returns the part of the byte budget, for an encoding that is not shared.
+    pub(crate) fn take_reservation(&mut self) -> Option<Box<Reservation>> {
+        match self {
+            Self::Owned(..) => None,
+            Self::Cached(handle) => handle.reservation.take(),
+        }
+    }
+
+    /// Returns the encoding of a large task in this format.
+    ///
+    /// It is made once, shared by all readers, and counted once against the byte budget until the last of them has
+    /// dropped it.
+    ///
+    /// # Errors
+    /// Unavailable: readers hold another format, and the budget does not allow a second one.
+    pub(crate) fn encoded_large(
+        &mut self,
+        format: u8,
+        budget: &Arc<ByteBudget>,
+        caller: &CallerKey,
+        encode: impl FnOnce(&Task, &mut Vec<u8>),
+    ) -> model::Result<Bytes> {
+        let Self::Cached(handle) = self else {
+            return Ok(self.encoded(format, encode));
+        };
+        let CacheHandle {
+            task,
+            cache,
+            reservation,
+        } = handle;
+        let own_reservation = reservation.take();
+        let reserve = || match own_reservation {
+            Some(reservation) => Ok(*reservation),
+            None => budget.try_reserve(caller, 2 * task.bytes),
+        };
+        let encode = || {
+            let mut out = Vec::with_capacity(task.bytes);
+            encode(&task.log.task, &mut out);
+            out
+        };
+        let read = task.large_encodings.read(format, reserve, encode)?;
+        if read.is_new {
+            cache.add_bytes(task, read.bytes.len());
+        }
+        Ok(Bytes::from_owner(HeldEncoding {
+            bytes: read.bytes,
+            _task: task.clone(),
+            _reservation: read.reservation,
+        }))
     }
 
     /// Returns the encoding of the task in this format.
@@ -211,7 +363,7 @@ impl TaskView {
             encode(self, &mut out);
             out
         };
-        let Self::Cached(CacheHandle { task, cache }) = self else {
+        let Self::Cached(CacheHandle { task, cache, .. }) = self else {
             return encode_task().into();
         };
         let mut added_bytes = 0;
@@ -234,7 +386,7 @@ impl Deref for TaskView {
 
     fn deref(&self) -> &Task {
         match self {
-            Self::Owned(task) => task,
+            Self::Owned(task, _) => task,
             Self::Cached(handle) => &handle.task.log.task,
         }
     }
@@ -243,7 +395,7 @@ impl Deref for TaskView {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Artifact, Caller, Entry, Event, Part, Seq, Timestamp};
+    use crate::model::{Artifact, Caller, Entry, Event, Part, Timestamp};
 
     fn log(id: &str, position: u64, text: usize) -> FoldedLog {
         let created = Event::Created {

@@ -24,6 +24,10 @@ pub struct AgentCard {
         deserialize_with = "or_default"
     )]
     pub supported_interfaces: Vec<AgentInterface>,
+    /// Further interfaces, which only the lists of versions before 1.0 name: 1.0 clients may refuse a
+    /// card because of them.
+    #[serde(skip)]
+    pub legacy_interfaces: Vec<AgentInterface>,
     /// Organization that operates the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<AgentProvider>,

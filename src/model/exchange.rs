@@ -1,5 +1,6 @@
 //! Requests and responses of all operations as enums.
 
+use super::published::RESERVED_PREFIX;
 use super::{
     AgentCard, CancelTaskRequest, DeletePushConfigRequest, GetExtendedAgentCardRequest,
     GetPushConfigRequest, GetTaskRequest, Limits, ListPushConfigsRequest, ListPushConfigsResponse,
@@ -75,12 +76,11 @@ impl Request {
     /// Removes reserved keys (prefix `attache.`) from the metadata of the request, the message and
     /// its parts. Only the server may set them.
     pub fn strip_reserved_metadata(&mut self) {
-        const RESERVED: &str = "attache.";
         if let Self::SendMessage(request) | Self::SendStreamingMessage(request) = self {
             let parts = request.message.parts.iter_mut();
             parts
                 .filter_map(|part| part.metadata_mut())
-                .for_each(|object| object.remove_prefixed(RESERVED));
+                .for_each(|object| object.remove_prefixed(RESERVED_PREFIX));
         }
         let metadata = match self {
             Self::SendMessage(request) | Self::SendStreamingMessage(request) => {
@@ -99,7 +99,7 @@ impl Request {
         metadata
             .into_iter()
             .flatten()
-            .for_each(|object| object.remove_prefixed(RESERVED));
+            .for_each(|object| object.remove_prefixed(RESERVED_PREFIX));
     }
 
     /// Checks all rules that do not depend on a stored task.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::de::{Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, Serializer};
-use uuid::{NoContext, Uuid};
+use uuid::{Builder, Uuid};
 
 use super::Violation;
 
@@ -14,9 +14,13 @@ pub(super) const MAX_ID_BYTES: usize = 256;
 
 /// Returns a new UUID version 7 as text: the time in milliseconds, then 74 random bits (S12).
 ///
-/// The time makes indexes over ids cheap to extend. No counter: it would make an id predictable from another.
+/// The time makes indexes over ids cheap to extend. No counter: it would make an id predictable from another. A clock before
+/// 1970 counts as 1970.
 pub(crate) fn random_id() -> Arc<str> {
-    let id = Uuid::new_v7(uuid::Timestamp::now(NoContext));
+    let millis = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or_default();
+    // Version 4 has its fixed bits where version 7 has them.
+    let [_, _, _, _, _, _, random @ ..] = Uuid::new_v4().into_bytes();
+    let id = Builder::from_unix_timestamp_millis(millis, &random).into_uuid();
     let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
     Arc::from(&*id.as_hyphenated().encode_lower(&mut text))
 }
@@ -222,7 +226,7 @@ mod tests {
     fn ids_begin_with_the_time_in_milliseconds() {
         let id = TaskId::random();
         let uuid = Uuid::parse_str(id.as_str()).unwrap();
-        let now = uuid::Timestamp::now(NoContext).to_unix();
+        let now = uuid::Timestamp::now(uuid::NoContext).to_unix();
         let (seconds, _) = uuid.get_timestamp().unwrap().to_unix();
         assert!((now.0 - 60..=now.0).contains(&seconds), "{id}");
     }

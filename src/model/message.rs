@@ -96,6 +96,18 @@ pub struct Message {
 }
 
 impl Message {
+    /// Returns a plain input request for a question: its text, and the id of the message to answer with.
+    #[cfg(feature = "server")]
+    pub(crate) fn plain_input_request(&self) -> Json {
+        let request = serde_json::json!({
+            "kind": "input-request",
+            "prompt": self.text(),
+            "sensitive": false,
+            "requestId": self.message_id,
+        });
+        request.into()
+    }
+
     /// Creates a message from the client with one part and a random id.
     pub fn user(part: impl Into<Part>) -> Self {
         Self::new(Role::User, part)
@@ -140,6 +152,14 @@ impl Message {
     #[must_use]
     pub fn text(&self) -> String {
         joined_text(&self.parts)
+    }
+
+    /// Whether a part is text that is not empty.
+    #[cfg(feature = "server")]
+    pub(crate) fn has_text(&self) -> bool {
+        self.parts
+            .iter()
+            .any(|part| matches!(&part.content, Content::Text(text) if !text.is_empty()))
     }
 
     /// Validates a message from a client. `field` is the JSON path of the message.

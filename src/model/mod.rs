@@ -6,6 +6,7 @@
 mod artifact;
 mod base64;
 mod card;
+mod client_dialect;
 mod content_size;
 mod error;
 mod event;
@@ -16,6 +17,7 @@ mod limits;
 mod memory_size;
 mod message;
 mod object;
+mod published;
 mod push;
 mod push_request;
 mod request;
@@ -37,6 +39,7 @@ pub use card::{
     AgentCapabilities, AgentCard, AgentCardSignature, AgentExtension, AgentInterface,
     AgentProvider, AgentSkill, KAOS_BINDING,
 };
+pub use client_dialect::ClientDialect;
 pub use error::{Error, ErrorKind, Result, Violation};
 pub use event::{
     Entry, Event, Seq, StreamResponse, TaskArtifactUpdateEvent, TaskStatusUpdateEvent,
@@ -52,6 +55,7 @@ pub use message::{Content, INPUT_REQUEST, LINEAGE, Message, Part, Role};
 #[cfg(test)]
 pub(crate) use object::MEMBER_VISITS;
 pub use object::Object;
+pub(crate) use published::Publish;
 pub use push::{AuthenticationInfo, PushConfig};
 pub use push_request::{
     DeletePushConfigRequest, GetPushConfigRequest, ListPushConfigsRequest, ListPushConfigsResponse,

@@ -74,15 +74,27 @@ impl Object {
 
     /// Removes all members whose names start with `prefix`. Time is linear in the size of the object.
     pub fn remove_prefixed(&mut self, prefix: &str) {
+        self.remove_prefixed_except(prefix, &[]);
+    }
+
+    /// Removes all members whose names start with `prefix` and are not in `kept`.
+    pub(super) fn remove_prefixed_except(&mut self, prefix: &str, kept: &[&str]) {
         if !self.may_contain(prefix) {
             return;
         }
         let mut rest = self.members();
         let count = rest.len();
-        rest.retain(|(name, _)| !name.starts_with(prefix));
+        rest.retain(|(name, _)| !name.starts_with(prefix) || kept.contains(&&**name));
         if rest.len() < count {
             *self = Self::from_members(&rest);
         }
+    }
+
+    /// Whether a member's name starts with `prefix` and is not in `kept`.
+    pub(super) fn has_prefixed_except(&self, prefix: &str, kept: &[&str]) -> bool {
+        let is_prefixed =
+            |name: &Cow<'_, str>| name.starts_with(prefix) && !kept.contains(&&**name);
+        self.may_contain(prefix) && self.all_members().iter().any(|(name, _)| is_prefixed(name))
     }
 
     /// Merges `other` into the object. Its members replace those with the same name.

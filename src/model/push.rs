@@ -47,12 +47,22 @@ pub struct PushConfig {
     /// Further schemes from a 0.3 client. Returned to the client, never used.
     #[serde(skip)]
     pub other_schemes: Vec<String>,
-    /// Additional request headers. Sent only if the operator allows custom headers.
+    /// Additional request headers from a 0.x client, at most [`MAX_HEADERS`](Self::MAX_HEADERS).
     #[serde(skip)]
     pub headers: Vec<(String, Secret)>,
 }
 
 impl PushConfig {
+    /// Maximum number of additional request headers.
+    pub const MAX_HEADERS: usize = 16;
+
+    /// Returns the additional request headers that may be sent.
+    #[cfg(feature = "server")]
+    pub(crate) fn sendable_headers(&self) -> impl Iterator<Item = &(String, Secret)> {
+        let headers = self.headers.iter().take(Self::MAX_HEADERS);
+        headers.filter(|(name, _)| is_token(name) && !is_forbidden_header(name))
+    }
+
     /// Creates a configuration for a URL.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
@@ -102,13 +112,36 @@ impl PushConfig {
                 "must not be empty",
             ));
         }
-        match self.unsafe_header_field() {
-            None => Ok(()),
-            Some(name) => Err(Violation::new(
-                field_path(name),
-                "must not contain control characters",
-            )),
+        if let Some(name) = self.unsafe_header_field() {
+            let rule = "must not contain control characters";
+            return Err(Violation::new(field_path(name), rule));
         }
+        self.check_headers(&field_path("headers"))
+    }
+
+    fn check_headers(&self, field: &str) -> Result<(), Violation> {
+        let count = self.headers.len();
+        if count > Self::MAX_HEADERS {
+            let rule = format!(
+                "must have at most {} members, not {count}",
+                Self::MAX_HEADERS
+            );
+            return Err(Violation::new(field, rule));
+        }
+        for (index, (name, _)) in self.headers.iter().enumerate() {
+            let mut earlier = self.headers[..index].iter();
+            let rule = if !is_token(name) {
+                "must be the name of an HTTP header"
+            } else if is_forbidden_header(name) {
+                "must not be set: the server or the connection sets it"
+            } else if earlier.any(|(other, _)| other.eq_ignore_ascii_case(name)) {
+                "must be given only once"
+            } else {
+                continue;
+            };
+            return Err(Violation::new(format!("{field}.{name}"), rule));
+        }
+        Ok(())
     }
 
     /// Returns the first member with control characters. These members become request headers, so
@@ -130,6 +163,44 @@ impl PushConfig {
             .any(|(name, value)| is_unsafe(name) || is_unsafe(value.expose()))
             .then_some("headers")
     }
+}
+
+/// Headers of a notification that clients must not set: those of the connection and of the server.
+const FORBIDDEN_HEADERS: [&str; 16] = [
+    "authorization",
+    "connection",
+    "cookie",
+    "expect",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "traceparent",
+    "tracestate",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Prefixes of such headers: the content, and the version, id and signature of the notification.
+const FORBIDDEN_PREFIXES: [&str; 3] = ["content-", "a2a-", "x-a2a-"];
+
+fn is_forbidden_header(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    FORBIDDEN_HEADERS.contains(&name.as_str())
+        || FORBIDDEN_PREFIXES
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
+}
+
+/// Whether a text is a token of RFC 9110, as names of headers are.
+fn is_token(text: &str) -> bool {
+    let is_token_byte =
+        |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(is_token_byte)
 }
 
 /// Value of an `Authorization` header, split into scheme and credentials.

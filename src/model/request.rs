@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::event::is_false;
 use super::{
-    ContextId, Limits, Message, Object, PushConfig, Result, Task, TaskId, TaskState, Timestamp,
-    Violation, int32, non_empty, or_default,
+    ClientDialect, ContextId, Limits, Message, Object, PushConfig, Result, Task, TaskId, TaskState,
+    Timestamp, Violation, int32, non_empty, or_default,
 };
 
 /// Request to send a message to a new or an existing task.
@@ -33,6 +33,9 @@ pub struct SendMessageRequest {
     /// Task id chosen by a 0.1 client (04 §4). May be the id of an existing task.
     #[serde(skip)]
     pub alias: Option<TaskId>,
+    /// Dialect of the client, if the message shows one.
+    #[serde(skip)]
+    pub dialect: Option<ClientDialect>,
 }
 
 impl SendMessageRequest {

@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use super::Secret;
 use super::units::{
     ByteSize, ByteSizeOrHalf, ByteSizeOrUnlimited, CountOrHalf, CountOrUnlimited, HumanDuration,
-    HumanDurationOrNever, HumanDurations, OptionalHumanDuration,
+    HumanDurationOrNever, HumanDurations, OptionalByteSize, OptionalHumanDuration,
 };
 
 const SIZE: &str = r"^\s*[0-9]+\s*([KkMmGg]?[Ii]?[Bb])?\s*$";
@@ -69,6 +69,16 @@ impl JsonSchema for ByteSize {
                 {"type": "integer", "minimum": 0},
             ],
         })
+    }
+}
+
+impl JsonSchema for OptionalByteSize {
+    fn schema_name() -> Cow<'static, str> {
+        ByteSize::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        ByteSize::json_schema(generator)
     }
 }
 

@@ -347,6 +347,7 @@ impl Task {
             return Err(FoldError::TaskEnded(self.status.state));
         }
         self.archive_status_message();
+        self.keep_dialect(message);
         let has_task_ids = message.task_id.as_ref() == Some(&self.id)
             && message.context_id.as_ref().map_or("", ContextId::as_str)
                 == self.context_id.as_str();

@@ -58,6 +58,10 @@ pub struct OptionalHumanDuration;
 #[derive(Debug)]
 pub struct ByteSize;
 
+/// Serde helper: an optional size like [`ByteSize`]; omitted if absent.
+#[derive(Debug)]
+pub struct OptionalByteSize;
+
 /// Serde helper: a number above 0, or `unlimited`.
 #[derive(Debug)]
 pub struct CountOrUnlimited;
@@ -270,6 +274,32 @@ impl ByteSize {
             from_text: parse_size,
             from_number,
         })
+    }
+}
+
+impl OptionalByteSize {
+    /// Serializes the value as text.
+    ///
+    /// # Errors
+    /// Errors of the serializer.
+    pub fn serialize<S: Serializer>(
+        bytes: &Option<usize>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match bytes {
+            Some(bytes) => ByteSize::serialize(bytes, serializer),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    /// Deserializes the size.
+    ///
+    /// # Errors
+    /// The value is not a size.
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<usize>, D::Error> {
+        ByteSize::deserialize(deserializer).map(Some)
     }
 }
 

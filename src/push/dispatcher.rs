@@ -9,11 +9,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::active_workers::{ActiveWorkers, WebhookKey};
+use super::bodies::NotificationBodies;
 use super::{NotificationSigner, PushSettings, worker};
 use crate::egress::{Egress, GuardedClient};
 use crate::engine::{self, Engine};
 use crate::model::{Caller, CallerKey, Error, ErrorKind, PushConfigId, Result, TaskId};
-use crate::rt::lock;
+use crate::rt::{ByteBudget, lock};
 use crate::store::{Head, WebhookFilter};
 
 /// Number of webhooks read per page when pending deliveries are resumed.
@@ -31,6 +32,7 @@ pub(super) struct DispatcherInner {
     pub(super) engine: Engine,
     pub(super) egress: GuardedClient,
     pub(super) settings: PushSettings,
+    pub(super) bodies: NotificationBodies,
     /// Signs notifications, if configured.
     pub(super) signer: Option<NotificationSigner>,
     /// Concurrent first attempts.
@@ -50,20 +52,24 @@ pub(super) struct DispatcherInner {
 type RevocationCheck = Box<dyn Fn(&Caller) -> bool + Send + Sync>;
 
 impl PushDispatcher {
-    /// Creates a dispatcher whose workers run on `tracker` until `stop` is cancelled.
+    /// Creates a dispatcher whose workers run on `tracker` until `stop` is cancelled. Large bodies count against
+    /// `outgoing`.
     pub(crate) fn new(
         engine: Engine,
         settings: PushSettings,
+        outgoing: Option<Arc<ByteBudget>>,
         signer: Option<NotificationSigner>,
         tracker: TaskTracker,
         stop: CancellationToken,
     ) -> Self {
         let egress = Egress::guarded(settings.egress.clone(), settings.max_deliveries_per_host);
-        Self::with_egress(egress, engine, settings, signer, tracker, stop)
+        let bodies = NotificationBodies::new(outgoing);
+        Self::with_egress(egress, bodies, engine, settings, signer, tracker, stop)
     }
 
     pub(super) fn with_egress(
         egress: GuardedClient,
+        bodies: NotificationBodies,
         engine: Engine,
         settings: PushSettings,
         signer: Option<NotificationSigner>,
@@ -78,6 +84,7 @@ impl PushDispatcher {
             failing_permits: permits(settings.max_deliveries),
             worker_permits: Arc::new(permits(settings.max_webhooks)),
             settings,
+            bodies,
             signer,
             workers: Mutex::default(),
             pending_webhooks: Notify::new(),

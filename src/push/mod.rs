@@ -10,6 +10,7 @@
 
 mod active_workers;
 mod attempt_result;
+mod bodies;
 mod dead_letters;
 mod dispatcher;
 mod notification;

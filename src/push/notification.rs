@@ -5,11 +5,11 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderValue, Request};
 use sha2::{Digest, Sha256};
 
-use crate::model::{PushConfig, Secret, Seq, StreamResponse, TaskId, TraceContext};
+use crate::model::{PushConfig, Secret, Seq, TaskId, TraceContext};
 use crate::store::Webhook;
-use crate::wire::{Dialect, header, write_event};
+use crate::wire::header;
 
-/// Encoded notification of one log entry. Every attempt sends the same body and event id.
+/// Encoded notification of one log entry, for one attempt. Every attempt sends the same body and event id.
 pub(super) struct Notification {
     pub(super) event_id: EventId,
     seq: Seq,
@@ -17,19 +17,12 @@ pub(super) struct Notification {
 }
 
 impl Notification {
-    /// Encodes the event at a log position in the protocol version of the webhook.
-    pub(super) fn new(webhook: &Webhook, seq: Seq, event: &StreamResponse) -> Self {
-        let mut body = Vec::new();
-        write_event(
-            &mut body,
-            event,
-            false,
-            &Dialect::from(webhook.registration.version),
-        );
+    /// Returns the notification of a log position.
+    pub(super) fn new(event_id: EventId, seq: Seq, body: Bytes) -> Self {
         Self {
-            event_id: EventId::for_entry(webhook, seq),
+            event_id,
             seq,
-            body: body.into(),
+            body,
         }
     }
 
@@ -57,6 +50,9 @@ impl Notification {
             for name in header::NOTIFICATION_TOKENS {
                 request = request.header(*name, sensitive_value(token.expose())?);
             }
+        }
+        for (name, value) in config.sendable_headers() {
+            request = request.header(name, sensitive_value(value.expose())?);
         }
         if let Some(token) = token {
             request = request.header(header::NOTIFICATION_JWT, sensitive_value(token)?);

@@ -10,13 +10,12 @@ use tokio::time::{sleep, timeout};
 use tracing::{Instrument, Span};
 
 use super::attempt_result::AttemptResult;
+use super::bodies::{BodyError, NotificationContent};
 use super::dispatcher::{DispatcherInner, STORE_RETRY_DELAY};
-use super::notification::Notification;
+use super::notification::{EventId, Notification};
 use crate::egress::ExchangeLimits;
 use crate::engine::{self, Follow, SharedEntry};
-use crate::model::{
-    CallerKey, Event, PushConfigId, Seq, StreamResponse, TaskState, Timestamp, TraceContext,
-};
+use crate::model::{CallerKey, Event, PushConfigId, Seq, TaskState, Timestamp, TraceContext};
 use crate::store::{DeliveryProgress, DeliveryState, Head, Webhook};
 use crate::telemetry::metrics;
 use crate::telemetry::trace;
@@ -89,7 +88,7 @@ impl<'a> DeliveryWorker<'a> {
         sleep(self.time_until_due()).await;
         while let Some(entries) = self.next_entries(&mut follow).await? {
             for entry in entries {
-                if self.process_entry(&entry).await?.is_break() {
+                if self.process_entry(entry).await?.is_break() {
                     return Ok(());
                 }
             }
@@ -122,21 +121,23 @@ impl<'a> DeliveryWorker<'a> {
     }
 
     /// Delivers the notification of an entry, if it has one, and advances the position.
-    async fn process_entry(&mut self, entry: &SharedEntry) -> engine::Result<Step> {
+    async fn process_entry(&mut self, entry: SharedEntry) -> engine::Result<Step> {
         if let Event::TraceContext(trace) = &entry.event {
             self.trace = Some(trace.clone());
         }
-        let Some(payload) = self.payload(entry).await? else {
-            self.webhook.delivery.position = entry.seq;
+        let seq = entry.seq;
+        let Some(content) = self.content(&entry) else {
+            self.webhook.delivery.position = seq;
             return Ok(Step::Continue(()));
         };
-        let notification = Notification::new(&self.webhook, entry.seq, &payload);
-        if self.deliver(&notification).await?.is_break() {
+        let is_last = entry_state(&entry).is_some_and(TaskState::is_terminal);
+        // Not held between attempts if it is large.
+        drop(entry);
+        if self.deliver(seq, &content).await?.is_break() {
             return Ok(Step::Break(()));
         }
-        let is_last = entry_state(entry).is_some_and(TaskState::is_terminal);
         self.webhook.delivery = DeliveryProgress {
-            position: entry.seq,
+            position: seq,
             state: if is_last {
                 DeliveryState::Finished
             } else {
@@ -148,40 +149,35 @@ impl<'a> DeliveryWorker<'a> {
         Ok(if is_last { Step::Break(()) } else { saved })
     }
 
-    /// Payload of an entry in the protocol version of the registration (R51): the update, or before 1.0 the task whenever its
-    /// state changes.
-    async fn payload(&mut self, entry: &SharedEntry) -> engine::Result<Option<StreamResponse>> {
-        let task = &self.webhook.task;
+    /// Content of the notification of an entry in the protocol version of the registration (R51): the update, or before
+    /// 1.0 the task whenever its state changes. `None`: the entry has no notification.
+    fn content(&mut self, entry: &SharedEntry) -> Option<NotificationContent> {
         match push_payload(self.webhook.registration.version) {
-            PushPayload::Update => Ok(entry.update(&task.id, &task.context_id)),
+            PushPayload::Update => is_update(entry).then(|| NotificationContent::update(entry)),
             PushPayload::Task => {
-                let Some(state) = entry_state(entry) else {
-                    return Ok(None);
-                };
-                if self.state.replace(state) == Some(state) {
-                    return Ok(None);
-                }
-                let task = self.inner.engine.task_at_position(task, entry.seq).await?;
-                Ok(Some(StreamResponse::Task(Arc::unwrap_or_clone(task))))
+                let state = entry_state(entry)?;
+                let is_change = self.state.replace(state) != Some(state);
+                is_change.then_some(NotificationContent::Task)
             }
         }
     }
 
     /// Sends a notification until it is delivered. `Break`: the webhook has failed or was deleted.
-    async fn deliver(&mut self, notification: &Notification) -> engine::Result<Step> {
+    async fn deliver(&mut self, seq: Seq, content: &NotificationContent) -> engine::Result<Step> {
+        let event_id = EventId::for_entry(&self.webhook, seq);
         loop {
             let attempt = self.webhook.delivery.attempts + 1;
             let span = trace::push_span(&self.webhook.task.id, attempt, self.trace.as_ref());
             let result = self
-                .attempt(notification, &span)
+                .attempt(event_id, seq, content, &span)
                 .instrument(span.clone())
-                .await;
+                .await?;
             metrics::record_push_attempt(result.as_str());
             match result {
                 AttemptResult::Delivered => return Ok(Step::Continue(())),
                 AttemptResult::Failed(reason) => return self.fail(reason).await,
                 AttemptResult::Retry(retry_after) => {
-                    let retry = self.schedule_retry(notification, retry_after).await?;
+                    let retry = self.schedule_retry(event_id, retry_after).await?;
                     if retry.is_break() {
                         return Ok(retry);
                     }
@@ -193,12 +189,12 @@ impl<'a> DeliveryWorker<'a> {
     /// Stores the time of the next attempt and sleeps until then. Fails the webhook after the last attempt.
     async fn schedule_retry(
         &mut self,
-        notification: &Notification,
+        event_id: EventId,
         retry_after: Duration,
     ) -> engine::Result<Step> {
         let settings = &self.inner.settings;
         let attempts = self.webhook.delivery.attempts.saturating_add(1);
-        let jitter = notification.event_id.jitter(attempts);
+        let jitter = event_id.jitter(attempts);
         let Some(backoff) = settings.backoff(attempts, jitter) else {
             let limit = settings.retry_for;
             return self
@@ -228,14 +224,33 @@ impl<'a> DeliveryWorker<'a> {
     }
 
     /// Sends the notification once.
-    async fn attempt(&self, notification: &Notification, span: &Span) -> AttemptResult {
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    async fn attempt(
+        &self,
+        event_id: EventId,
+        seq: Seq,
+        content: &NotificationContent,
+        span: &Span,
+    ) -> engine::Result<AttemptResult> {
         let inner = self.inner;
         let url = &self.webhook.registration.config.url;
         // The host's slot first: a worker that waits for a slow host must not hold a delivery permit.
         let slot = match inner.egress.acquire_slot(url).await {
             Ok(slot) => slot,
-            Err(error) => return AttemptResult::Failed(format!("url {error}")),
+            Err(error) => return Ok(AttemptResult::Failed(format!("url {error}"))),
         };
+        // Encoded before the permit: waiting for the byte budget of one caller must not delay others.
+        let body = inner
+            .bodies
+            .body(&inner.engine, &self.webhook, seq, content);
+        let body = match body.await {
+            Ok(body) => body,
+            Err(BodyError::Exhausted) => return Ok(AttemptResult::Retry(Duration::ZERO)),
+            Err(BodyError::Engine(error)) => return Err(error),
+        };
+        let notification = &Notification::new(event_id, seq, body);
         let permits = if self.webhook.delivery.attempts == 0 {
             &inner.healthy_permits
         } else {
@@ -244,12 +259,13 @@ impl<'a> DeliveryWorker<'a> {
         let permit = permits.acquire().await;
         // After all waiting, so that no notification follows the revocation.
         if inner.is_revoked(&self.webhook.task.scope.owner) {
-            return AttemptResult::Failed("the keys of the caller were revoked".to_owned());
+            let reason = "the keys of the caller were revoked";
+            return Ok(AttemptResult::Failed(reason.to_owned()));
         }
         // Signed after all waiting, so that the token is fresh.
         let Some(request) = self.build_request(notification, span) else {
             let reason = "the registration is not representable as an HTTP request";
-            return AttemptResult::Failed(reason.to_owned());
+            return Ok(AttemptResult::Failed(reason.to_owned()));
         };
         let limits = ExchangeLimits {
             time: inner.settings.timeout,
@@ -267,7 +283,7 @@ impl<'a> DeliveryWorker<'a> {
             status, "webhook called");
         let result = AttemptResult::from_response(response, inner.engine.now());
         trace::record_push_result(span, status, matches!(result, AttemptResult::Delivered));
-        result
+        Ok(result)
     }
 
     /// Builds the signed request; `None` if it cannot be signed or has invalid headers.
@@ -316,6 +332,11 @@ impl<'a> DeliveryWorker<'a> {
 fn later(now: Timestamp, by: Duration) -> Timestamp {
     let by = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
     Timestamp::from_millis(now.as_millis().saturating_add(by)).unwrap_or(now)
+}
+
+/// Whether streams and webhooks of 1.0 report this entry.
+fn is_update(entry: &SharedEntry) -> bool {
+    matches!(entry.event, Event::Status { .. } | Event::Artifact { .. })
 }
 
 /// The state of a status entry.

@@ -12,6 +12,8 @@ pub(crate) struct BudgetLimits {
     pub(crate) total: usize,
     /// Maximum for one key.
     pub(crate) per_key: usize,
+    /// Amount that each key gets even if the total is exhausted.
+    pub(crate) floor: usize,
 }
 
 /// Limit that a reservation would exceed.
@@ -29,6 +31,16 @@ pub(crate) struct KeyedBudget<K>(Mutex<Reserved<K>>);
 struct Reserved<K> {
     total: usize,
     by_key: HashMap<K, usize>,
+}
+
+impl<K: Hash + Eq + Clone> Reserved<K> {
+    fn add(&mut self, key: &K, amount: usize) {
+        self.total += amount;
+        match self.by_key.get_mut(key) {
+            Some(of_key) => *of_key += amount,
+            None => drop(self.by_key.insert(key.clone(), amount)),
+        }
+    }
 }
 
 impl<K> Default for KeyedBudget<K> {
@@ -53,18 +65,21 @@ impl<K: Hash + Eq + Clone> KeyedBudget<K> {
     ) -> Result<(), ExceededLimit> {
         let mut reserved = lock(&self.0);
         let of_key = reserved.by_key.get(key).copied().unwrap_or_default();
-        if of_key.saturating_add(amount) > limits.per_key {
+        let wanted = of_key.saturating_add(amount);
+        if wanted > limits.floor.max(limits.per_key) {
             return Err(ExceededLimit::Key);
         }
-        if reserved.total.saturating_add(amount) > limits.total {
+        if wanted > limits.floor && reserved.total.saturating_add(amount) > limits.total {
             return Err(ExceededLimit::Total);
         }
-        reserved.total += amount;
-        match reserved.by_key.get_mut(key) {
-            Some(of_key) => *of_key += amount,
-            None => drop(reserved.by_key.insert(key.clone(), amount)),
-        }
+        reserved.add(key, amount);
         Ok(())
+    }
+
+    /// Reserves `amount` for a key whatever the limits are.
+    #[cfg(feature = "server")]
+    pub(crate) fn force_reserve(&self, key: &K, amount: usize) {
+        lock(&self.0).add(key, amount);
     }
 
     /// Releases `amount`, which was reserved for this key.
@@ -96,6 +111,7 @@ mod tests {
         let limits = BudgetLimits {
             total: 10,
             per_key: 6,
+            floor: 0,
         };
         budget.reserve(&"ann", 6, limits).unwrap();
         assert_eq!(budget.reserve(&"ann", 1, limits), Err(ExceededLimit::Key));
@@ -111,5 +127,20 @@ mod tests {
         budget.release(&"ann", 4);
         budget.release(&"bob", 6);
         assert!(lock(&budget.0).by_key.is_empty());
+    }
+
+    #[test]
+    fn each_key_gets_the_floor() {
+        let budget = KeyedBudget::default();
+        let limits = BudgetLimits {
+            total: 10,
+            per_key: 10,
+            floor: 3,
+        };
+        budget.reserve(&"ann", 10, limits).unwrap();
+        budget.reserve(&"bob", 2, limits).unwrap();
+        assert_eq!(budget.reserve(&"bob", 2, limits), Err(ExceededLimit::Total));
+        budget.reserve(&"bob", 1, limits).unwrap();
+        assert_eq!(budget.total(), 13);
     }
 }

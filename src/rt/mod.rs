@@ -1,12 +1,16 @@
-//! Small runtime helpers shared by several modules: locking, cancellation, conditional polling, fair queueing, private
-//! files, threads.
+//! Small runtime helpers shared by several modules: locking, cancellation, conditional polling, fair queueing,
+//! byte budgets, connection limits, private files, threads.
 
+#[cfg(feature = "server")]
+mod byte_budget;
 #[cfg(feature = "server")]
 pub(crate) mod cancel;
 #[cfg(feature = "server")]
 mod fair_semaphore;
-#[cfg(feature = "server")]
+#[cfg(feature = "client")]
 mod keyed_budget;
+#[cfg(feature = "client")]
+mod listener;
 #[cfg(feature = "server")]
 mod private_file;
 #[cfg(feature = "client")]
@@ -19,9 +23,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 #[cfg(feature = "server")]
+pub(crate) use byte_budget::{ByteBudget, OutgoingLimits, Reservation, is_counted};
+#[cfg(feature = "server")]
 pub use fair_semaphore::{FairPermit, FairSemaphore};
 #[cfg(feature = "server")]
 pub(crate) use keyed_budget::{BudgetLimits, ExceededLimit, KeyedBudget};
+#[cfg(feature = "client")]
+pub(crate) use listener::run_until_evicted;
+#[cfg(feature = "client")]
+pub use listener::{AcceptedConnection, ConnectionLimits, ConnectionPermit, LimitedListener};
 #[cfg(feature = "server")]
 pub(crate) use private_file::create_private_file;
 #[cfg(feature = "client")]

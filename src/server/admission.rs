@@ -12,7 +12,7 @@
 //! | authorize | [`ResolvedCall::authorize`] | [`AuthorizedCall`] |
 //! | rate-limit | [`AuthorizedCall::rate_limit`] | [`AdmittedCall`] |
 //! | call | [`AdmittedCall::call`] | `ServiceResponse` |
-//! | encode | codec of the binding, then [`AdmittedCall::add_response_headers`] | `Reply` |
+//! | encode | codec of the binding, [`AdmittedCall::count_reply`], [`AdmittedCall::add_response_headers`] | `Reply` |
 //!
 //! A request that fails before the rate limit still counts against it:
 //! [`Admission::charge_rejection`].
@@ -27,13 +27,18 @@ use http::header::{CACHE_CONTROL, HeaderValue, WWW_AUTHENTICATE};
 use http::{HeaderMap, Request as HttpRequest, StatusCode};
 use hyper::body::Incoming;
 
+#[cfg(feature = "grpc")]
+use super::body::CountedBody;
 use super::body::{self, BodyBudget, SizeLimit};
 use super::body_decoder::{BodyDecoder, MAX_INLINE_BYTES};
 use super::call_headers::{ExtensionHeaders, read_call_headers, set_call_headers};
+#[cfg(feature = "grpc")]
+use super::card::PublishedCard;
 use super::client_address::client_ip;
-use super::reply::{self, Reply};
+use super::peer::ConnectionPeer;
+use super::rate_limit_headers;
+use super::reply::Reply;
 use super::settings::ServerSettings;
-use super::transport::ConnectionPeer;
 use crate::auth::{
     Access, CallLimiter, CallPermit, CallerLimits, DelegationClaim, Identity, RateLimitKey,
     RateLimitStatus, RequestCredentials, ip_key,
@@ -42,6 +47,7 @@ use crate::model::{
     Call, Caller, CallerKey, Error, ErrorKind, Limits, Operation, Request, Response, Result,
     Version,
 };
+use crate::rt::{ByteBudget, Reservation};
 use crate::service::{AgentEntry, CallResult, Directory, ServiceResponse};
 #[cfg(feature = "grpc")]
 use crate::service::{StreamLimiter, StreamPermit};
@@ -60,6 +66,7 @@ pub(super) struct Admission {
     pub(super) limits_loopback: bool,
     pub(super) settings: Arc<ServerSettings>,
     pub(super) body_budget: Arc<BodyBudget>,
+    pub(super) outgoing: Arc<ByteBudget>,
     /// Limits the watchers of the gRPC health service.
     #[cfg(feature = "grpc")]
     pub(super) stream_limiter: Arc<StreamLimiter>,
@@ -104,6 +111,11 @@ impl RequestContext {
         self.identity.key(self.client_ip)
     }
 
+    /// Whether the caller has no credential.
+    pub(super) fn is_anonymous(&self) -> bool {
+        self.identity.is_anonymous()
+    }
+
     /// Whether the request comes from an anonymous caller on a loopback address.
     fn is_local(&self) -> bool {
         self.client_ip.is_loopback() && self.identity.is_anonymous()
@@ -120,7 +132,8 @@ impl Admission {
     /// Authenticates a request by its headers, query and client certificate. Its body is not read.
     ///
     /// # Errors
-    /// Unauthenticated; unavailable: an authenticator failed; rate limited: too many failed logins.
+    /// Unauthenticated; unavailable: an authenticator failed, or the caller has too many
+    /// connections; rate limited: too many failed logins.
     pub(super) async fn authenticate(
         &self,
         peer: &ConnectionPeer,
@@ -138,6 +151,9 @@ impl Admission {
         )
         .with_client(client_ip);
         let (identity, delegation) = access.authenticate(&credentials).await?;
+        if !identity.is_anonymous() {
+            peer.count_caller(identity.caller())?;
+        }
         Ok(RequestContext::new(identity, delegation, client_ip))
     }
 
@@ -187,6 +203,29 @@ impl Admission {
         body::read(body, limit, &self.settings, &self.body_budget, || {
             context.key()
         })
+    }
+
+    /// Counts the body of a request that is read message by message, as a stream and against the budget for bodies.
+    ///
+    /// # Errors
+    /// Unavailable: a limit is reached.
+    #[cfg(feature = "grpc")]
+    pub(super) fn count_body(
+        &self,
+        context: &RequestContext,
+        body: Incoming,
+        max_held: usize,
+    ) -> Result<CountedBody> {
+        let stream = self.acquire_stream(context)?;
+        let limits = self.settings.body_limits();
+        CountedBody::new(
+            body,
+            max_held,
+            limits,
+            &self.body_budget,
+            context.key(),
+            stream,
+        )
     }
 
     /// Decodes a body: at once if it is small, else on a thread for large bodies.
@@ -399,6 +438,23 @@ impl AdmittedCall<'_> {
         }
     }
 
+    /// Returns the public card of the agent. `None` if the caller may not read it.
+    #[cfg(feature = "grpc")]
+    pub(super) fn public_card(&self, cards: &[PublishedCard]) -> Option<ServiceResponse> {
+        let ResolvedCall {
+            admission,
+            context,
+            agent,
+            ..
+        } = &self.resolved;
+        let card = cards.get(admission.directory.position(&agent.name)?)?;
+        if card.needs_authentication() && context.is_anonymous() {
+            return None;
+        }
+        let card = Box::new(card.complete_card().clone());
+        Some(Response::AgentCard(card).into())
+    }
+
     fn record(&self, error: Option<&Error>) {
         let ResolvedCall { agent, call, .. } = &self.resolved;
         let failure = error.map(Error::kind);
@@ -415,9 +471,9 @@ impl AdmittedCall<'_> {
             ..
         } = &self.resolved;
         match (response, &admission.access) {
-            (ServiceResponse::Single(Response::AgentCard(card)), Some(access)) => {
+            (ServiceResponse::Single(Response::AgentCard(card), _), Some(access)) => {
                 let card = access.filter_skills(&context.identity, &agent.name, *card);
-                ServiceResponse::Single(Response::AgentCard(Box::new(card)))
+                Response::AgentCard(Box::new(card)).into()
             }
             (ServiceResponse::Stream(stream), Some(_))
                 if context.identity.lifetime().is_limited() =>
@@ -427,6 +483,38 @@ impl AdmittedCall<'_> {
             }
             (response, _) => response,
         }
+    }
+
+    /// Counts the body of a reply against the byte budget until it is written. `reserved` is the part of the budget that
+    /// was reserved before the response was produced. Small bodies are not counted.
+    ///
+    /// # Errors
+    /// Unavailable: the budget is exhausted. Responses that can be produced again have waited for it before.
+    pub(super) fn count_reply(
+        &self,
+        reply: Reply,
+        reserved: Option<Box<Reservation>>,
+    ) -> Result<Reply> {
+        if !reply.body().is_counted() {
+            return Ok(reply);
+        }
+        let reservation = match reserved {
+            Some(reservation) => *reservation,
+            None => {
+                let bytes = reply.body().uncounted_bytes();
+                self.outgoing().try_reserve(&self.caller_key(), bytes)?
+            }
+        };
+        Ok(reply.map(|body| body.with_reservation(reservation)))
+    }
+
+    pub(super) fn outgoing(&self) -> &Arc<ByteBudget> {
+        &self.resolved.admission.outgoing
+    }
+
+    /// Returns the key of the caller in limits.
+    pub(super) fn caller_key(&self) -> CallerKey {
+        self.resolved.context.key()
     }
 
     /// Adds version, active extensions and rate-limit status to a reply. An extended card is marked
@@ -440,8 +528,7 @@ impl AdmittedCall<'_> {
         } = &self.resolved;
         set_call_headers(headers, *extension_headers, call);
         if let Some(status) = &self.rate_limit.status {
-            let reset = reply::ceil_seconds(status.reset);
-            reply::set_rate_limit(headers, status.limit, status.remaining, reset);
+            rate_limit_headers::set(headers, status);
         }
         if *operation == Operation::GetExtendedAgentCard {
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));

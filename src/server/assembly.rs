@@ -19,6 +19,7 @@ use crate::engine::{AgentRegistry, Engine, EngineConfig, Settings, SystemClock};
 use crate::jws::Signer;
 use crate::model::Result;
 use crate::push::{NotificationSigner, PushDispatcher, PushSettings};
+use crate::rt::ByteBudget;
 use crate::service::StreamLimiter;
 use crate::store::Store;
 
@@ -57,6 +58,7 @@ pub(super) struct ServerRuntime {
     pub(super) push_dispatcher: PushDispatcher,
     pub(super) stream_limiter: Arc<StreamLimiter>,
     pub(super) body_budget: Arc<BodyBudget>,
+    pub(super) outgoing: Arc<ByteBudget>,
     /// Signer of notifications. Its key is published with those of the cards.
     #[cfg(feature = "jws")]
     pub(super) push_signer: Option<Signer>,
@@ -106,13 +108,15 @@ impl StaticConfig {
             .map(|signer| signing::notification_signer(signer, &base_url));
         #[cfg(not(feature = "jws"))]
         let signer = None;
+        let outgoing = config.outgoing_budget();
         let runtime = ServerRuntime {
             endpoint,
             uses_tls: self.handshake.is_some(),
-            push_dispatcher: push_dispatcher(&engine, self.push, signer, &stop),
+            push_dispatcher: push_dispatcher(&engine, self.push, &outgoing, signer, &stop),
             engine,
             stream_limiter: config.stream_limiter(),
             body_budget: Arc::default(),
+            outgoing,
             #[cfg(feature = "jws")]
             push_signer: self.push_signer,
             shutting_down: CancellationToken::new(),
@@ -141,6 +145,7 @@ impl StaticConfig {
 fn push_dispatcher(
     engine: &Engine,
     settings: PushSettings,
+    outgoing: &Arc<ByteBudget>,
     signer: Option<NotificationSigner>,
     stop: &CancellationToken,
 ) -> PushDispatcher {
@@ -148,5 +153,7 @@ fn push_dispatcher(
         tracing::warn!("webhooks on loopback addresses are allowed; use this for development only");
     }
     let tasks = TaskTracker::new();
-    PushDispatcher::new(engine.clone(), settings, signer, tasks, stop.child_token())
+    let outgoing = Some(outgoing.clone());
+    let stop = stop.child_token();
+    PushDispatcher::new(engine.clone(), settings, outgoing, signer, tasks, stop)
 }

@@ -114,6 +114,18 @@ impl BaseUrl {
     pub(super) fn url(&self) -> String {
         format!("{}{}", self.origin, self.path)
     }
+
+    /// Returns the URL as cards state it: without a trailing slash, because clients append paths
+    /// that begin with one.
+    pub(super) fn card_url(&self) -> String {
+        format!("{}{}", self.origin, self.path.trim_end_matches('/'))
+    }
+
+    /// Returns scheme, host and port for gRPC. A missing port becomes that of the scheme.
+    pub(super) fn grpc_url(&self) -> String {
+        let (scheme, _) = self.origin.split_once("://").unwrap_or_default();
+        format!("{scheme}://{}", self.authority())
+    }
 }
 
 #[cfg(test)]
@@ -138,6 +150,11 @@ mod tests {
     fn public_url_with_path_and_without_port() {
         let base = BaseUrl::parse("https://agents.example.com/x").unwrap();
         assert_eq!(base.url(), "https://agents.example.com/x/");
+        assert_eq!(base.card_url(), "https://agents.example.com/x");
+        assert_eq!(base.grpc_url(), "https://agents.example.com:443");
+        let root = BaseUrl::parse("http://[::1]:8080/").unwrap();
+        assert_eq!(root.card_url(), "http://[::1]:8080");
+        assert_eq!(root.grpc_url(), "http://[::1]:8080");
         assert_eq!(
             base.join("agents/echo").url(),
             "https://agents.example.com/x/agents/echo/"

@@ -2,21 +2,27 @@
 //! requests and for each caller.
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
+#[cfg(feature = "grpc")]
+use std::sync::Arc;
+#[cfg(feature = "grpc")]
+use std::task::Context;
 use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::FutureExt;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
-use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
+#[cfg(feature = "grpc")]
+use hyper::body::{Frame, SizeHint};
 use tokio::time::timeout;
 
 use super::settings::ServerSettings;
 use crate::model::{CallerKey, Error, ErrorKind, Result};
 use crate::rt::{BudgetLimits, ExceededLimit, KeyedBudget};
+#[cfg(feature = "grpc")]
+use crate::service::StreamPermit;
 use crate::telemetry::metrics;
 
 /// Suffix of JSON media types (RFC 6839).
@@ -65,8 +71,8 @@ pub(super) type BodyBudget = KeyedBudget<CallerKey>;
 
 /// Share of a [`BodyBudget`] that one body occupies. Released on drop.
 ///
-/// Bytes are counted when the body first waits for its sender. Most bodies arrive with the head, and
-/// are parsed before anything else runs.
+/// Bytes are counted when the body waits for more of them. Most bodies arrive in one frame, and are
+/// parsed before anything else runs.
 struct BodyReservation<'a, K: FnOnce() -> CallerKey> {
     budget: &'a BodyBudget,
     limits: BudgetLimits,
@@ -78,11 +84,14 @@ struct BodyReservation<'a, K: FnOnce() -> CallerKey> {
 }
 
 impl<K: FnOnce() -> CallerKey> BodyReservation<'_, K> {
-    /// Counts the bytes so far and all further ones.
+    /// Counts the bytes so far and all further ones. A body without bytes occupies nothing yet.
     ///
     /// # Errors
     /// Unavailable: a limit is reached.
     fn start_counting(&mut self) -> Result<()> {
+        if self.bytes == 0 {
+            return Ok(());
+        }
         let Some(find_caller) = self.find_caller.take() else {
             return Ok(());
         };
@@ -278,6 +287,72 @@ impl BodyBuffer {
     }
 }
 
+/// Body that is read message by message, of which the reader holds at most `max_held` bytes. They count against the
+/// budget of the caller until the body is dropped.
+#[cfg(feature = "grpc")]
+pub(super) struct CountedBody {
+    inner: Incoming,
+    budget: Arc<BodyBudget>,
+    caller: CallerKey,
+    max_held: usize,
+    /// Counts the body as a stream.
+    _stream: StreamPermit,
+}
+
+#[cfg(feature = "grpc")]
+impl CountedBody {
+    /// Counts a body.
+    ///
+    /// # Errors
+    /// Unavailable: a limit is reached.
+    pub(super) fn new(
+        inner: Incoming,
+        max_held: usize,
+        limits: BudgetLimits,
+        budget: &Arc<BodyBudget>,
+        caller: CallerKey,
+        stream: StreamPermit,
+    ) -> Result<Self> {
+        let reserved = budget.reserve(&caller, max_held, limits);
+        reserved.map_err(|exceeded| budget_exceeded(exceeded, limits))?;
+        Ok(Self {
+            inner,
+            budget: budget.clone(),
+            caller,
+            max_held,
+            _stream: stream,
+        })
+    }
+}
+
+#[cfg(feature = "grpc")]
+impl Drop for CountedBody {
+    fn drop(&mut self) {
+        self.budget.release(&self.caller, self.max_held);
+    }
+}
+
+#[cfg(feature = "grpc")]
+impl Body for CountedBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<std::result::Result<Frame<Bytes>, hyper::Error>>> {
+        Pin::new(&mut self.inner).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
 async fn read_at_most(
     mut body: Incoming,
     limit: SizeLimit,
@@ -289,14 +364,16 @@ async fn read_at_most(
     let mut buffer = BodyBuffer::Empty;
     let mut length = 0;
     loop {
-        let frame = match body.frame().now_or_never() {
-            Some(frame) => frame,
-            None => {
+        let next_frame = poll_fn(|context| {
+            let polled = Pin::new(&mut body).poll_frame(context);
+            if polled.is_pending() {
                 reservation.start_counting()?;
-                body.frame().await
             }
+            polled.map(Ok::<_, Error>)
+        });
+        let Some(frame) = next_frame.await? else {
+            break;
         };
-        let Some(frame) = frame else { break };
         // The connection failed, so no reply reaches the client.
         let frame = frame.map_err(|cause| Error::new(ErrorKind::Canceled).with_source(cause))?;
         let Ok(data) = frame.into_data() else {
@@ -334,21 +411,20 @@ mod tests {
         budget: &'a BodyBudget,
         limits: BudgetLimits,
         caller: &'static str,
-    ) -> BodyReservation<'a, impl FnOnce() -> CallerKey> {
-        let mut reservation = BodyReservation {
+    ) -> BodyReservation<'a, fn() -> CallerKey> {
+        BodyReservation {
             budget,
             limits,
             bytes: 0,
-            find_caller: Some(move || CallerKey::Caller(Caller::new(caller))),
-            caller: None,
-        };
-        reservation.start_counting().unwrap();
-        reservation
+            find_caller: None,
+            caller: Some(CallerKey::Caller(Caller::new(caller))),
+        }
     }
 
     const UNLIMITED: BudgetLimits = BudgetLimits {
         total: usize::MAX,
         per_key: usize::MAX,
+        floor: 0,
     };
 
     #[test]
@@ -357,6 +433,7 @@ mod tests {
         let limits = BudgetLimits {
             total: 1_000,
             per_key: 600,
+            floor: 0,
         };
         let mut first = counted(&budget, limits, "ann");
         first.grow(1).unwrap();
@@ -386,11 +463,13 @@ mod tests {
             limits: BudgetLimits {
                 total: 100,
                 per_key: 100,
+                floor: 0,
             },
             bytes: 0,
             find_caller: Some(|| CallerKey::Caller(Caller::anonymous())),
             caller: None,
         };
+        reservation.start_counting().unwrap();
         reservation.grow(60).unwrap();
         assert_eq!(budget.total(), 0);
         reservation.start_counting().unwrap();
@@ -442,6 +521,7 @@ mod tests {
         let limits = BudgetLimits {
             total: 10_000,
             per_key: 10_000,
+            floor: 0,
         };
         let mut reservation = counted(&budget, limits, "ann");
         let expected = ExpectedLength {

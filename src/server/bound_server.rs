@@ -78,7 +78,7 @@ impl BoundServer {
     ///
     /// # Errors
     /// None at present. The failure of a connection ends only that connection.
-    pub async fn serve_until(self, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
+    pub async fn serve_until(mut self, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
         tracing::info!(address = %self.address, "server started");
         let AssembledServer {
             handle,
@@ -90,7 +90,7 @@ impl BoundServer {
         let engine = handle.engine().clone();
         let push_dispatcher = handle.push_dispatcher().clone();
         #[cfg(unix)]
-        let admin = serve_admin(self.admin.as_ref(), push_dispatcher.dead_letters());
+        let admin = serve_admin(self.admin.as_mut(), push_dispatcher.dead_letters());
         #[cfg(not(unix))]
         let admin = std::future::pending::<Infallible>();
         let http = HttpServer::new(handle.current(), tasks, stop.clone()).with_handshake(handshake);
@@ -113,7 +113,10 @@ impl BoundServer {
 
 /// Serves the admin interface. Never ready if there is none.
 #[cfg(unix)]
-async fn serve_admin(listeners: Option<&AdminListeners>, dead_letters: DeadLetters) -> Infallible {
+async fn serve_admin(
+    listeners: Option<&mut AdminListeners>,
+    dead_letters: DeadLetters,
+) -> Infallible {
     match listeners {
         Some(listeners) => {
             let routes = AdminRoutes::new(listeners.reload.clone(), &dead_letters);

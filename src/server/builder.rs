@@ -15,6 +15,7 @@ use super::transport::TlsHandshake;
 use crate::agent::Agent;
 use crate::auth::{Access, CallerLimits};
 use crate::engine::Settings;
+use crate::hooks::Hook;
 #[cfg(feature = "jws")]
 use crate::jws::Signer;
 use crate::model::{AgentCard, Error, ErrorKind, Limits, Result};
@@ -44,6 +45,7 @@ pub struct Server {
     access: Option<Access>,
     allow_anonymous: bool,
     caller_limits: Option<CallerLimits>,
+    hooks: Vec<Hook>,
     #[cfg(unix)]
     pub(super) admin: Option<Admin>,
     public_url: Option<String>,
@@ -78,6 +80,7 @@ impl Server {
             access: None,
             allow_anonymous: false,
             caller_limits: None,
+            hooks: Vec::new(),
             #[cfg(unix)]
             admin: None,
             public_url: None,
@@ -144,6 +147,14 @@ impl Server {
     #[must_use]
     pub fn caller_limits(mut self, caller_limits: CallerLimits) -> Self {
         self.caller_limits = Some(caller_limits);
+        self
+    }
+
+    /// Adds a hook on calls, responses and events. Hooks run in the order of these calls, and in reverse order after an
+    /// operation.
+    #[must_use]
+    pub fn hook(mut self, hook: Hook) -> Self {
+        self.hooks.push(hook);
         self
     }
 
@@ -241,6 +252,7 @@ impl Server {
             access: self.access,
             allow_anonymous: self.allow_anonymous,
             caller_limits: self.caller_limits,
+            hooks: self.hooks,
             public_url: self.public_url,
             #[cfg(feature = "jws")]
             signers: self.signers,

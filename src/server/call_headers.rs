@@ -1,16 +1,18 @@
 //! Protocol headers of a call: version, extensions, idempotency key, trace context and stream
 //! position.
 
+use http::header::USER_AGENT;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
 use crate::model::{
-    self, Call, Caller, ClientAddress, Error, INPUT_REQUEST, Result, Seq, TraceContext, Version,
+    self, Call, Caller, ClientAddress, ClientDialect, Error, INPUT_REQUEST, Result, Seq,
+    TraceContext, Version,
 };
 use crate::service::CallMetadata;
 use crate::telemetry::trace;
 use crate::wire::negotiation::RequestedVersion;
-use crate::wire::{Dialect, has_tool_parts, header};
+use crate::wire::{Dialect, file_encoding, header};
 
 /// Names of the extension header: that of version 1.0 first, then that of 0.3.
 const EXTENSION_HEADERS: [HeaderName; 2] = [
@@ -50,6 +52,12 @@ pub(super) fn error_version(requested: &RequestedVersion) -> Version {
         RequestedVersion::Known(version) => *version,
         RequestedVersion::Absent | RequestedVersion::Unsupported(_) => Version::V03,
     }
+}
+
+/// Whether the caller puts base64 text into the bytes of files.
+pub(super) fn has_base64_files(headers: &HeaderMap, version: Version) -> bool {
+    let user_agent = single_value(headers, &USER_AGENT);
+    file_encoding::has_base64_files(user_agent, version)
 }
 
 /// Drops headers and URI of a decoded request.
@@ -181,19 +189,23 @@ impl ExtensionHeaders {
 /// Returns the dialect of the reply.
 ///
 /// A 0.3 client that runs tools for the agent gets tool parts. It declares that with the extension,
-/// or by sending tool parts (09 2.8).
+/// or by sending tool parts (09, 2.10).
 pub(super) fn response_dialect(
     headers: &HeaderMap,
     request: &model::Request,
     decoded: Dialect,
 ) -> Dialect {
-    let runs_tools =
-        || extensions(headers).any(|uri| uri == INPUT_REQUEST) || has_tool_parts(request);
-    if decoded == Dialect::V03 && runs_tools() {
-        decoded.with_tools()
-    } else {
-        decoded
+    if decoded != Dialect::V03 {
+        return decoded;
     }
+    let client = match request {
+        _ if extensions(headers).any(|uri| uri == INPUT_REQUEST) => Some(ClientDialect::Tools),
+        model::Request::SendMessage(request) | model::Request::SendStreamingMessage(request) => {
+            request.dialect
+        }
+        _ => None,
+    };
+    decoded.with_client_dialect(client)
 }
 
 /// Sets the `A2A-Version` header of a reply.

@@ -8,6 +8,7 @@ use std::vec;
 
 use tokio_util::sync::ReusableBoxFuture;
 
+use super::chunk_buffer::ChunkBuffer;
 use crate::model::Result;
 use crate::service::{StreamItem, TaskEventStream};
 use crate::telemetry::metrics;
@@ -54,8 +55,8 @@ impl ChunkedStream {
     pub(super) fn poll_chunk(
         &mut self,
         context: &mut Context<'_>,
-        write: impl FnMut(&mut Vec<u8>, &TaskEventStream, &StreamItem),
-    ) -> Poll<Option<Result<Vec<u8>>>> {
+        write: impl FnMut(&mut ChunkBuffer, &TaskEventStream, StreamItem) -> Result<()>,
+    ) -> Poll<Option<Result<ChunkBuffer>>> {
         let Some(future) = &mut self.next else {
             return Poll::Ready(None);
         };
@@ -65,13 +66,19 @@ impl ChunkedStream {
                 (stream, Some(Ok(items))) => (stream, items.into_iter()),
                 (_, failed) => {
                     self.close();
-                    return Poll::Ready(failed.map(|items| items.map(|_| Vec::new())));
+                    return Poll::Ready(failed.map(|items| items.map(|_| ChunkBuffer::default())));
                 }
             },
         };
         let before = items.len();
-        let chunk = encode_chunk(&stream, &mut items, write);
-        metrics::record_stream_events(before - items.len(), chunk.len());
+        let chunk = match encode_chunk(&stream, &mut items, write) {
+            Ok(chunk) => chunk,
+            Err(error) => {
+                self.close();
+                return Poll::Ready(Some(Err(error)));
+            }
+        };
+        metrics::record_stream_events(before - items.len(), chunk.total_len());
         match items.len() {
             0 => future.set(next_items(stream)),
             _ => self.unwritten = Some((stream, items)),
@@ -84,16 +91,17 @@ impl ChunkedStream {
 fn encode_chunk<S, I>(
     stream: &S,
     items: &mut vec::IntoIter<I>,
-    mut write: impl FnMut(&mut Vec<u8>, &S, &I),
-) -> Vec<u8> {
-    let mut out = Vec::with_capacity((items.len() * TYPICAL_EVENT_BYTES).clamp(1024, CHUNK_BYTES));
+    mut write: impl FnMut(&mut ChunkBuffer, &S, I) -> Result<()>,
+) -> Result<ChunkBuffer> {
+    let capacity = (items.len() * TYPICAL_EVENT_BYTES).clamp(1024, CHUNK_BYTES);
+    let mut out = ChunkBuffer::with_capacity(capacity);
     // Stops while another event of typical size would still fit.
     while out.len() + TYPICAL_EVENT_BYTES <= CHUNK_BYTES
         && let Some(item) = items.next()
     {
-        write(&mut out, stream, &item);
+        write(&mut out, stream, item)?;
     }
-    out
+    Ok(out)
 }
 
 #[expect(
@@ -113,15 +121,20 @@ mod tests {
 
     #[test]
     fn r06_backlog_is_encoded_in_chunks() {
-        let append = |out: &mut Vec<u8>, (): &(), item: &Vec<u8>| out.extend_from_slice(item);
+        let append = |out: &mut ChunkBuffer, (): &(), item: Vec<u8>| {
+            out.extend_from_slice(&item);
+            Ok(())
+        };
+        let encoded_bytes =
+            |items: &mut vec::IntoIter<_>| encode_chunk(&(), items, append).unwrap().len();
         let mut items = vec![vec![0_u8; CHUNK_BYTES / 4 + 1]; 1000].into_iter();
         let mut chunks = Vec::new();
         while items.len() > 0 {
-            chunks.push(encode_chunk(&(), &mut items, append).len());
+            chunks.push(encoded_bytes(&mut items));
         }
         assert_eq!(chunks.len(), 250);
         assert_eq!(chunks.iter().max(), Some(&(CHUNK_BYTES + 4)));
         let mut large = vec![vec![0_u8; 3 * CHUNK_BYTES]].into_iter();
-        assert_eq!(encode_chunk(&(), &mut large, append).len(), 3 * CHUNK_BYTES);
+        assert_eq!(encoded_bytes(&mut large), 3 * CHUNK_BYTES);
     }
 }

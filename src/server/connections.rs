@@ -7,8 +7,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::CONNECTION;
-use http::{HeaderValue, Request};
+use http::header::{CONNECTION, RETRY_AFTER};
+use http::{HeaderValue, Request, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::rt::Executor;
 use hyper::server::conn::{http1, http2};
@@ -24,14 +24,22 @@ use super::connection_io::{ConnectionIo, HttpVersion};
 use super::h2_stall;
 use super::handle::CurrentRoutes;
 use super::http1_head::{self, HeadError};
-use super::listener::ConnectionPermit;
+use super::peer::{self, ConnectionPeer};
 use super::reply::{self, Reply};
+use super::routes;
 use super::settings::ServerSettings;
 use super::timer::ReusableTimer;
-use super::transport::{ByteStream, ConnectionPeer};
+use super::transport::ByteStream;
 
 /// Interval of HTTP/2 pings on a silent connection, and the timeout of their replies.
 const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(20);
+/// Bytes of a response that hyper buffers for a peer that does not read, for each connection or HTTP/2 stream. They do
+/// not count against the byte budget. hyper's default is 400 KiB.
+const WRITE_BUFFER_BYTES: usize = 64 << 10;
+/// Longest time that a connection in the reserve waits for a request.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum number of concurrent HTTP/2 streams of a connection in the reserve.
+const MAX_PROBE_STREAMS: u32 = 8;
 
 /// State of one connection.
 pub(super) struct ConnectionContext {
@@ -39,13 +47,17 @@ pub(super) struct ConnectionContext {
     /// Settings at the time the connection was accepted.
     pub(super) settings: Arc<ServerSettings>,
     pub(super) drain: CancellationToken,
-    pub(super) peer: ConnectionPeer,
+    pub(super) peer: Arc<ConnectionPeer>,
     /// Graceful shutdown waits until it is dropped.
     pub(super) watcher: Watcher,
-    pub(super) _permit: ConnectionPermit,
 }
 
 impl ConnectionContext {
+    /// Returns the token that closes a connection in the reserve for a newer one.
+    pub(super) fn eviction(&self) -> Option<CancellationToken> {
+        self.peer.permit.as_ref()?.eviction()
+    }
+
     /// Awaits the start of a connection: handshake or first bytes. Returns `None` on failure, on
     /// timeout, and when the server drains.
     pub(super) async fn await_start<T>(
@@ -54,9 +66,17 @@ impl ConnectionContext {
     ) -> Option<T> {
         tokio::select! {
             biased;
-            start = timeout(self.settings.header_timeout, start) => start.ok()?.ok(),
+            start = timeout(self.header_timeout(), start) => start.ok()?.ok(),
             () = self.drain.cancelled() => None,
         }
+    }
+
+    fn header_timeout(&self) -> Duration {
+        let configured = self.settings.header_timeout;
+        if self.peer.is_in_reserve() {
+            return configured.min(PROBE_TIMEOUT);
+        }
+        configured
     }
 }
 
@@ -72,8 +92,9 @@ pub(super) struct HttpProtocols {
 impl HttpProtocols {
     pub(super) fn new(tasks: &TaskTracker, settings: &ServerSettings) -> Self {
         let mut http1 = http1::Builder::new();
-        http1.header_read_timeout(settings.header_timeout);
         http1.max_header_size(settings.max_header_bytes);
+        // Also bounds the request head that is read.
+        http1.max_buf_size(settings.max_header_bytes.max(WRITE_BUFFER_BYTES));
         // Flattened writes: a reply is one small buffer. `pipeline_flush` flattens too, but buffers
         // without limit for a peer that does not read, and delays streams of a peer that has
         // pipelined another request.
@@ -97,15 +118,15 @@ impl HttpProtocols {
         };
         let ended = match version {
             HttpVersion::Http1 => {
+                let timeout = context.header_timeout();
                 let ConnectionContext {
                     current,
                     peer,
                     watcher,
-                    _permit,
                     ..
                 } = context;
                 watcher
-                    .watch(self.http1_connection(io, current, peer))
+                    .watch(self.http1_connection(io, current, peer, timeout))
                     .await
             }
             // Boxed: future size.
@@ -124,13 +145,14 @@ impl HttpProtocols {
         &self,
         io: ConnectionIo<S>,
         current: Arc<CurrentRoutes>,
-        peer: ConnectionPeer,
+        peer: Arc<ConnectionPeer>,
+        header_timeout: Duration,
     ) -> impl GracefulConnection<Error = hyper::Error> + use<S> {
-        let peer = Arc::new(peer);
         let service =
             service_fn(move |request| handle_request(current.clone(), peer.clone(), request));
         let mut http1 = self.http1.clone();
         http1.timer(ReusableTimer::default());
+        http1.header_read_timeout(header_timeout);
         http1.serve_connection(TokioIo::new(io), service)
     }
 
@@ -140,25 +162,25 @@ impl HttpProtocols {
         io: ConnectionIo<S>,
         context: ConnectionContext,
     ) -> hyper::Result<()> {
+        let limits = Http2Limits::new(&context);
         let ConnectionContext {
             current,
             settings,
             drain,
             peer,
             watcher: _watcher,
-            _permit,
         } = context;
         let streams = Arc::new(ActiveStreams::default());
-        let peer = Arc::new(peer);
         let service = service_fn(|request| handle_request(current.clone(), peer.clone(), request));
         let connection = self
-            .http2_builder(&settings, streams.clone())
+            .http2_builder(&settings, limits.max_streams, streams.clone())
             .serve_connection(TokioIo::new(io), service);
         let mut connection = pin!(connection);
         tokio::select! {
             ended = &mut connection => return ended,
             () = drain.cancelled() => {}
-            () = streams.wait_until_idle(settings.idle_timeout) => {}
+            () = streams.wait_until_idle(limits.idle_timeout) => {}
+            () = peer.closing.requested() => {}
         }
         connection.as_mut().graceful_shutdown();
         connection.await
@@ -167,6 +189,7 @@ impl HttpProtocols {
     fn http2_builder(
         &self,
         settings: &ServerSettings,
+        max_streams: u32,
         streams: Arc<ActiveStreams>,
     ) -> http2::Builder<TrackedExecutor> {
         let mut http2 = http2::Builder::new(TrackedExecutor {
@@ -178,13 +201,37 @@ impl HttpProtocols {
             .timer(TokioTimer::new())
             .keep_alive_interval(HTTP2_PING_INTERVAL)
             .keep_alive_timeout(HTTP2_PING_INTERVAL);
-        http2.max_concurrent_streams(settings.max_concurrent_calls);
+        http2.max_concurrent_streams(max_streams);
+        http2.max_send_buf_size(WRITE_BUFFER_BYTES);
         http2.max_header_list_size(u32::try_from(settings.max_header_bytes).unwrap_or(u32::MAX));
         http2
     }
 }
 
+/// Limits of an HTTP/2 connection. They are lower in the reserve.
+struct Http2Limits {
+    max_streams: u32,
+    idle_timeout: Duration,
+}
+
+impl Http2Limits {
+    fn new(context: &ConnectionContext) -> Self {
+        if context.peer.is_in_reserve() {
+            return Self {
+                max_streams: MAX_PROBE_STREAMS,
+                idle_timeout: context.header_timeout(),
+            };
+        }
+        Self {
+            max_streams: context.settings.max_concurrent_calls,
+            idle_timeout: context.settings.idle_timeout,
+        }
+    }
+}
+
 /// Handles one request with the current routes. A reload during the request does not affect it.
+///
+/// A connection in the reserve closes after its first reply.
 async fn handle_request(
     current: Arc<CurrentRoutes>,
     peer: Arc<ConnectionPeer>,
@@ -193,14 +240,45 @@ async fn handle_request(
     if let Err(error) = http1_head::check(&request) {
         return Ok(refuse_head(error));
     }
-    let routes = current.get();
-    // Boxed: future size.
-    Ok(Box::pin(routes.handle(&peer, Box::new(request))).await)
+    let version = request.version();
+    let reply = match refuse_connection(&peer, &request) {
+        Some(refusal) => refusal,
+        None => {
+            let routes = current.get();
+            // Boxed: future size.
+            Box::pin(routes.handle(&peer, Box::new(request))).await
+        }
+    };
+    if peer.is_in_reserve() {
+        peer.closing.request();
+    }
+    if peer.closing.is_requested() && version < Version::HTTP_2 {
+        return Ok(close_after(reply));
+    }
+    Ok(reply)
+}
+
+/// Returns the reply to a request on a connection in the reserve. `None`: it is a health probe, or the
+/// connection is within the limits.
+fn refuse_connection(peer: &ConnectionPeer, request: &Request<Incoming>) -> Option<Reply> {
+    let (limit, value) = peer.permit.as_ref()?.exceeded_limit()?;
+    if routes::is_health_probe(request) {
+        return None;
+    }
+    let message = format!("too many connections (limit: {limit} = {value})\n");
+    let mut reply = reply::text(StatusCode::SERVICE_UNAVAILABLE, message);
+    let seconds = reply::ceil_seconds(peer::RETRY_AFTER);
+    reply.headers_mut().insert(RETRY_AFTER, seconds.into());
+    Some(reply)
 }
 
 /// Returns the reply to an ambiguous head, and closes the connection after it.
 fn refuse_head(error: HeadError) -> Reply {
-    let mut reply = reply::text(error.status(), error.message());
+    close_after(reply::text(error.status(), error.message()))
+}
+
+/// Makes HTTP/1 close the connection after a reply.
+fn close_after(mut reply: Reply) -> Reply {
     let close = HeaderValue::from_static("close");
     reply.headers_mut().insert(CONNECTION, close);
     reply
@@ -260,7 +338,7 @@ mod tests {
         let bounds = [
             ("connection", connection, 1_300),
             ("call", call, 2_300),
-            ("stream", stream, 800),
+            ("stream", stream, 832),
             ("turn", turn, 1_400),
         ];
         for (name, bytes, max_bytes) in bounds {

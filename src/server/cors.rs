@@ -17,8 +17,8 @@ use super::reply::{self, Reply};
 
 const ALLOWED_METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, DELETE");
 const EXPOSED_HEADERS: HeaderValue = HeaderValue::from_static(
-    "A2A-Version, A2A-Extensions, X-A2A-Extensions, ETag, Retry-After, WWW-Authenticate, X-RateLimit-Limit, \
-     X-RateLimit-Remaining, X-RateLimit-Reset",
+    "A2A-Version, A2A-Extensions, X-A2A-Extensions, ETag, Retry-After, WWW-Authenticate, RateLimit, \
+     RateLimit-Policy, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset",
 );
 const PREFLIGHT_MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 

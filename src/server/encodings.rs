@@ -1,10 +1,14 @@
 //! Keys of the encoding cache: entries and tasks are encoded once per output format and shared by
 //! all readers of it.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
-use crate::model::{ContextId, Entry, StreamResponse, Task, TaskId};
-use crate::service::TaskView;
+use super::admission::AdmittedCall;
+use crate::model::{CallerKey, ContextId, Entry, Error, Result, StreamResponse, Task, TaskId};
+use crate::rt::ByteBudget;
+use crate::service::{TaskEventStream, TaskView};
 use crate::wire::{Dialect, write_task};
 
 /// First cache key that the gRPC formats use. Keys below it belong to JSON.
@@ -22,7 +26,9 @@ pub(super) fn json_encoding(dialect: &Dialect, closes: bool) -> Option<u8> {
         (Dialect::V03Rest, true) => Some(4),
         (Dialect::V03Tools, false) => Some(5),
         (Dialect::V03Tools, true) => Some(6),
-        (Dialect::V01 { .. }, _) => None,
+        (Dialect::Fasta2a, _) => Some(7),
+        (Dialect::Kaos, _) => Some(8),
+        (Dialect::V03PushSuccess | Dialect::V01 { .. }, _) => None,
     }
 }
 
@@ -37,6 +43,53 @@ pub(super) fn encode_task(task: &TaskView, dialect: &Dialect) -> Bytes {
             out.into()
         }
     }
+}
+
+/// Returns the JSON of a large task, shared by all readers of the dialect if it is cacheable. It counts against the
+/// byte budget until they have dropped it.
+///
+/// # Errors
+/// Unavailable: the budget is exhausted.
+pub(super) fn encode_large_task(
+    call: &AdmittedCall<'_>,
+    task: &mut TaskView,
+    dialect: &Dialect,
+) -> Result<Bytes> {
+    encode_counted(task, dialect, call.outgoing(), &call.caller_key())
+}
+
+/// Returns the JSON of a large task in a stream, like [`encode_large_task`].
+///
+/// # Errors
+/// Unavailable: the budget is exhausted.
+pub(super) fn encode_streamed_task(
+    stream: &TaskEventStream,
+    task: &mut TaskView,
+    dialect: &Dialect,
+) -> Result<Bytes> {
+    match stream.outgoing() {
+        Some((outgoing, caller)) => encode_counted(task, dialect, outgoing, caller),
+        None => Err(Error::internal("a stream of a task has a budget")),
+    }
+}
+
+fn encode_counted(
+    task: &mut TaskView,
+    dialect: &Dialect,
+    outgoing: &Arc<ByteBudget>,
+    caller: &CallerKey,
+) -> Result<Bytes> {
+    let write = |task: &Task, out: &mut Vec<u8>| write_task(out, task, dialect);
+    if let Some(encoding) = json_encoding(dialect, false) {
+        return task.encoded_large(encoding, outgoing, caller, write);
+    }
+    let reservation = match task.take_reservation() {
+        Some(reservation) => *reservation,
+        None => outgoing.try_reserve(caller, task.large_size().unwrap_or_default())?,
+    };
+    let mut out = Vec::new();
+    write(task, &mut out);
+    Ok(reservation.attach(out.into()))
 }
 
 /// Calls `write` with the stream event of an entry, if the entry is visible to callers.

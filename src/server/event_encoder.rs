@@ -1,16 +1,28 @@
 //! Encoding of stream items as server-sent events.
 
-use super::encodings::json_encoding;
+use super::chunk_buffer::ChunkBuffer;
+use super::encodings::{encode_streamed_task, json_encoding, with_stream_response};
 use super::reply::log_failure;
-use crate::model::{Entry, Error};
+use crate::model::{Entry, Error, Result, StreamResponse, Task};
 use crate::service::{StreamItem, TaskEventStream};
+use crate::wire::file_encoding::FileConversion;
 use crate::wire::jsonrpc::{JsonRpcId, begin_result, end_result};
-use crate::wire::{Dialect, StreamEventWriter, sse, write_event, write_stream_error};
+use crate::wire::{
+    Dialect, StreamEventWriter, sse, task_event_envelope, write_event, write_stream_error,
+};
 
 /// Encoder of the events of one stream.
 pub(super) trait EventEncoder: Send + Unpin {
     /// Appends one item. Appends nothing if the item is not visible to the subscriber.
-    fn write(&mut self, out: &mut Vec<u8>, stream: &TaskEventStream, item: &StreamItem);
+    ///
+    /// # Errors
+    /// Unavailable: the byte budget does not allow the encoding of a large task.
+    fn write(
+        &mut self,
+        out: &mut ChunkBuffer,
+        stream: &TaskEventStream,
+        item: StreamItem,
+    ) -> Result<()>;
 
     /// Returns the event that ends the stream with an error.
     fn encode_failure(&mut self, error: Error) -> Vec<u8>;
@@ -28,6 +40,8 @@ pub(super) struct JsonEventEncoder {
     /// Start of the response object, the same for all events.
     prefix: Vec<u8>,
     event_writer: StreamEventWriter,
+    /// Whether the caller expects base64 text in the bytes of files.
+    has_base64_files: bool,
 }
 
 impl JsonEventEncoder {
@@ -40,7 +54,23 @@ impl JsonEventEncoder {
             id,
             prefix,
             event_writer: StreamEventWriter::new(dialect),
+            has_base64_files: false,
         }
+    }
+
+    /// Sets whether the caller expects base64 text in the bytes of files.
+    pub(super) fn with_base64_files(self, has_base64_files: bool) -> Self {
+        Self {
+            has_base64_files,
+            ..self
+        }
+    }
+
+    /// Appends an event with base64 text in the bytes of its files.
+    fn write_with_base64_files(&self, out: &mut Vec<u8>, event: &StreamResponse, closes: bool) {
+        let mut event = event.clone();
+        FileConversion::Encode.apply_to_event(&mut event);
+        write_event(out, &event, closes, self.event_writer.dialect());
     }
 
     fn begin_event(&self, out: &mut Vec<u8>, event_id: Option<u64>) {
@@ -57,28 +87,67 @@ impl JsonEventEncoder {
 }
 
 impl EventEncoder for JsonEventEncoder {
-    fn write(&mut self, out: &mut Vec<u8>, stream: &TaskEventStream, item: &StreamItem) {
+    fn write(
+        &mut self,
+        out: &mut ChunkBuffer,
+        stream: &TaskEventStream,
+        item: StreamItem,
+    ) -> Result<()> {
         match item {
             StreamItem::Full(event, position) => {
+                if let StreamResponse::Task(task) = &*event {
+                    self.event_writer.select_dialect(task);
+                }
                 self.begin_event(out, position.map(|position| position.0));
                 // `false`: a task or message without successors says so itself.
-                write_event(out, event, false, self.event_writer.dialect());
+                if self.has_base64_files {
+                    self.write_with_base64_files(out, &event, false);
+                } else {
+                    write_event(out, &event, false, self.event_writer.dialect());
+                }
+            }
+            StreamItem::LargeTask(task, position) if self.has_base64_files => {
+                self.begin_event(out, Some(position.0));
+                let event = StreamResponse::Task(Task::clone(&task));
+                self.write_with_base64_files(out, &event, false);
+            }
+            StreamItem::LargeTask(mut task, position) => {
+                self.event_writer.select_dialect(&task);
+                let dialect = self.event_writer.dialect();
+                self.begin_event(out, Some(position.0));
+                if let Some((before, after)) = task_event_envelope(dialect) {
+                    let shared = encode_streamed_task(stream, &mut task, dialect)?;
+                    out.extend_from_slice(before);
+                    out.push_shared(shared);
+                    out.extend_from_slice(after);
+                } else {
+                    let event = StreamResponse::Task(Task::clone(&task));
+                    write_event(out, &event, false, dialect);
+                }
+            }
+            StreamItem::Update { entry, closes } if self.has_base64_files => {
+                self.begin_event(out, Some(entry.seq.0));
+                let (task, context) = stream.ids();
+                with_stream_response(&entry, task, context, |event| {
+                    self.write_with_base64_files(out, event, closes);
+                });
             }
             StreamItem::Update { entry, closes } => {
                 self.begin_event(out, Some(entry.seq.0));
-                let encoding = json_encoding(self.event_writer.dialect(), *closes);
+                let encoding = json_encoding(self.event_writer.dialect(), closes);
                 let mut write = |entry: &Entry, out: &mut Vec<u8>| {
                     let (task, context) = stream.ids();
                     self.event_writer
-                        .write_entry(out, entry, task, context, *closes);
+                        .write_entry(out, entry, task, context, closes);
                 };
                 match encoding {
                     Some(encoding) => entry.encode_into(encoding, out, write),
-                    None => write(entry, out),
+                    None => write(&entry, out),
                 }
             }
         }
         self.end_event(out);
+        Ok(())
     }
 
     fn encode_failure(&mut self, error: Error) -> Vec<u8> {

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use super::card::{CardAccess, CardOptions};
 use crate::agent::{Agent, DynAgent};
 use crate::engine::AgentSettings;
 use crate::model::AgentCard;
+use crate::wire::card::CardForm;
 
 /// An agent to host, with its name, card and settings.
 ///
@@ -32,6 +34,8 @@ pub struct HostedAgent {
     /// Namespace of its tasks in the store.
     pub(super) namespace: Arc<str>,
     pub(super) card: AgentCard,
+    pub(super) card_options: CardOptions,
+    pub(super) requires_text: bool,
     pub(super) extended_card: Option<AgentCard>,
     pub(super) agent: Arc<dyn DynAgent>,
     pub(super) tenants: Vec<Arc<str>>,
@@ -47,6 +51,8 @@ impl HostedAgent {
             namespace: name.clone(),
             name,
             card,
+            card_options: CardOptions::default(),
+            requires_text: false,
             extended_card: None,
             agent: Arc::new(agent),
             tenants: Vec::new(),
@@ -88,6 +94,28 @@ impl HostedAgent {
     pub fn extended_card(mut self, card: AgentCard) -> Self {
         self.extended_card = Some(card);
         self.card.capabilities.extended_agent_card = Some(true);
+        self
+    }
+
+    /// Refuses messages without a text part.
+    #[must_use]
+    pub fn requires_text(mut self, requires_text: bool) -> Self {
+        self.requires_text = requires_text;
+        self
+    }
+
+    /// Sets who may read the public card. [`CardAccess::Authenticated`] requires
+    /// [`Server::access`](super::Server::access); without it the server is not built.
+    #[must_use]
+    pub fn card_access(mut self, access: CardAccess) -> Self {
+        self.card_options.access = access;
+        self
+    }
+
+    /// Sets the format of the card, at all its paths. Default: that of the server.
+    #[must_use]
+    pub fn card_form(mut self, form: CardForm) -> Self {
+        self.card_options.form = Some(form);
         self
     }
 

@@ -12,9 +12,9 @@ use tokio_util::task::TaskTracker;
 
 use super::connections::{ConnectionContext, HttpProtocols};
 use super::handle::CurrentRoutes;
-use super::listener::{AcceptedConnection, ConnectionPermit, LimitedListener};
-use super::transport::{ByteStream, ConnectionPeer, TlsHandshake};
-use crate::rt::cancel;
+use super::peer::{CallerConnections, CloseRequest, ConnectionPeer};
+use super::transport::{ByteStream, TlsHandshake};
+use crate::rt::{ConnectionPermit, LimitedListener, cancel};
 
 /// Time for the last replies after running turns were cancelled. They name the interrupted tasks.
 const FINAL_REPLY_TIMEOUT: Duration = Duration::from_secs(1);
@@ -29,6 +29,8 @@ pub(super) struct HttpServer {
     stop: CancellationToken,
     /// Closes all connections.
     close_connections: CancellationToken,
+    /// Connections by caller. `None`: not limited.
+    caller_connections: Option<Arc<CallerConnections>>,
 }
 
 impl HttpServer {
@@ -46,6 +48,7 @@ impl HttpServer {
             tasks,
             close_connections: stop.clone(),
             stop,
+            caller_connections: None,
         }
     }
 
@@ -60,15 +63,17 @@ impl HttpServer {
 
     /// Accepts connections until `shutdown` is ready, then drains. Dropping the future closes all
     /// connections.
-    pub(super) async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
+    pub(super) async fn serve(mut self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
         let _stop_on_drop = self.stop.clone().drop_guard();
         let _close_on_drop = self.close_connections.clone().drop_guard();
-        let max_connections = self.current.get().settings.max_connections;
-        let mut listener = LimitedListener::new(listener, max_connections);
+        let mut listener = self.limit(listener);
         let graceful = GracefulShutdown::new();
         let accept_loop = async {
             loop {
-                self.accept(listener.accept().await, graceful.watcher());
+                let accepted = listener.accept().await;
+                let permit = Some(accepted.permit);
+                let context = self.new_context(accepted.peer, permit, graceful.watcher());
+                self.accept(accepted.stream, context);
             }
         };
         let shutdown = async {
@@ -84,19 +89,28 @@ impl HttpServer {
         self.drain(graceful).await;
     }
 
-    fn accept(&self, accepted: AcceptedConnection, watcher: Watcher) {
-        let AcceptedConnection {
-            stream,
-            peer,
-            permit,
-        } = accepted;
+    /// Applies the limits on connections: in total, per address and per caller.
+    fn limit(&mut self, listener: TcpListener) -> LimitedListener<TcpListener> {
+        let settings = self.current.get().settings.clone();
+        let current = self.current.clone();
+        let listener = LimitedListener::new(listener, settings.connection_limits());
+        let half = listener.limits().total.div_ceil(2);
+        let max_per_caller = match settings.max_connections_per_caller {
+            // The limit on open files has lowered the total.
+            Some(limit) if listener.limits().total < settings.max_connections => limit.min(half),
+            Some(limit) => limit,
+            None => half,
+        };
+        self.caller_connections = Some(CallerConnections::new(max_per_caller));
+        listener.exempt(move |ip| current.get().may_hold_all_connections(ip))
+    }
+
+    fn accept(&self, stream: TcpStream, context: ConnectionContext) {
         // Replies are written whole. Nagle's algorithm would only delay them.
         let _ = stream.set_nodelay(true);
         match self.handshake.clone() {
-            Some(handshake) => {
-                self.serve_tls(stream, handshake, self.new_context(peer, permit, watcher));
-            }
-            None => self.serve_connection(stream, peer, permit, watcher),
+            Some(handshake) => self.serve_tls(stream, handshake, context),
+            None => self.serve_stream(stream, context),
         }
     }
 
@@ -107,52 +121,72 @@ impl HttpServer {
         mut context: ConnectionContext,
     ) {
         let http = self.http.clone();
-        self.spawn(async move {
+        let eviction = context.eviction();
+        self.spawn(eviction, async move {
             if let Some(secure) = context.await_start(handshake.perform(stream)).await {
-                context.peer.certificate = secure.certificate;
+                // The connection has no other reference to its peer before its first request.
+                if let Some(peer) = Arc::get_mut(&mut context.peer) {
+                    peer.certificate = secure.certificate;
+                }
                 http.serve(secure.stream, context).await;
             }
         });
     }
 
-    /// Serves a connection without a handshake.
-    pub(super) fn serve_connection<S>(
-        &self,
-        stream: S,
-        peer: SocketAddr,
-        permit: ConnectionPermit,
-        watcher: Watcher,
-    ) where
+    /// Serves a connection from inside the process, without limits.
+    #[cfg(feature = "client")]
+    pub(super) fn serve_connection<S>(&self, stream: S, peer: SocketAddr, watcher: Watcher)
+    where
         S: ByteStream + 'static,
     {
-        let context = self.new_context(peer, permit, watcher);
-        self.spawn(self.http.clone().serve(stream, context));
+        self.serve_stream(stream, self.new_context(peer, None, watcher));
     }
 
-    /// Runs a connection on the tracker until it ends or all connections are closed.
-    fn spawn(&self, connection: impl Future<Output = ()> + Send + 'static) {
+    /// Serves a connection without a handshake.
+    fn serve_stream<S: ByteStream + 'static>(&self, stream: S, context: ConnectionContext) {
+        let eviction = context.eviction();
+        self.spawn(eviction, self.http.clone().serve(stream, context));
+    }
+
+    /// Runs a connection on the tracker until it ends, it is evicted, or all connections are closed.
+    fn spawn(
+        &self,
+        eviction: Option<CancellationToken>,
+        connection: impl Future<Output = ()> + Send + 'static,
+    ) {
         let connection = Box::pin(connection);
         let close = self.close_connections.clone();
-        self.tasks.spawn(cancel::run_until(close, connection));
+        match eviction {
+            None => self.tasks.spawn(cancel::run_until(close, connection)),
+            Some(eviction) => self.tasks.spawn(async move {
+                let connection = cancel::run_until(close, connection);
+                eviction.run_until_cancelled(connection).await;
+            }),
+        };
     }
 
     fn new_context(
         &self,
         peer: SocketAddr,
-        permit: ConnectionPermit,
+        permit: Option<ConnectionPermit>,
         watcher: Watcher,
     ) -> ConnectionContext {
         let routes = self.current.get();
+        // A trusted proxy uses a connection for several callers.
+        let counter = self.caller_connections.as_ref();
+        let counter = counter.filter(|_| !routes.settings.is_trusted_proxy(peer.ip()));
         ConnectionContext {
             current: self.current.clone(),
             settings: routes.settings.clone(),
             drain: routes.drain.clone(),
-            peer: ConnectionPeer {
+            peer: Arc::new(ConnectionPeer {
                 address: peer,
                 certificate: None,
-            },
+                permit,
+                caller: counter.map(CallerConnections::slot),
+                closing: CloseRequest::default(),
+            }),
             watcher,
-            _permit: permit,
         }
     }
 

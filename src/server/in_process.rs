@@ -133,7 +133,7 @@ impl InProcessConnector {
         let (client, server) = duplex(BUFFER_BYTES);
         let watcher = self.graceful.watcher();
         self.http_server
-            .serve_connection(server, IN_PROCESS_ADDRESS, None, watcher);
+            .serve_connection(server, IN_PROCESS_ADDRESS, watcher);
         Ok(client)
     }
 }

@@ -19,8 +19,8 @@
 //! | --- | --- |
 //! | `builder`, `bound_server`, `in_process`, `handle` | public API |
 //! | `assembly`, `reloadable_config`, `exposure` | engine and routes from the configuration |
-//! | `listener`, `http_server`, `transport`, `tls` | accepting connections, draining |
-//! | `connections`, `connection_io`, `http1_head`, `timer`, `active_streams`, `h2_stall` | one connection |
+//! | `http_server`, `transport`, `tls` | accepting connections, draining |
+//! | `connections`, `connection_io`, `http1_head`, `timer`, `active_streams`, `h2_stall`, `peer` | one connection |
 //! | `routes`, `cors`, `card`, `signing`, `base_url` | dispatch, origin checks, discovery documents |
 //! | `admission`, `body`, `client_address`, `call_headers`, `call_span`, `bindings` | the request pipeline |
 //! | `reply`, `event_encoder`, `chunked_stream`, `sse_body`, `encodings` | replies and streams |
@@ -40,11 +40,13 @@ mod builder;
 mod call_headers;
 mod call_span;
 mod card;
+mod chunk_buffer;
 mod chunked_stream;
 mod client_address;
 mod connection_io;
 mod connections;
 mod cors;
+mod document;
 mod encodings;
 mod event_encoder;
 mod exposure;
@@ -55,7 +57,8 @@ mod http1_head;
 mod http_server;
 #[cfg(feature = "client")]
 mod in_process;
-mod listener;
+mod peer;
+mod rate_limit_headers;
 mod reloadable_config;
 mod reply;
 mod routes;
@@ -72,11 +75,12 @@ mod transport;
 pub use admin::Admin;
 pub use bound_server::BoundServer;
 pub use builder::Server;
+pub use card::CardAccess;
 pub use exposure::{Exposure, ExposureError};
 pub use handle::ServerHandle;
 pub use hosted_agent::HostedAgent;
 #[cfg(feature = "client")]
 pub use in_process::InProcessServer;
-pub use settings::ServerSettings;
+pub use settings::{ServedBinding, ServerSettings};
 #[cfg(feature = "tls")]
 pub use tls::Tls;

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use super::admission::Admission;
 use super::assembly::{Endpoint, ServerRuntime};
 use super::base_url::BaseUrl;
-use super::body_decoder::BodyDecoder;
-use super::card::{self, Document, PublishedCard};
+use super::body_decoder::{BodyDecoder, DecoderLimits};
+use super::card::{self, CardAccess, PublishedCard};
 use super::cors::OriginPolicy;
+use super::document::Document;
 use super::exposure::{Exposure, ExposureError};
 use super::hosted_agent::HostedAgent;
 use super::routes::Routes;
@@ -17,9 +18,11 @@ use super::settings::ServerSettings;
 use super::signing::CardSigning;
 use crate::auth::{Access, CallLimiter, CallerLimits};
 use crate::engine::{AgentRegistration, AgentSet};
+use crate::hooks::{Hook, HookChain};
 #[cfg(feature = "jws")]
 use crate::jws::Signer;
 use crate::model::{AgentCard, Error, Limits, Result};
+use crate::rt::ByteBudget;
 use crate::service::{
     AgentEntry, Capabilities, Directory, Service, ServiceOptions, StreamLimiter, TaskQuota,
 };
@@ -35,6 +38,8 @@ pub(super) struct ReloadableConfig {
     /// Whether an exposed server may serve without `access`.
     pub(super) allow_anonymous: bool,
     pub(super) caller_limits: Option<CallerLimits>,
+    /// In the order of their declaration.
+    pub(super) hooks: Vec<Hook>,
     pub(super) public_url: Option<String>,
     /// Keys that sign cards.
     #[cfg(feature = "jws")]
@@ -51,6 +56,7 @@ impl ReloadableConfig {
             name: hosted.namespace.clone(),
             agent: hosted.agent.clone(),
             settings: hosted.settings.clone(),
+            hooks: HookChain::new(&hosted.name, &self.hooks),
         };
         self.agents.iter().map(registration).collect()
     }
@@ -58,6 +64,11 @@ impl ReloadableConfig {
     /// Creates the limiter of concurrent streams. A reload keeps it.
     pub(super) fn stream_limiter(&self) -> Arc<StreamLimiter> {
         StreamLimiter::new(self.settings.stream_limits())
+    }
+
+    /// Creates the budget of outgoing data. A reload keeps it.
+    pub(super) fn outgoing_budget(&self) -> Arc<ByteBudget> {
+        ByteBudget::new(self.settings.outgoing_limits())
     }
 
     /// Returns the public URL, or the URL of the listening address.
@@ -127,12 +138,14 @@ impl ReloadableConfig {
             limits: &self.limits,
             access: self.access.as_ref(),
             quota: task_quota(&caller_limits),
+            hooks: &self.hooks,
             base_url: &base_url,
             #[cfg(feature = "jws")]
             signing: &signing,
         };
-        let (mut entries, cards) = builder.build_all(self.agents)?;
+        let (mut entries, mut cards) = builder.build_all(self.agents)?;
         if let Some(previous) = previous {
+            keep_modification_times(&entries, &mut cards, previous);
             let names: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
             entries.extend(previous.admission.directory.draining_entries(&names));
         }
@@ -145,9 +158,10 @@ impl ReloadableConfig {
                 limits_loopback,
                 settings: self.settings.clone(),
                 body_budget: runtime.body_budget.clone(),
+                outgoing: runtime.outgoing.clone(),
                 #[cfg(feature = "grpc")]
                 stream_limiter: runtime.stream_limiter.clone(),
-                body_decoder: body_decoder(self.settings.decoder_threads, previous),
+                body_decoder: body_decoder(self.settings.decoder_limits(), previous),
                 limits: self.limits,
             },
             cards,
@@ -189,12 +203,15 @@ impl ReloadableConfig {
     }
 
     /// Validates the configuration: unique agent names and namespaces, valid tenant names,
-    /// `extended_card` only with `access`, and the public URL.
+    /// `extended_card` only with `access`, hooks, the public URL, and the limits on connections.
     ///
     /// # Errors
     /// Invalid, with the name of the setting.
     pub(super) fn validate(&self) -> Result<()> {
         self.public_url.as_deref().map(BaseUrl::parse).transpose()?;
+        validate_hooks(&self.hooks, &self.agents)?;
+        self.settings.validate_connections()?;
+        self.settings.validate_bindings()?;
         for (index, hosted) in self.agents.iter().enumerate() {
             let earlier = &self.agents[..index];
             validate_name(&hosted.name, earlier)?;
@@ -210,6 +227,10 @@ impl ReloadableConfig {
                 let reason = "requires `access`: only authenticated callers get it";
                 return Err(Error::invalid("extended_card", reason));
             }
+            if self.access.is_none() && hosted.card_options.access == CardAccess::Authenticated {
+                let reason = "`authenticated` requires `access`: nobody could read the card";
+                return Err(Error::invalid("card_access", reason));
+            }
             if let Some(tenant) = hosted.tenants.iter().find(|tenant| !is_tenant(tenant)) {
                 let reason = format!("`{tenant}` is not a valid tenant name");
                 return Err(Error::invalid("tenants", reason));
@@ -217,6 +238,23 @@ impl ReloadableConfig {
         }
         Ok(())
     }
+}
+
+/// Validates hooks: unique names, and filters that name existing agents.
+fn validate_hooks(hooks: &[Hook], agents: &[HostedAgent]) -> Result<()> {
+    for (index, hook) in hooks.iter().enumerate() {
+        let name = hook.name();
+        if name.is_empty() || hooks[..index].iter().any(|other| other.name() == name) {
+            let reason = format!("`{name}` is empty or used by another hook");
+            return Err(Error::invalid("hooks.name", reason));
+        }
+        let is_unknown = |name: &&String| !agents.iter().any(|agent| *agent.name == ***name);
+        if let Some(unknown) = hook.agent_names().iter().find(is_unknown) {
+            let reason = format!("of `{name}` name `{unknown}`, which is not an agent");
+            return Err(Error::invalid("hooks.agents", reason));
+        }
+    }
+    Ok(())
 }
 
 /// Validates the name of an agent, given the agents before it.
@@ -248,11 +286,21 @@ fn call_limiter(limits: &CallerLimits, previous: Option<&Routes>) -> Arc<CallLim
     }
 }
 
-/// Returns the decoder of `previous` if it has as many threads.
-fn body_decoder(threads: usize, previous: Option<&Routes>) -> Arc<BodyDecoder> {
+/// Keeps `Last-Modified` of the cards that a reload does not change.
+fn keep_modification_times(entries: &[AgentEntry], cards: &mut [PublishedCard], previous: &Routes) {
+    for (entry, card) in entries.iter().zip(cards) {
+        let index = previous.admission.directory.position(&entry.name);
+        if let Some(earlier) = index.and_then(|index| previous.cards.get(index)) {
+            card.keep_modification_times(earlier);
+        }
+    }
+}
+
+/// Returns the decoder of `previous` if its limits are the same.
+fn body_decoder(limits: DecoderLimits, previous: Option<&Routes>) -> Arc<BodyDecoder> {
     match previous.map(|previous| &previous.admission.body_decoder) {
-        Some(decoder) if decoder.threads() == threads => decoder.clone(),
-        _ => Arc::new(BodyDecoder::new(threads)),
+        Some(decoder) if decoder.limits() == limits => decoder.clone(),
+        _ => Arc::new(BodyDecoder::new(limits)),
     }
 }
 
@@ -273,6 +321,7 @@ struct AgentBuilder<'a> {
     limits: &'a Limits,
     access: Option<&'a Access>,
     quota: TaskQuota,
+    hooks: &'a [Hook],
     base_url: &'a BaseUrl,
     #[cfg(feature = "jws")]
     signing: &'a CardSigning,
@@ -295,8 +344,11 @@ impl AgentBuilder<'_> {
         let tenant = (!is_root).then(|| hosted.name.to_string());
         let card = self.complete_card(&hosted.name, hosted.card);
         let extended_card = hosted.extended_card.map(|extended| {
-            let extended = self.complete_card(&hosted.name, extended);
-            card::with_default_interfaces(extended, self.base_url, tenant.as_deref())
+            let mut extended = self.complete_card(&hosted.name, extended);
+            // Clients of 0.3 compare it with the public card.
+            extended.capabilities.extended_agent_card = Some(true);
+            let tenant = tenant.as_deref();
+            card::with_default_interfaces(extended, self.base_url, tenant, self.settings)
                 .with_default_skill()
         });
         let modes = self.settings.enforced_modes();
@@ -305,12 +357,15 @@ impl AgentBuilder<'_> {
             self.agents.get(&hosted.namespace).cloned(),
             self.runtime.push_dispatcher.clone(),
             ServiceOptions {
-                capabilities: Capabilities::new(&card, extended_card, modes),
+                capabilities: Capabilities::new(&card, extended_card, modes)
+                    .with_required_text(hosted.requires_text),
                 limits: *self.limits,
                 quota: self.quota,
                 stream_limiter: self.runtime.stream_limiter.clone(),
+                outgoing: self.runtime.outgoing.clone(),
                 waiting_stream_timeout: self.settings.waiting_stream_timeout,
                 max_blocking_wait: self.settings.max_blocking_wait,
+                hooks: HookChain::new(&hosted.name, self.hooks),
             },
         );
         let entry = AgentEntry {
@@ -321,7 +376,8 @@ impl AgentBuilder<'_> {
             draining: None,
         };
         let sign = |card: &mut AgentCard| self.sign(card);
-        let card = PublishedCard::new(card, self.base_url, tenant, self.settings, sign)?;
+        let options = hosted.card_options;
+        let card = PublishedCard::new(card, self.base_url, tenant, options, self.settings, sign)?;
         Ok((entry, card))
     }
 
@@ -345,13 +401,17 @@ impl AgentBuilder<'_> {
     }
 }
 
-/// Declares streaming and push notifications, unless the card says otherwise. A store that keeps no
-/// tasks has neither.
+/// Declares streaming, push notifications and the history of states, unless the card says otherwise. A
+/// store that keeps no tasks has none of them.
 fn declare_capabilities(card: &mut AgentCard, keeps_tasks: bool) {
     card.capabilities.streaming.get_or_insert(true);
     card.capabilities.push_notifications.get_or_insert(true);
+    card.capabilities
+        .state_transition_history
+        .get_or_insert(true);
     if !keeps_tasks {
         card.capabilities.streaming = Some(false);
         card.capabilities.push_notifications = Some(false);
+        card.capabilities.state_transition_history = Some(false);
     }
 }

@@ -1,5 +1,6 @@
 //! HTTP replies: bodies, and helpers that build them with their headers.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -11,8 +12,10 @@ use http::header::{
 use http::{HeaderMap, Response, StatusCode};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
-use super::h2_stall;
+use super::{h2_stall, rate_limit_headers};
+use crate::auth::RateLimitStatus;
 use crate::model::{Error, ErrorKind};
+use crate::rt::{Reservation, is_counted};
 
 /// HTTP response of this server.
 pub(super) type Reply = Response<ReplyBody>;
@@ -27,8 +30,95 @@ pub(super) type BoxedFrames = Box<dyn HttpBody<Data = Bytes, Error = BodyError> 
 pub(super) enum ReplyBody {
     /// Complete body. Sent in frames of at most 64 KiB.
     Full(Bytes),
+    /// Complete body in pieces. Boxed: few replies have it.
+    Pieces(Box<PiecedBody>),
     /// Body that grows while it is sent, or has trailers.
     Stream(BoxedFrames),
+}
+
+/// Complete body in pieces, of which some are shared with other replies, and the trailers after it.
+pub(super) struct PiecedBody {
+    pieces: VecDeque<Bytes>,
+    /// Whether the pieces count against the byte budget already.
+    is_counted: bool,
+    trailers: Option<HeaderMap>,
+}
+
+impl PiecedBody {
+    pub(super) fn new(pieces: impl IntoIterator<Item = Bytes>) -> Self {
+        let pieces = pieces.into_iter().filter(|piece| !piece.is_empty());
+        Self {
+            pieces: pieces.collect(),
+            is_counted: false,
+            trailers: None,
+        }
+    }
+
+    #[cfg(feature = "grpc")]
+    pub(super) fn with_trailers(self, trailers: HeaderMap) -> Self {
+        Self {
+            trailers: Some(trailers),
+            ..self
+        }
+    }
+
+    /// Marks a body whose large pieces count against the byte budget already.
+    pub(super) fn counted(self) -> Self {
+        Self {
+            is_counted: true,
+            ..self
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.pieces.iter().map(Bytes::len).sum()
+    }
+
+    fn next_frame(&mut self) -> Option<Frame<Bytes>> {
+        let Some(piece) = self.pieces.front_mut() else {
+            return self.trailers.take().map(Frame::trailers);
+        };
+        let frame = h2_stall::next_frame(piece);
+        if piece.is_empty() {
+            self.pieces.pop_front();
+        }
+        frame.map(Frame::data)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.bytes() as u64)
+    }
+}
+
+impl ReplyBody {
+    /// Whether the body is to be counted against the byte budget.
+    pub(super) fn is_counted(&self) -> bool {
+        is_counted(self.uncounted_bytes())
+    }
+
+    /// Returns the number of bytes that do not count against the byte budget yet.
+    pub(super) fn uncounted_bytes(&self) -> usize {
+        match self {
+            Self::Full(bytes) => bytes.len(),
+            Self::Pieces(body) if !body.is_counted => body.bytes(),
+            // Streams count their data themselves.
+            Self::Pieces(_) | Self::Stream(_) => 0,
+        }
+    }
+
+    /// Returns the body with a part of the byte budget, which it holds until it is written or dropped.
+    pub(super) fn with_reservation(self, reservation: Reservation) -> Self {
+        match self {
+            Self::Full(bytes) => Self::Full(reservation.attach(bytes)),
+            Self::Pieces(mut body) => {
+                if let Some(piece) = body.pieces.pop_front() {
+                    body.pieces.push_front(reservation.attach(piece));
+                }
+                Self::Pieces(body)
+            }
+            Self::Stream(body) => Self::Stream(body),
+        }
+    }
 }
 
 impl HttpBody for ReplyBody {
@@ -43,6 +133,7 @@ impl HttpBody for ReplyBody {
             Self::Full(rest) => {
                 Poll::Ready(h2_stall::next_frame(rest).map(|frame| Ok(Frame::data(frame))))
             }
+            Self::Pieces(body) => Poll::Ready(body.next_frame().map(Ok)),
             Self::Stream(body) => Pin::new(body).poll_frame(context),
         })
     }
@@ -50,6 +141,7 @@ impl HttpBody for ReplyBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Full(rest) => rest.is_empty(),
+            Self::Pieces(body) => body.pieces.is_empty() && body.trailers.is_none(),
             Self::Stream(body) => body.is_end_stream(),
         }
     }
@@ -57,6 +149,7 @@ impl HttpBody for ReplyBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Full(rest) => SizeHint::with_exact(rest.len() as u64),
+            Self::Pieces(body) => body.size_hint(),
             Self::Stream(body) => body.size_hint(),
         }
     }
@@ -101,6 +194,16 @@ pub(super) fn method_not_allowed(methods: &'static str) -> Reply {
     reply
 }
 
+/// Returns a reply with a complete body in pieces that count against the byte budget already.
+pub(super) fn pieces(
+    status: StatusCode,
+    media_type: &'static str,
+    pieces: impl IntoIterator<Item = Bytes>,
+) -> Reply {
+    let body = ReplyBody::Pieces(Box::new(PiecedBody::new(pieces).counted()));
+    full(status, media_type, Bytes::new()).map(|_| body)
+}
+
 /// Returns a reply with a complete body.
 pub(super) fn full(status: StatusCode, media_type: &'static str, body: Bytes) -> Reply {
     let mut reply = Response::new(ReplyBody::Full(body));
@@ -113,16 +216,26 @@ pub(super) fn full(status: StatusCode, media_type: &'static str, body: Bytes) ->
 
 /// Sets `Retry-After`, and the rate-limit headers if a rate limit caused the error.
 pub(super) fn set_retry_after(reply: &mut Reply, error: &Error) {
-    if let Some(after) = error.retry_after() {
-        let seconds = ceil_seconds(after);
-        reply.headers_mut().insert(RETRY_AFTER, seconds.into());
-        let limit = error
-            .metadata()
-            .find(|(key, _)| *key == "limit")
-            .and_then(|(_, limit)| limit.parse().ok());
-        if let Some(limit) = limit {
-            set_rate_limit(reply.headers_mut(), limit, 0, seconds);
-        }
+    let Some(after) = error.retry_after() else {
+        return;
+    };
+    reply
+        .headers_mut()
+        .insert(RETRY_AFTER, ceil_seconds(after).into());
+    let detail = |name: &str| {
+        let mut details = error.metadata();
+        details.find(|(key, _)| *key == name).map(|(_, text)| text)
+    };
+    let limit = detail("limit").and_then(|limit| limit.parse().ok());
+    let policy = detail("policy").and_then(|policy| HeaderValue::from_str(policy).ok());
+    if let (Some(limit), Some(policy)) = (limit, policy) {
+        let status = RateLimitStatus {
+            policy,
+            limit,
+            remaining: 0,
+            reset: after,
+        };
+        rate_limit_headers::set(reply.headers_mut(), &status);
     }
 }
 
@@ -143,17 +256,6 @@ pub(super) fn set_missing_scopes(reply: &mut Reply, error: &Error) {
     if let Ok(challenge) = HeaderValue::try_from(challenge) {
         reply.headers_mut().insert(WWW_AUTHENTICATE, challenge);
     }
-}
-
-/// Sets the rate-limit headers: calls allowed, calls left, and seconds until all of them are
-/// available again.
-pub(super) fn set_rate_limit(headers: &mut HeaderMap, limit: u32, remaining: u32, reset: u64) {
-    headers.insert(HeaderName::from_static("x-ratelimit-limit"), limit.into());
-    headers.insert(
-        HeaderName::from_static("x-ratelimit-remaining"),
-        remaining.into(),
-    );
-    headers.insert(HeaderName::from_static("x-ratelimit-reset"), reset.into());
 }
 
 /// Rounds a duration up to whole seconds.

@@ -1,5 +1,6 @@
 //! Routes a request path to an agent and a handler.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::header::CONTENT_TYPE;
@@ -12,14 +13,15 @@ use tokio_util::sync::CancellationToken;
 use super::admission::Admission;
 use super::base_url::BaseUrl;
 use super::bindings::{grpc, jsonrpc, openai, rest};
-use super::card::{self, CATALOG_PATH, Document, KEY_SET_PATH, PublishedCard};
+use super::card::{self, CATALOG_PATH, KEY_SET_PATH, PublishedCard};
 use super::cors::{OriginCheck, OriginPolicy, add_cors_headers};
+use super::document::Document;
 use super::event_encoder::EventEncoder;
+use super::peer::ConnectionPeer;
 use super::reply::{self, Reply, ReplyBody, method_not_allowed, text};
-use super::settings::ServerSettings;
+use super::settings::{ServedBinding, ServerSettings};
 use super::sse_body::SseBody;
-use super::transport::ConnectionPeer;
-use crate::model::Result;
+use crate::model::{ErrorKind, Result};
 use crate::service::TaskEventStream;
 use crate::wire::card::WELL_KNOWN;
 
@@ -72,12 +74,16 @@ impl Routes {
 
     async fn dispatch(&self, peer: &ConnectionPeer, request: Box<Request<Incoming>>) -> Reply {
         if is_grpc(&request) {
+            if !self.settings.serves(ServedBinding::Grpc) {
+                return grpc::not_served();
+            }
             // Boxed: future size.
             return Box::pin(grpc::handle(self, peer, request)).await;
         }
         let directory = &self.admission.directory;
+        let serves_jsonrpc = self.settings.serves(ServedBinding::Jsonrpc);
         // The most common request, checked before the path is parsed.
-        if request.uri().path() == "/" && request.method() == Method::POST {
+        if serves_jsonrpc && request.uri().path() == "/" && request.method() == Method::POST {
             return jsonrpc::handle(self, directory.root(), peer, request).await;
         }
         let path = request.uri().path().to_owned();
@@ -89,48 +95,79 @@ impl Routes {
         };
         let endpoint = path.strip_suffix('/').unwrap_or(path);
         match endpoint {
-            _ if jsonrpc::PATHS.contains(&endpoint) => {
+            _ if serves_jsonrpc && jsonrpc::PATHS.contains(&endpoint) => {
                 jsonrpc::handle(self, agent, peer, request).await
             }
             // Before REST: paths of version 0.3 begin with `/v1/` too. Boxed: future size.
             openai::COMPLETIONS_PATH => Box::pin(openai::handle(self, index, peer, request)).await,
             openai::MODELS_PATH => openai::list_models(self, index, peer, &request).await,
             "/readyz" => self.readiness(&request).await,
-            _ => match self.document(peer, index, endpoint, &request) {
+            _ if WELL_KNOWN.contains(&endpoint) => self.card(peer, index, endpoint, &request).await,
+            _ => match self.document(peer, endpoint, &request) {
                 Some(reply) => reply,
-                None => rest::handle(self, agent, peer, path, request).await,
+                None if self.settings.serves(ServedBinding::Rest) => {
+                    rest::handle(self, agent, peer, path, request).await
+                }
+                None => rest::not_found(),
             },
         }
     }
 
     /// Returns the index of the agent that a path addresses, and the path below it. `None`: unknown
     /// agent.
+    ///
+    /// The path below the agent may begin with a doubled slash: clients append paths to a base URL
+    /// that ends with one. It is removed here, before access rules are checked (S83).
     fn split_agent_path<'a>(&self, path: &'a str) -> Option<(usize, &'a str)> {
         let Some(rest) = path.strip_prefix("/agents/") else {
-            return Some((0, path));
+            return Some((0, single_slash(path)));
         };
         let (name, rest) = rest.find('/').map_or((rest, ""), |end| rest.split_at(end));
         let name = percent_decode_str(name).decode_utf8().ok()?;
-        Some((self.admission.directory.position(&name)?, rest))
+        Some((
+            self.admission.directory.position(&name)?,
+            single_slash(rest),
+        ))
     }
 
-    /// Returns the reply for an unauthenticated document: card, catalog, key set or liveness.
-    /// `None`: another path.
-    fn document(
+    /// Returns the card of an agent.
+    async fn card(
         &self,
         peer: &ConnectionPeer,
         index: usize,
+        path: &str,
+        request: &Request<Incoming>,
+    ) -> Reply {
+        let Some(card) = self.cards.get(index) else {
+            return rest::not_found();
+        };
+        if card.needs_authentication() {
+            // Boxed: few cards need it.
+            let authenticated = Box::pin(self.admission.authenticate(peer, request)).await;
+            let refused = match authenticated {
+                Ok(context) if context.is_anonymous() => Some(ErrorKind::Unauthenticated.into()),
+                Ok(_) => None,
+                Err(error) => Some(error),
+            };
+            if let Some(error) = refused {
+                return rest::unauthenticated(path, request, error);
+            }
+        }
+        reply_to_get(request, |headers| {
+            let forwarded = self.forwarded_base_url(peer, headers);
+            card.reply(path, headers, forwarded.as_ref(), &self.settings)
+        })
+    }
+
+    /// Returns the reply for an unauthenticated document: catalog, key set or liveness. `None`:
+    /// another path.
+    fn document(
+        &self,
+        peer: &ConnectionPeer,
         endpoint: &str,
         request: &Request<Incoming>,
     ) -> Option<Reply> {
         match endpoint {
-            _ if WELL_KNOWN.contains(&endpoint) => Some(match self.cards.get(index) {
-                Some(card) => reply_to_get(request, |headers| {
-                    let forwarded = self.forwarded_base_url(peer, headers);
-                    card.reply(headers, forwarded.as_ref(), &self.settings)
-                }),
-                None => rest::not_found(),
-            }),
             CATALOG_PATH => Some(reply_to_get(request, |headers| {
                 let forwarded = self.forwarded_base_url(peer, headers);
                 let base_url = forwarded.as_ref().unwrap_or(&self.base_url);
@@ -174,6 +211,14 @@ impl Routes {
         Some(reply::log_failure(error).message().to_owned())
     }
 
+    /// Whether one address may hold all connections: that of a trusted proxy, which has many clients,
+    /// or a loopback address.
+    pub(super) fn may_hold_all_connections(&self, peer: IpAddr) -> bool {
+        let limits_loopback = self.admission.caller_limits.limit_loopback;
+        let is_local = !limits_loopback && peer.to_canonical().is_loopback();
+        is_local || self.settings.is_trusted_proxy(peer)
+    }
+
     /// Returns a server-sent event stream of a task.
     pub(super) fn event_stream(
         &self,
@@ -184,6 +229,23 @@ impl Routes {
         let body = SseBody::new(stream, encoder, heartbeat, self.drain.clone());
         reply::event_stream(ReplyBody::Stream(Box::new(body)))
     }
+}
+
+/// Removes the first of two leading slashes, if a path follows them.
+fn single_slash(path: &str) -> &str {
+    match path.strip_prefix('/') {
+        Some(rest) if rest.starts_with('/') && rest.len() > 1 => rest,
+        Some(_) | None => path,
+    }
+}
+
+/// Whether a request is a health probe. Connections in the reserve may send no other requests.
+pub(super) fn is_health_probe(request: &Request<Incoming>) -> bool {
+    let path = request.uri().path();
+    if is_grpc(request) {
+        return grpc::is_health_check(path);
+    }
+    matches!(path, "/healthz" | "/readyz")
 }
 
 /// Whether a request is a gRPC call: HTTP/2, POST and a gRPC content type. gRPC-Web is another

@@ -10,9 +10,9 @@ use hyper::body::{Body, Frame};
 use tokio::time::{Instant, Sleep, sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
+use super::chunk_buffer::{ChunkBuffer, ChunkPieces};
 use super::chunked_stream::ChunkedStream;
 use super::event_encoder::EventEncoder;
-use super::h2_stall::next_frame;
 use super::reply::BodyError;
 use crate::model::Result;
 use crate::service::TaskEventStream;
@@ -23,7 +23,7 @@ pub(super) struct SseBody<T> {
     stream: ChunkedStream,
     encoder: T,
     /// Encoded bytes that no frame has carried yet.
-    unsent: Bytes,
+    unsent: ChunkPieces,
     heartbeat: Option<Heartbeat>,
     /// Ready when the server drains. The body then ends, so that the subscriber reconnects
     /// elsewhere.
@@ -60,7 +60,7 @@ impl<T: EventEncoder> SseBody<T> {
         Self {
             stream: ChunkedStream::new(stream),
             encoder,
-            unsent: Bytes::new(),
+            unsent: ChunkPieces::default(),
             heartbeat: heartbeat
                 .filter(|interval| !interval.is_zero())
                 .map(Heartbeat::new),
@@ -71,19 +71,19 @@ impl<T: EventEncoder> SseBody<T> {
     /// Polls for the bytes of the next frame: events, then drain, then a heartbeat. Returns `None`
     /// at the end.
     fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        if let Some(frame) = next_frame(&mut self.unsent) {
+        if let Some(frame) = self.unsent.next_frame() {
             return Poll::Ready(Some(frame));
         }
         while let Poll::Ready(encoded) = self.poll_encoded(context) {
-            if encoded.as_ref().is_some_and(Vec::is_empty) {
+            if encoded.as_ref().is_some_and(|chunk| chunk.total_len() == 0) {
                 // All items of the chunk are invisible to this subscriber.
                 continue;
             }
             if let Some(heartbeat) = &mut self.heartbeat {
                 heartbeat.reset();
             }
-            self.unsent = encoded.unwrap_or_default().into();
-            return Poll::Ready(next_frame(&mut self.unsent));
+            self.unsent = encoded.unwrap_or_default().into_pieces();
+            return Poll::Ready(self.unsent.next_frame());
         }
         if self.drain.as_mut().poll(context).is_ready() {
             self.stream.close();
@@ -104,7 +104,7 @@ impl<T: EventEncoder> SseBody<T> {
     }
 
     /// Polls for the next encoded chunk. Returns `None` at the end.
-    fn poll_encoded(&mut self, context: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
+    fn poll_encoded(&mut self, context: &mut Context<'_>) -> Poll<Option<ChunkBuffer>> {
         let Self {
             stream, encoder, ..
         } = self;
@@ -113,8 +113,8 @@ impl<T: EventEncoder> SseBody<T> {
         }));
         Poll::Ready(match chunk {
             Some(Ok(chunk)) => Some(chunk),
-            Some(Err(error)) => Some(encoder.encode_failure(error)),
-            None => encoder.finish(),
+            Some(Err(error)) => Some(encoder.encode_failure(error).into()),
+            None => encoder.finish().map(ChunkBuffer::from),
         })
     }
 }

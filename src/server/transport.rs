@@ -1,7 +1,6 @@
-//! Transport below HTTP: byte streams, the TLS handshake, and the peer of a connection.
+//! Transport below HTTP: byte streams and the TLS handshake.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -30,9 +29,3 @@ pub(super) struct SecureStream {
 
 /// Client certificate that the handshake has verified, in DER.
 pub(super) type Certificate = Arc<[u8]>;
-
-/// Remote end of a connection.
-pub(super) struct ConnectionPeer {
-    pub(super) address: SocketAddr,
-    pub(super) certificate: Option<Certificate>,
-}

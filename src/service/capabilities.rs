@@ -14,6 +14,7 @@ pub(crate) struct Capabilities {
     declares_extended_card: bool,
     extensions: Vec<Extension>,
     modes: MediaModes,
+    requires_text: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -47,16 +48,29 @@ impl Capabilities {
                 })
                 .collect(),
             modes,
+            requires_text: false,
         }
     }
 
-    /// Checks the media types of a message.
+    /// Sets whether every message must have a text part.
+    pub(crate) fn with_required_text(mut self, requires_text: bool) -> Self {
+        self.requires_text = requires_text;
+        self
+    }
+
+    /// Checks the parts of a message: their media types, and whether there is a text if the agent requires one.
     ///
     /// # Errors
-    /// Content type not supported.
-    pub(super) fn check_modes(&self, request: &Request) -> Result<()> {
+    /// Content type not supported. Invalid parameters: a text part is missing.
+    pub(super) fn check_parts(&self, request: &Request) -> Result<()> {
         match request {
             Request::SendMessage(request) | Request::SendStreamingMessage(request) => {
+                if self.requires_text && !request.message.has_text() {
+                    return Err(Error::invalid(
+                        "message.parts",
+                        "must contain a text part, because this agent requires text",
+                    ));
+                }
                 self.modes.check(request)
             }
             Request::GetTask(_)

@@ -90,6 +90,11 @@ impl Directory {
         self.entries.get(index)
     }
 
+    /// Whether there is exactly one agent, which accepts messages.
+    pub(crate) fn has_single_agent(&self) -> bool {
+        self.entries.len() == 1 && self.root().draining.is_none()
+    }
+
     /// Names of all agents that accept messages, the root agent first.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.entries

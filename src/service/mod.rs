@@ -6,6 +6,7 @@
 mod capabilities;
 mod cursor;
 mod directory;
+mod hooked_call;
 mod idempotency;
 mod modes;
 mod push_configs;
@@ -24,8 +25,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::{AgentHandle, Engine};
+use crate::hooks::HookChain;
 use crate::model::{Call, Error, Limits, Request, Response, Result, SendMessageResponse};
 use crate::push::PushDispatcher;
+use crate::rt::{ByteBudget, Reservation};
+use crate::store::IdempotencyKey;
 
 pub(crate) use capabilities::Capabilities;
 pub(crate) use directory::{AgentEntry, CallMetadata, Directory};
@@ -56,18 +60,39 @@ pub(crate) struct ServiceOptions {
     pub(crate) limits: Limits,
     pub(crate) quota: TaskQuota,
     pub(crate) stream_limiter: Arc<StreamLimiter>,
+    /// Budget of large responses.
+    pub(crate) outgoing: Arc<ByteBudget>,
     /// How long a subscription stays open while its task waits for input; `None`: without limit.
     pub(crate) waiting_stream_timeout: Option<Duration>,
     /// How long `SendMessage` waits for the end of a turn; `None`: without limit.
     pub(crate) max_blocking_wait: Option<Duration>,
+    /// Hooks on calls, responses and direct replies.
+    pub(crate) hooks: HookChain,
 }
 
 /// Result of an operation.
 pub(crate) enum ServiceResponse {
-    Single(Response),
+    /// A response, and its part of the byte budget if it was reserved already. Boxed: future size.
+    Single(Response, Option<Box<Reservation>>),
     /// An untrimmed task. Its encoding may be cached and shared between callers.
     Task(TaskView),
     Stream(Box<TaskEventStream>),
+}
+
+impl ServiceResponse {
+    /// Returns the part of the byte budget of a single response.
+    pub(crate) fn take_reservation(&mut self) -> Option<Box<Reservation>> {
+        match self {
+            Self::Single(_, reservation) => reservation.take(),
+            Self::Task(_) | Self::Stream(_) => None,
+        }
+    }
+}
+
+impl From<Response> for ServiceResponse {
+    fn from(response: Response) -> Self {
+        Self::Single(response, None)
+    }
 }
 
 impl From<TaskEventStream> for ServiceResponse {
@@ -78,7 +103,7 @@ impl From<TaskEventStream> for ServiceResponse {
 
 impl From<SendMessageResponse> for ServiceResponse {
     fn from(response: SendMessageResponse) -> Self {
-        Self::Single(Response::SendMessage(response))
+        Self::from(Response::SendMessage(response))
     }
 }
 
@@ -142,7 +167,7 @@ impl Service {
 
     /// Starts an operation. Validation and capability checks have passed when this returns.
     ///
-    /// `GetTask` of a cached task completes synchronously, without a boxed future.
+    /// `GetTask` of a cached task completes synchronously, without a boxed future. Hooks run in the returned future.
     ///
     /// # Errors
     /// The request is invalid, or the agent does not support the operation. Validation errors take precedence.
@@ -154,27 +179,40 @@ impl Service {
         request.validate(&self.options.limits)?;
         request.strip_reserved_metadata();
         self.options.capabilities.check(request.operation(), call)?;
-        self.options.capabilities.check_modes(&request)?;
+        self.options.capabilities.check_parts(&request)?;
+        if self.options.hooks.intercepts_call(request.operation()) {
+            return Ok(CallResult::Pending(Box::pin(
+                self.call_with_hooks(call, request),
+            )));
+        }
         if let Request::GetTask(request) = &request
             && let Some(response) = self.get_cached_task(call, request)
         {
             return Ok(CallResult::Ready(response));
         }
-        Ok(CallResult::Pending(self.dispatch(call, request)))
+        Ok(CallResult::Pending(self.dispatch(call, request, None)))
     }
 
-    /// Returns the future of an operation. Each is boxed separately: future size.
-    fn dispatch<'a>(&'a self, call: &'a Call, request: Request) -> ServiceFuture<'a> {
+    /// Returns the future of an operation. Each is boxed separately: future size. `key` is the idempotency key of the
+    /// message as the caller sent it, if a hook may have changed the message.
+    fn dispatch<'a>(
+        &'a self,
+        call: &'a Call,
+        request: Request,
+        key: Option<Box<IdempotencyKey>>,
+    ) -> ServiceFuture<'a> {
         match request {
-            Request::SendMessage(request) => Box::pin(self.send_message(call, request)),
+            Request::SendMessage(request) => Box::pin(self.send_message(call, request, key)),
             Request::SendStreamingMessage(request) => {
-                Box::pin(self.send_streaming_message(call, request))
+                Box::pin(self.send_streaming_message(call, request, key))
             }
             Request::GetTask(request) => Box::pin(self.get_task(call, request)),
             Request::SubscribeToTask(request) => Box::pin(self.subscribe_to_task(call, request)),
-            Request::ListTasks(request) => {
-                single(async { Ok(Response::ListTasks(self.list_tasks(call, request).await?)) })
-            }
+            Request::ListTasks(request) => Box::pin(async {
+                let (page, reservation) = self.list_tasks(call, request).await?;
+                let response = Response::ListTasks(page);
+                Ok(ServiceResponse::Single(response, reservation.map(Box::new)))
+            }),
             Request::CancelTask(request) => {
                 single(async { Ok(Response::Task(self.cancel_task(call, request).await?)) })
             }
@@ -207,5 +245,5 @@ impl Service {
 }
 
 fn single<'a>(response: impl Future<Output = Result<Response>> + Send + 'a) -> ServiceFuture<'a> {
-    Box::pin(async { Ok(ServiceResponse::Single(response.await?)) })
+    Box::pin(async { Ok(response.await?.into()) })
 }

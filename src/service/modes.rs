@@ -27,12 +27,12 @@ impl MediaModes {
             if enforced.input {
                 let of_skills = card.skills.iter().flat_map(|skill| &skill.input_modes);
                 let input = card.default_input_modes.iter().chain(of_skills);
-                modes.input.extend(input.cloned());
+                add_modes(&mut modes.input, input);
             }
             if enforced.output {
                 let of_skills = card.skills.iter().flat_map(|skill| &skill.output_modes);
                 let output = card.default_output_modes.iter().chain(of_skills);
-                modes.output.extend(output.cloned());
+                add_modes(&mut modes.output, output);
             }
         }
         modes
@@ -82,6 +82,15 @@ impl MediaModes {
         self.input
             .iter()
             .any(|mode| media_types_match(mode, media_type))
+    }
+}
+
+/// Adds the modes that are not in the list. A card and its skills repeat most of them.
+fn add_modes<'a>(modes: &mut Vec<String>, more: impl Iterator<Item = &'a String>) {
+    for mode in more {
+        if !modes.contains(mode) {
+            modes.push(mode.clone());
+        }
     }
 }
 

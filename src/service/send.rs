@@ -48,11 +48,12 @@ impl Service {
         &self,
         call: &Call,
         request: Box<SendMessageRequest>,
+        key: Option<Box<IdempotencyKey>>,
     ) -> Result<ServiceResponse> {
         let limits = &self.options.limits;
         let history_length = limits.clamp_history_length(request.history_length());
         let returns_immediately = request.returns_immediately();
-        let accepted = match self.accept(call, request, false, |_| Ok(())).await? {
+        let accepted = match self.accept(call, request, key, false, |_| Ok(())).await? {
             SendOutcome::Reply(message) => return Ok(SendMessageResponse::Message(message).into()),
             SendOutcome::Opened(accepted, ()) | SendOutcome::Continued(accepted, ()) => accepted,
         };
@@ -110,6 +111,7 @@ impl Service {
         &self,
         call: &Call,
         request: Box<SendMessageRequest>,
+        key: Option<Box<IdempotencyKey>>,
     ) -> Result<ServiceResponse> {
         let options = &self.options;
         let history_length = options
@@ -117,7 +119,7 @@ impl Service {
             .clamp_history_length(request.history_length());
         // Acquired before the message is written: a refused stream must not start a turn.
         let permit = options.stream_limiter.acquire(call.caller_key())?;
-        let accepting = self.accept(call, request, true, |continued| match continued {
+        let accepting = self.accept(call, request, key, true, |continued| match continued {
             Some(head) => permit.for_task(&head.id),
             None => Ok(permit),
         });
@@ -131,7 +133,7 @@ impl Service {
                 TaskEventStream::for_continued_task(&self.engine, accepted, history_length, permit)
             }
         };
-        Ok(stream.into())
+        Ok(stream.counted_by(&options.outgoing).into())
     }
 
     /// Accepts a message: appends it to a new or existing task, or returns the agent's direct reply.
@@ -141,6 +143,7 @@ impl Service {
         &self,
         call: &Call,
         mut request: Box<SendMessageRequest>,
+        key: Option<Box<IdempotencyKey>>,
         is_followed: bool,
         prepare: impl FnOnce(Option<&Head>) -> Result<T>,
     ) -> Result<SendOutcome<T>> {
@@ -148,7 +151,10 @@ impl Service {
             // A draining agent responds as a removed one does.
             return Err(ErrorKind::TaskNotFound.into());
         }
-        let key = self.idempotency_key(call, &request)?;
+        let key = match key {
+            Some(key) => Some(*key),
+            None => self.idempotency_key(call, &request)?,
+        };
         let continued = if opens_new_task(&request) {
             None
         } else {
@@ -165,6 +171,7 @@ impl Service {
             None => None,
         };
         let prepared = prepare(continued.as_ref())?;
+        request.record_dialect();
         let params = SendParams {
             request,
             key,
@@ -332,7 +339,9 @@ impl Service {
             requested.unwrap_or_else(|| self.engine.new_context_id())
         };
         reply.context_id.get_or_insert_with(context_id);
-        Ok(DirectReply::Message(reply))
+        // Boxed: future size.
+        let filtered = Box::pin(self.options.hooks.filter_reply(call, reply));
+        Ok(DirectReply::Message(filtered.await?))
     }
 }
 

@@ -5,22 +5,27 @@
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use tokio::time::timeout;
 
 use super::stream_limits::StreamPermit;
-use crate::engine::{self, AcceptedMessage, Engine, Follow, SharedEntry};
+use crate::engine::{self, AcceptedMessage, Engine, Follow, SharedEntry, TaskView};
 use crate::model::{
-    ContextId, Error, Event, Message, Result, Seq, StreamResponse, Task, TaskId, TaskState,
+    CallerKey, ContextId, Error, Event, Message, Result, Seq, StreamResponse, Task, TaskId,
+    TaskState,
 };
+use crate::rt::{ByteBudget, Reservation, is_counted};
 use crate::store::Head;
 
 /// One event of a stream.
 pub(crate) enum StreamItem {
     /// A direct reply, or a snapshot of the task at this position.
     Full(Box<StreamResponse>, Option<Seq>),
+    /// A snapshot of a large task, whose encoding is shared by all subscribers.
+    LargeTask(Box<TaskView>, Seq),
     /// A status or artifact update.
     Update {
         /// Shared by all streams of the task.
@@ -53,7 +58,11 @@ pub(crate) struct TaskEventStream {
     /// Ends the stream before the task; `None` after it did.
     end: Option<StreamEnd>,
     /// Holds the stream's slot until the stream is dropped.
-    _permit: Option<StreamPermit>,
+    permit: Option<StreamPermit>,
+    /// Budget that large pages of the log count against.
+    outgoing: Option<Arc<ByteBudget>>,
+    /// Part of the budget for the items that were returned last. Boxed: future size.
+    reservation: Option<Box<Reservation>>,
 }
 
 /// Assembly of the first event of a new task: the task with its first message.
@@ -86,7 +95,7 @@ impl TaskEventStream {
             opening: OpeningState::AwaitingCreated,
             turn: Some(accepted.turn()),
             history_length,
-            _permit: Some(permit),
+            permit: Some(permit),
             ..Self::new(task, context, None, Some(follow))
         }
     }
@@ -109,7 +118,7 @@ impl TaskEventStream {
         Self {
             turn: Some(turn),
             turns_ended,
-            _permit: Some(permit),
+            permit: Some(permit),
             ..Self::new(id, context, Some(first), follow)
         }
     }
@@ -127,7 +136,25 @@ impl TaskEventStream {
         let first = full_item(StreamResponse::Task(task), Some(position));
         Self {
             is_waiting,
-            _permit: Some(permit),
+            permit: Some(permit),
+            ..Self::new(id, context, Some(first), Some(follow))
+        }
+    }
+
+    /// A subscription like [`for_subscription`](Self::for_subscription) to a large task.
+    pub(super) fn for_large_task(
+        task: TaskView,
+        position: Seq,
+        follow: Follow,
+        permit: StreamPermit,
+    ) -> Self {
+        let id = task.id.clone();
+        let context = task.context_id.clone();
+        let is_waiting = task.status.state.is_interrupted();
+        let first = StreamItem::LargeTask(Box::new(task), position);
+        Self {
+            is_waiting,
+            permit: Some(permit),
             ..Self::new(id, context, Some(first), Some(follow))
         }
     }
@@ -136,7 +163,7 @@ impl TaskEventStream {
     pub(super) fn from_position(head: &Head, follow: Follow, permit: StreamPermit) -> Self {
         Self {
             is_waiting: head.state.is_interrupted(),
-            _permit: Some(permit),
+            permit: Some(permit),
             ..Self::new(head.id.clone(), head.context_id.clone(), None, Some(follow))
         }
     }
@@ -145,6 +172,14 @@ impl TaskEventStream {
     pub(super) fn closing_after(self, waiting_timeout: Option<Duration>) -> Self {
         Self {
             waiting_timeout,
+            ..self
+        }
+    }
+
+    /// Counts large pages of the log against a budget.
+    pub(super) fn counted_by(self, outgoing: &Arc<ByteBudget>) -> Self {
+        Self {
+            outgoing: Some(outgoing.clone()),
             ..self
         }
     }
@@ -175,7 +210,9 @@ impl TaskEventStream {
             is_waiting: false,
             waiting_timeout: None,
             end: None,
-            _permit: None,
+            permit: None,
+            outgoing: None,
+            reservation: None,
         }
     }
 
@@ -193,6 +230,8 @@ impl TaskEventStream {
         if let Some(first) = self.first.take() {
             return Some(Ok(vec![first]));
         }
+        // The last items have been sent.
+        self.reservation = None;
         loop {
             let entries = match self.read_until_end().await {
                 Ok(None | Some(Err(engine::Error::Deleted | engine::Error::ShuttingDown))) => {
@@ -202,11 +241,58 @@ impl TaskEventStream {
                 Ok(Some(Err(error))) => return Some(Err(self.close_with(error.into()))),
                 Err(error) => return Some(Err(self.close_with(error))),
             };
+            if let Some(bytes) = self.missing_bytes() {
+                // Not held while this waits.
+                drop(entries);
+                // Boxed: future size.
+                match Box::pin(self.reserve(bytes)).await {
+                    Ok(()) => continue,
+                    Err(error) => return Some(Err(self.close_with(error))),
+                }
+            }
             match self.collect_items(entries) {
-                Ok(items) if items.is_empty() => {}
+                Ok(items) if items.is_empty() => self.reservation = None,
                 items => return Some(items),
             }
         }
+    }
+
+    /// Reserves the memory of the page that was read last. Returns its size if the budget is exhausted; the page is to
+    /// be read again.
+    fn missing_bytes(&mut self) -> Option<usize> {
+        let bytes = self.follow.as_ref().map_or(0, Follow::page_bytes);
+        if !is_counted(bytes) || self.reservation.is_some() {
+            return None;
+        }
+        let (outgoing, permit) = self.outgoing.as_ref().zip(self.permit.as_ref())?;
+        match outgoing.try_reserve(permit.caller(), bytes) {
+            Ok(reservation) => {
+                self.reservation = Some(Box::new(reservation));
+                None
+            }
+            Err(_) => {
+                self.follow.as_mut()?.rewind();
+                Some(bytes)
+            }
+        }
+    }
+
+    /// Waits for the memory of the next page.
+    ///
+    /// # Errors
+    /// Unavailable: the budget is exhausted.
+    async fn reserve(&mut self, bytes: usize) -> Result<()> {
+        if let Some((outgoing, permit)) = self.outgoing.as_ref().zip(self.permit.as_ref()) {
+            let reserved = outgoing.reserve(permit.caller(), bytes).await?;
+            self.reservation = Some(Box::new(reserved));
+        }
+        Ok(())
+    }
+
+    /// Returns the budget of the stream and its caller.
+    pub(crate) fn outgoing(&self) -> Option<(&Arc<ByteBudget>, &CallerKey)> {
+        let permit = self.permit.as_ref()?;
+        Some((self.outgoing.as_ref()?, permit.caller()))
     }
 
     fn close_with(&mut self, error: Error) -> Error {
@@ -338,7 +424,7 @@ async fn read_entries(
     };
     let last_state = entries.last().and_then(entry_state);
     if last_state.is_some_and(TaskState::is_interrupted) {
-        match follow.try_next().await {
+        match follow.try_more().await {
             Ok(more) => entries.extend(more),
             Err(error) => return Some(Err(error)),
         }

@@ -86,6 +86,11 @@ impl StreamLimiter {
 }
 
 impl StreamPermit {
+    /// Returns the caller of the stream.
+    pub(super) fn caller(&self) -> &CallerKey {
+        &self.caller
+    }
+
     /// Counts the stream against the limit of a task.
     ///
     /// # Errors

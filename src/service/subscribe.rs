@@ -1,6 +1,6 @@
 //! `SubscribeToTask`: a snapshot and live events, or a replay from a position that the client has seen.
 
-use super::tasks::trim_task;
+use super::tasks::{max_messages, trim_task};
 use super::{Service, ServiceResponse, TaskEventStream, stream};
 use crate::model::{Call, Error, ErrorKind, Result, Seq, SubscribeToTaskRequest, TaskState};
 use crate::store::Head;
@@ -29,16 +29,30 @@ impl Service {
         if let Some(position) = self.replay_position(call, &head).await? {
             let follow = self.engine.follow(&head, position);
             let stream = TaskEventStream::from_position(&head, follow, permit);
-            return Ok(stream.closing_after(options.waiting_stream_timeout).into());
+            return Ok(self.complete_subscription(stream));
         }
-        let (task, position) = self.engine.task(&head).await?;
+        // Boxed: future size.
+        let task = Box::pin(self.reserved_view(call, &head)).await?;
         if task.status.state.is_terminal() {
             return Err(task_ended(&head, task.status.state));
         }
-        let task = trim_task(&task, options.limits.clamp_history_length(None), true);
+        let position = task.position();
         let follow = self.engine.follow(&head, position);
-        let stream = TaskEventStream::for_subscription(task, position, follow, permit);
-        Ok(stream.closing_after(options.waiting_stream_timeout).into())
+        let history_length = options.limits.clamp_history_length(None);
+        let is_whole = task.history.len() <= max_messages(history_length);
+        let stream = if task.large_size().is_some() && is_whole {
+            TaskEventStream::for_large_task(task, position, follow, permit)
+        } else {
+            let task = trim_task(&task, history_length, true);
+            TaskEventStream::for_subscription(task, position, follow, permit)
+        };
+        Ok(self.complete_subscription(stream))
+    }
+
+    fn complete_subscription(&self, stream: TaskEventStream) -> ServiceResponse {
+        let options = &self.options;
+        let stream = stream.closing_after(options.waiting_stream_timeout);
+        stream.counted_by(&options.outgoing).into()
     }
 
     /// Returns the position to replay from: the client's, if it lies within the log and within `max_replayed_entries`.

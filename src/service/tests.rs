@@ -14,6 +14,7 @@ use crate::model::{
     SendMessageResponse, TaskId, Timestamp,
 };
 use crate::push::PushSettings;
+use crate::rt::{ByteBudget, OutgoingLimits};
 use crate::store::{Store, TaskQuery};
 
 struct ServiceFixture {
@@ -64,6 +65,7 @@ fn service(engine: Engine) -> Service {
         engine.clone(),
         PushSettings::default(),
         None,
+        None,
         TaskTracker::new(),
         CancellationToken::new(),
     );
@@ -72,13 +74,20 @@ fn service(engine: Engine) -> Service {
         limits: Limits::default(),
         quota: TaskQuota::default(),
         stream_limiter,
+        outgoing: ByteBudget::new(OutgoingLimits {
+            total: 64 << 20,
+            per_caller: 32 << 20,
+            timeout: Duration::from_secs(30),
+        }),
         waiting_stream_timeout: None,
         max_blocking_wait: None,
+        hooks: HookChain::default(),
     };
     let agents = engine.prepare_agents([AgentRegistration {
         name: scope().agent,
         agent: Arc::new(ScriptedAgent::default()),
         settings: AgentSettings::default(),
+        hooks: HookChain::default(),
     }]);
     let agent = agents.get(&scope().agent).cloned();
     engine.replace_agents(agents);
@@ -93,7 +102,8 @@ impl ServiceFixture {
             page_token,
             ..ListTasksRequest::default()
         };
-        within_deadline(self.service.list_tasks(&call(), request)).await
+        let listed = within_deadline(self.service.list_tasks(&call(), request)).await;
+        listed.map(|(page, _)| page)
     }
 
     async fn remove(&self, ids: &[TaskId]) {
@@ -230,8 +240,8 @@ async fn send_with_key(service: &Service, text: &str) -> Result<TaskId> {
         ..Message::user(text)
     };
     let request = Box::new(SendMessageRequest::new(message));
-    match within_deadline(service.send_message(&call, request)).await? {
-        ServiceResponse::Single(Response::SendMessage(SendMessageResponse::Task(task))) => {
+    match within_deadline(service.send_message(&call, request, None)).await? {
+        ServiceResponse::Single(Response::SendMessage(SendMessageResponse::Task(task)), _) => {
             Ok(task.id.clone())
         }
         _ => panic!("the agent replies with a task"),

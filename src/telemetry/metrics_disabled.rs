@@ -65,3 +65,5 @@ pub(crate) fn record_auth_failure(_: &'static str) {}
 pub(crate) fn record_limit_hit(_: &'static str) {}
 
 pub(crate) fn record_tokens(_: &str, _: u64, _: u64) {}
+
+pub(crate) fn record_hook(_: &str, _: &'static str, _: &'static str, _: Instant) {}

@@ -5,12 +5,14 @@
 //! request and read from any version.
 
 mod read;
+mod v03_terms;
 mod write;
 
-use crate::model::{Error, ErrorKind, Version};
+use crate::model::{ErrorKind, Version};
 #[cfg(feature = "grpc")]
 pub(crate) use read::PeerErrorDetails;
 pub use read::{read_jsonrpc_error, read_rest_error};
+pub(crate) use v03_terms::V03Terms;
 pub use write::{JsonRpcError, RestError};
 
 /// Domain of the reasons in `google.rpc.ErrorInfo`.
@@ -134,9 +136,11 @@ pub fn grpc_code(kind: ErrorKind, version: Version) -> GrpcCode {
         ErrorKind::MethodNotFound | ErrorKind::MethodNotAllowed => (C::Unimplemented, C::NotFound),
         ErrorKind::Internal | ErrorKind::InvalidAgentResponse => (C::Internal, C::Internal),
         ErrorKind::TaskNotFound => (C::NotFound, C::NotFound),
-        ErrorKind::TaskNotCancelable
-        | ErrorKind::PushNotificationNotSupported
-        | ErrorKind::UnsupportedOperation => (C::FailedPrecondition, C::Unimplemented),
+        // The JS SDK of 0.3 expects this code; the Python SDK reads the name.
+        ErrorKind::TaskNotCancelable => (C::FailedPrecondition, C::FailedPrecondition),
+        ErrorKind::PushNotificationNotSupported | ErrorKind::UnsupportedOperation => {
+            (C::FailedPrecondition, C::Unimplemented)
+        }
         ErrorKind::ContentTypeNotSupported | ErrorKind::UnsupportedMediaType => {
             (C::InvalidArgument, C::Unimplemented)
         }
@@ -225,16 +229,5 @@ pub fn error_name(kind: ErrorKind, version: Version) -> &'static str {
         ErrorKind::Canceled => "CanceledError",
         ErrorKind::DeadlineExceeded => "DeadlineExceededError",
         ErrorKind::Other(_) => "ServerError",
-    }
-}
-
-/// Returns the message for the caller. 0.3 has another default text for one error.
-pub(crate) fn message(error: &Error, version: Version) -> &str {
-    let default = ErrorKind::ExtendedAgentCardNotConfigured;
-    match version {
-        Version::V03 if error.kind() == default && error.message() == default.message() => {
-            "Authenticated Extended Card is not configured"
-        }
-        Version::V03 | Version::V1 => error.message(),
     }
 }

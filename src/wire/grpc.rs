@@ -13,13 +13,13 @@ use prost::Message;
 use tonic::{Code, Status};
 use tonic_types::{BadRequest, ErrorDetail, ErrorInfo, RetryInfo, StatusExt, pb};
 
-use super::errors::{DOMAIN, PeerErrorDetails, error_name, grpc_code, message, reason};
+use super::errors::{DOMAIN, PeerErrorDetails, V03Terms, error_name, grpc_code, reason};
 use super::negotiation::RouteVersion;
 use crate::model::{Error, ErrorKind, Operation, Version, Violation};
 
 pub use client::{read_event, read_response, write_request};
 pub use frame::{FrameDecoder, FrameError, write_frame};
-pub use server::{read_grpc, write_grpc, write_grpc_event};
+pub use server::{read_grpc, write_event_header, write_grpc, write_grpc_event, write_grpc_task};
 
 macro_rules! rpcs {
     ($v1:literal) => {
@@ -99,19 +99,28 @@ pub fn returns_ended_task(operation: Operation, version: Version) -> bool {
     operation == Operation::SubscribeToTask && version == Version::V03
 }
 
-/// Converts an error to a gRPC status. 1.0 adds typed details; 0.3 puts the error name before the
-/// message.
+/// Whether an RPC that failed returns the public card: `GetAgentCard` of 0.3 is for both cards.
+#[must_use]
+pub fn returns_public_card(error: &Error, operation: Operation, version: Version) -> bool {
+    operation == Operation::GetExtendedAgentCard
+        && version == Version::V03
+        && error.kind() == ErrorKind::ExtendedAgentCardNotConfigured
+}
+
+/// Converts an error to a gRPC status with typed details. 0.3 puts the error name before the message.
 #[must_use]
 pub fn to_status(error: &Error, version: Version) -> Status {
     let code = Code::from_i32(grpc_code(error.kind(), version) as i32);
-    let text = message(error, version);
-    match version {
-        Version::V1 => Status::with_details(code, text, details(error, code).into()),
-        Version::V03 => Status::new(
-            code,
-            format!("{}: {text}", error_name(error.kind(), Version::V03)),
-        ),
-    }
+    let (message, terms) = match version {
+        Version::V1 => (error.message().to_owned(), None),
+        Version::V03 => {
+            let name = error_name(error.kind(), Version::V03);
+            let terms = V03Terms::Proto;
+            (format!("{name}: {}", terms.message(error)), Some(terms))
+        }
+    };
+    let details = details(error, code, &message, terms);
+    Status::with_details(code, message, details.into())
 }
 
 /// `google.rpc.ErrorInfo` with an ordered map, so that equal errors encode to equal bytes.
@@ -126,7 +135,7 @@ struct OrderedErrorInfo {
 }
 
 /// Encodes `google.rpc.Status` with the reason, the invalid fields, and the retry delay.
-fn details(error: &Error, code: Code) -> Vec<u8> {
+fn details(error: &Error, code: Code, message: &str, terms: Option<V03Terms>) -> Vec<u8> {
     let info = OrderedErrorInfo {
         reason: reason(error.kind()).to_owned(),
         domain: DOMAIN.to_owned(),
@@ -137,7 +146,8 @@ fn details(error: &Error, code: Code) -> Vec<u8> {
     };
     let mut details = vec![any(ErrorInfo::TYPE_URL, &info)];
     if !error.violations().is_empty() {
-        details.push(any(BadRequest::TYPE_URL, &bad_request(error.violations())));
+        let bad_request = bad_request(error.violations(), terms);
+        details.push(any(BadRequest::TYPE_URL, &bad_request));
     }
     if let Some(after) = error.retry_after() {
         let retry_delay = prost_types::Duration::try_from(after).ok();
@@ -145,18 +155,23 @@ fn details(error: &Error, code: Code) -> Vec<u8> {
     }
     pb::Status {
         code: code.into(),
-        message: error.message().to_owned(),
+        message: message.to_owned(),
         details,
     }
     .encode_to_vec()
 }
 
-fn bad_request(violations: &[Violation]) -> pb::BadRequest {
+/// `terms` are the names of the caller, if they are not those of 1.0.
+fn bad_request(violations: &[Violation], terms: Option<V03Terms>) -> pb::BadRequest {
+    let translate = |text: &str| match terms {
+        Some(terms) => terms.translate(text).into_owned(),
+        None => text.to_owned(),
+    };
     let violations = violations
         .iter()
         .map(|violation| pb::bad_request::FieldViolation {
-            field: violation.field().to_owned(),
-            description: violation.description().to_owned(),
+            field: translate(violation.field()),
+            description: translate(violation.description()),
             ..Default::default()
         });
     pb::BadRequest {
@@ -216,6 +231,7 @@ pub fn read_http_status(status: u16) -> Error {
 pub fn from_status(status: &Status) -> Error {
     let (details, retry_after) = read_details(status);
     let (kind, text) = match (details.kind(), split_error_name(status.message())) {
+        (Some(kind), Some((named, text))) if reason(named) == reason(kind) => (kind, text),
         (Some(kind), _) => (kind, status.message()),
         (None, Some((kind, text))) => (kind, text),
         (None, None) => (kind_from_grpc_code(status.code()), status.message()),
@@ -342,16 +358,19 @@ mod tests {
     }
 
     #[test]
-    fn v03_status_has_the_error_name_and_no_details() {
-        let status = to_status(
-            &Error::new(ErrorKind::TaskNotFound).with_detail("taskId", "t"),
-            Version::V03,
-        );
+    fn v03_status_has_the_error_name_and_details() {
+        let error = Error::new(ErrorKind::TaskNotFound).with_detail("taskId", "t");
+        let status = to_status(&error, Version::V03);
         assert_eq!(
             (status.code(), status.message()),
             (Code::NotFound, "TaskNotFoundError: Task not found")
         );
-        assert!(status.details().is_empty());
+        assert_eq!(from_status(&status), error);
+        let error = Error::invalid("taskPushNotificationConfig.url", "must not be empty");
+        let status = to_status(&error, Version::V03);
+        let read = from_status(&status);
+        assert_eq!(read.violations()[0].field(), "pushNotification.url");
+        assert!(!status.message().contains("taskPushNotificationConfig"));
         for kind in ErrorKind::ALL {
             let back = from_status(&to_status(&kind.into(), Version::V03));
             assert_eq!(

@@ -6,7 +6,7 @@
 //! - [`negotiation`]: determines the version of a request.
 //! - [`jsonrpc`], [`path`], `grpc`: envelopes and routes of the bindings.
 //! - `request`, `read_response`, `write_response`: operations in JSON.
-//! - `kaos`: requests to agents with the methods of KAOS.
+//! - `kaos`, `fasta2a`: dialects of these projects.
 //! - `v1`, `v03`: shapes of the JSON versions; `proto_v1`, `proto_v03`: conversions of the protobuf
 //!   messages.
 //! - [`fast`]: fast paths for the most frequent requests and responses of 1.0.
@@ -16,6 +16,9 @@
 pub mod card;
 pub mod errors;
 pub mod fast;
+mod fasta2a;
+#[cfg(any(feature = "client", feature = "server"))]
+pub(crate) mod file_encoding;
 #[cfg(feature = "grpc")]
 pub mod grpc;
 pub mod header;
@@ -43,19 +46,20 @@ mod v03;
 mod v1;
 mod write_response;
 
-use crate::model::{Response, TaskId, Version};
+use crate::model::{ClientDialect, Response, SendMessageResponse, Task, TaskId, Version};
 
 #[cfg(feature = "grpc")]
-pub use grpc::{read_grpc, write_grpc, write_grpc_event};
-pub use kaos::write_kaos_call;
-pub use part::has_tool_parts;
+pub use grpc::{read_grpc, write_grpc, write_grpc_event, write_grpc_task};
+pub use kaos::{may_have_kaos_marks, write_kaos_call};
 pub use read_response::{
     into_invalid_agent_response, read_event, read_jsonrpc_event, read_response, read_rest_event,
 };
-pub use request::{RestRequest, read_params, read_rest, write_params, write_rest};
+pub use request::{
+    RestRequest, read_params, read_rest, read_unversioned_params, write_params, write_rest,
+};
 pub use write_response::{
-    A2A_JSON, PushPayload, push_payload, rejects_in_stream, rest_content_type, write_body,
-    write_event, write_result, write_stream_error, write_task,
+    A2A_JSON, PushPayload, push_payload, rejects_in_stream, rest_content_type, task_event_envelope,
+    write_body, write_event, write_result, write_stream_error, write_task,
 };
 
 pub use fast::StreamEventWriter;
@@ -70,9 +74,15 @@ pub enum Dialect {
     V1,
     /// 0.3 on JSON-RPC: bare objects with `kind`.
     V03,
-    /// 0.3 on JSON-RPC for clients that run tools: messages additionally contain `inputRequest`
-    /// with the agent's question.
+    /// 0.3 on JSON-RPC for clients that run tools: requests for tool calls and their results are parts
+    /// of the kinds `tool-use` and `tool-result`.
     V03Tools,
+    /// 0.3 on JSON-RPC for clients that add `headers` to a push configuration: the reply has `success`.
+    V03PushSuccess,
+    /// fasta2a: a call of 0.3 with the wrappers and parts of 1.0, and the states and roles of 0.3.
+    Fasta2a,
+    /// KAOS: a call of 1.0 with a bare task, whose answer is in its history (09, 0.9).
+    Kaos,
     /// 0.3 on REST: the ProtoJSON of its protobuf file.
     V03Rest,
     /// 0.3 plus the members that 0.1 clients expect (04 §4).
@@ -87,17 +97,59 @@ impl Dialect {
     #[must_use]
     pub fn version(&self) -> Version {
         match self {
-            Self::V1 => Version::V1,
-            Self::V03 | Self::V03Tools | Self::V03Rest | Self::V01 { .. } => Version::V03,
+            Self::V1 | Self::Kaos => Version::V1,
+            Self::V03
+            | Self::V03Tools
+            | Self::V03PushSuccess
+            | Self::Fasta2a
+            | Self::V03Rest
+            | Self::V01 { .. } => Version::V03,
         }
     }
 
-    /// Returns the variant for clients that run tools, if the dialect has one.
+    /// Returns the dialect of a response about a task. Earlier messages of its client may have shown that
+    /// it understands a special form.
     #[must_use]
-    pub fn with_tools(self) -> Self {
+    pub fn for_task(self, task: &Task) -> Self {
         match self {
-            Self::V03 => Self::V03Tools,
-            other @ (Self::V1 | Self::V03Tools | Self::V03Rest | Self::V01 { .. }) => other,
+            Self::V03 => self.with_client_dialect(task.client_dialect()),
+            Self::V1
+            | Self::V03Tools
+            | Self::V03PushSuccess
+            | Self::Fasta2a
+            | Self::Kaos
+            | Self::V03Rest
+            | Self::V01 { .. } => self,
+        }
+    }
+
+    /// Returns the dialect of a response to a request without a version: 1.0 becomes KAOS if the task has a
+    /// message of a KAOS client.
+    #[must_use]
+    pub fn for_unversioned_task(self, task: &Task) -> Self {
+        match self {
+            Self::V1 if task.client_dialect() == Some(ClientDialect::Kaos) => Self::Kaos,
+            dialect => dialect,
+        }
+    }
+
+    /// Like [`for_task`](Self::for_task), for a response that may have no task.
+    #[must_use]
+    pub fn for_response(self, response: &Response) -> Self {
+        match response {
+            Response::Task(task) | Response::SendMessage(SendMessageResponse::Task(task)) => {
+                self.for_task(task)
+            }
+            _ => self,
+        }
+    }
+
+    /// Returns the dialect for a client with a dialect of its own.
+    #[must_use]
+    pub fn with_client_dialect(self, client: Option<ClientDialect>) -> Self {
+        match (self, client) {
+            (Self::V03, Some(ClientDialect::Tools)) => Self::V03Tools,
+            (dialect, _) => dialect,
         }
     }
 

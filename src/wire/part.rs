@@ -7,7 +7,7 @@ use std::fmt;
 use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use super::json::field_error;
-use crate::model::{Base64, Content, Json, Object, Part, Request};
+use crate::model::{Base64, Content, Json, Object, Part};
 
 /// Members that a part may have in any version.
 #[derive(Default)]
@@ -223,20 +223,40 @@ pub(crate) enum KindMember {
     Absent,
 }
 
+/// Kind that a 0.x part names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NamedKind {
+    /// None.
+    Absent,
+    /// `tool-use` or `tool-result`.
+    Tool,
+    /// Any other.
+    Other,
+}
+
 /// Creates a 0.x part from its members. `kind` selects the content; without it the members do.
 pub(crate) fn read_legacy_part<E: de::Error>(
     members: Vec<(Cow<'_, str>, Json)>,
     kind: KindMember,
-) -> Result<Part, E> {
+) -> Result<(Part, NamedKind), E> {
     if kind == KindMember::Absent {
-        return read_known_kind(members).map(unwrap_data);
+        let part = read_known_kind(members).map(unwrap_data)?;
+        return Ok((part, NamedKind::Absent));
     }
     match find_kind(&members)? {
-        None => read_known_kind(members),
+        None => Ok((read_known_kind(members)?, NamedKind::Absent)),
         Some((_, kind)) if matches!(kind.as_str(), "text" | "file" | "data") => {
-            read_known_kind(members).map(unwrap_data)
+            let part = read_known_kind(members).map(unwrap_data)?;
+            Ok((part, NamedKind::Other))
         }
-        Some((name, kind)) => read_unknown_kind(name, &kind, members),
+        Some((name, kind)) => {
+            let named = if is_tool_kind(&kind) {
+                NamedKind::Tool
+            } else {
+                NamedKind::Other
+            };
+            Ok((read_unknown_kind(name, &kind, members)?, named))
+        }
     }
 }
 
@@ -332,8 +352,7 @@ fn unwrap_data(part: Part) -> Part {
     members.into_part::<de::value::Error>().unwrap_or(part)
 }
 
-/// Converts a part of unknown kind to a data part. The kind is kept in the metadata, so that the
-/// part can be written back unchanged.
+/// Converts a part of unknown kind to a data part. The metadata keep the kind.
 fn read_unknown_kind<E: de::Error>(
     kind_member: &str,
     kind: &str,
@@ -360,20 +379,9 @@ fn read_unknown_kind<E: de::Error>(
 /// Metadata key for the 0.x kind of a data part.
 pub(crate) const KIND_KEY: &str = "kind";
 
-/// Whether a message contains a tool part (kind `tool-…`), which identifies clients that run tools.
-#[must_use]
-pub fn has_tool_parts(request: &Request) -> bool {
-    let message = match request {
-        Request::SendMessage(request) | Request::SendStreamingMessage(request) => &request.message,
-        _ => return false,
-    };
-    let kinds = message
-        .parts
-        .iter()
-        .filter_map(|part| part.metadata()?.get(KIND_KEY));
-    kinds
-        .into_iter()
-        .any(|kind| kind.get().starts_with(r#""tool-"#))
+/// Whether a kind is that of a tool part, which clients that run tools send and understand.
+pub(crate) fn is_tool_kind(kind: &str) -> bool {
+    matches!(kind, "tool-use" | "tool-result")
 }
 
 #[cfg(test)]

@@ -311,9 +311,13 @@ macro_rules! reader {
                         .map(|old| old.0)
                         .map_err(|_| error)
                 })?,
-                Dialect::V1 | Dialect::V03 | Dialect::V03Tools | Dialect::V01 { .. } => {
-                    read::<$old<false>>(text)?.0
-                }
+                Dialect::V1
+                | Dialect::V03
+                | Dialect::V03Tools
+                | Dialect::V03PushSuccess
+                | Dialect::Fasta2a
+                | Dialect::Kaos
+                | Dialect::V01 { .. } => read::<$old<false>>(text)?.0,
                 Dialect::V03Rest if has_member(text, "kind") => read::<$old<false>>(text)?.0,
                 Dialect::V03Rest => read::<$old<true>>(text)?.0,
             };

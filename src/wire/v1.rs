@@ -1,11 +1,10 @@
 //! Request shapes of 1.0 JSON: exact, with the member names of drafts, or in the form of KAOS
 //! clients (09, S0).
 
-use std::borrow::Cow;
-
 use serde::Deserialize;
 
 use super::json::read;
+use super::kaos::KaosMarks;
 use super::v03::V03PushConfig;
 use crate::model::{
     ContextId, Error, Message, MessageId, Object, PushConfig, PushConfigId,
@@ -59,19 +58,27 @@ impl From<V1SendConfiguration> for SendMessageConfiguration {
             .or(read.blocking.map(|blocking| !blocking));
         Self {
             accepted_output_modes: read.accepted_output_modes,
-            task_push_notification_config: read
-                .task_push_notification_config
-                .map(|config| config.0),
+            task_push_notification_config: read.task_push_notification_config.map(without_headers),
             history_length: read.history_length,
             return_immediately: immediately.unwrap_or_default(),
         }
     }
 }
 
+/// Returns a configuration without the headers that only 0.x clients may add.
+fn without_headers(V03PushConfig(config): V03PushConfig) -> PushConfig {
+    PushConfig {
+        headers: Vec::new(),
+        ..config
+    }
+}
+
 /// Reads the params of `SendMessage` and `SendStreamingMessage`.
 pub(super) fn read_send(params: &str) -> Result<Box<SendMessageRequest>, Error> {
-    into_send_request(read(params)?, || has_kaos_marks(params))
-        .ok_or_else(|| Error::invalid("message", "is required"))
+    into_send_request(read(params)?, || {
+        KaosMarks::read(params).permits_missing_id()
+    })
+    .ok_or_else(|| Error::invalid("message", "is required"))
 }
 
 /// Converts the params; `None` without a message. `has_kaos_marks` is called only if the message
@@ -97,40 +104,8 @@ pub(super) fn into_send_request(
         configuration: send.configuration.map(Into::into),
         metadata: send.metadata,
         alias: None,
+        dialect: None,
     }))
-}
-
-/// Whether the params have another mark of a KAOS client (09, 0.5).
-fn has_kaos_marks(params: &str) -> bool {
-    #[derive(Deserialize)]
-    struct Params<'a> {
-        #[serde(rename = "contextId")]
-        context_id: Option<serde::de::IgnoredAny>,
-        #[serde(borrow)]
-        message: Option<Marks<'a>>,
-    }
-    #[derive(Deserialize)]
-    struct Marks<'a> {
-        #[serde(borrow)]
-        role: Option<Cow<'a, str>>,
-        #[serde(default)]
-        parts: Vec<PartMarks>,
-    }
-    #[derive(Deserialize)]
-    struct PartMarks {
-        #[serde(rename = "type")]
-        kind: Option<serde::de::IgnoredAny>,
-    }
-    let Ok(params) = serde_json::from_str::<Params<'_>>(params) else {
-        return false;
-    };
-    let in_message = |marks: Marks<'_>| {
-        marks
-            .role
-            .is_some_and(|role| role == "user" || role == "agent")
-            || marks.parts.iter().any(|part| part.kind.is_some())
-    };
-    params.context_id.is_some() || params.message.is_some_and(in_message)
 }
 
 /// Reads a push configuration: flat, or nested as in the draft.
@@ -153,7 +128,7 @@ pub(super) fn read_push_config(params: &str) -> Result<PushConfig, Error> {
         config: Option<V03PushConfig>,
     }
     let draft: DraftPushConfig = read(params)?;
-    let Some(V03PushConfig(config)) = draft.config else {
+    let Some(config) = draft.config.map(without_headers) else {
         return read(params);
     };
     Ok(PushConfig {

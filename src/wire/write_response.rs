@@ -4,16 +4,18 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::card::{CardForm, write_card};
 use super::errors::RestError;
+use super::fasta2a::Fasta2a;
 use super::jsonrpc::{self, JsonRpcId};
+use super::kaos::{KaosMessage, KaosTask};
 use super::v03::proto_json::{ProtoJsonEvent, V03ProtoJson};
-use super::v03::{Audience, V03, V03StatusEventWriter};
+use super::v03::{Audience, V03, V03PushSuccess, V03StatusEventWriter};
 use super::{Dialect, fast::encode, sse, write_json};
 use crate::model::{
-    Error, ListTasksResponse, Operation, Response, SendMessageResponse, StreamResponse, Task,
-    Version,
+    Error, ListTasksResponse, Operation, Publish, Response, SendMessageResponse, StreamResponse,
+    Task, Version,
 };
 
-/// Writes the result of a JSON-RPC call.
+/// Writes the result of a JSON-RPC call, without internal metadata.
 ///
 /// # Errors
 /// Unsupported operation: the card has no interface of the requested version.
@@ -22,8 +24,15 @@ pub fn write_result(
     response: &Response,
     dialect: &Dialect,
 ) -> Result<(), Error> {
+    let response = &*response.published();
     match dialect {
         Dialect::V1 => write_v1(out, response),
+        Dialect::Kaos => write_kaos(out, response),
+        Dialect::Fasta2a => return write_fasta2a(out, response),
+        Dialect::V03PushSuccess => match response {
+            Response::PushConfig(config) => write_json(out, &V03PushSuccess(config)),
+            response => return write_v03(out, response, Audience::V03),
+        },
         Dialect::V03 => return write_v03(out, response, Audience::V03),
         Dialect::V03Tools => return write_v03(out, response, Audience::Tools),
         Dialect::V01 { alias } => return write_v03(out, response, Audience::V01(alias.as_ref())),
@@ -34,9 +43,12 @@ pub fn write_result(
 
 /// Writes a task as the result of a call on any JSON binding, like [`write_result`].
 pub fn write_task(out: &mut Vec<u8>, task: &Task, dialect: &Dialect) {
+    let task = &*task.published();
     match dialect {
         Dialect::V1 => encode::write_task(out, task),
-        Dialect::V03 => write_json(out, &V03(task, Audience::V03)),
+        Dialect::Kaos => write_json(out, &KaosTask(task)),
+        Dialect::Fasta2a => write_json(out, &Fasta2a(task)),
+        Dialect::V03 | Dialect::V03PushSuccess => write_json(out, &V03(task, Audience::V03)),
         Dialect::V03Tools => write_json(out, &V03(task, Audience::Tools)),
         Dialect::V01 { alias } => write_json(out, &V03(task, Audience::V01(alias.as_ref()))),
         Dialect::V03Rest => write_json(out, &V03ProtoJson(task)),
@@ -67,6 +79,37 @@ fn write_v1(out: &mut Vec<u8>, response: &Response) {
         Response::Empty => out.extend_from_slice(b"null"),
         Response::AgentCard(card) => write_json(out, &**card),
     }
+}
+
+fn write_kaos(out: &mut Vec<u8>, response: &Response) {
+    match response {
+        Response::SendMessage(SendMessageResponse::Task(task)) | Response::Task(task) => {
+            write_json(out, &KaosTask(task));
+        }
+        Response::SendMessage(SendMessageResponse::Message(message)) => {
+            write_json(out, &KaosMessage(message));
+        }
+        // KAOS has no other operations.
+        Response::ListTasks(_)
+        | Response::PushConfig(_)
+        | Response::ListPushConfigs(_)
+        | Response::Empty
+        | Response::AgentCard(_) => write_v1(out, response),
+    }
+}
+
+fn write_fasta2a(out: &mut Vec<u8>, response: &Response) -> Result<(), Error> {
+    match response {
+        Response::SendMessage(response) => write_json(out, &Fasta2a(response)),
+        Response::Task(task) => write_json(out, &Fasta2a(task)),
+        // Only sends are recognized.
+        Response::ListTasks(_)
+        | Response::PushConfig(_)
+        | Response::ListPushConfigs(_)
+        | Response::Empty
+        | Response::AgentCard(_) => return write_v03(out, response, Audience::V03),
+    }
+    Ok(())
 }
 
 fn write_v03(out: &mut Vec<u8>, response: &Response, audience: Audience<'_>) -> Result<(), Error> {
@@ -123,8 +166,9 @@ impl Serialize for V03TaskPage<'_> {
     }
 }
 
-/// Writes a stream event. `closes` marks the last event, which 0.3 sends as `final`.
+/// Writes a stream event, without internal metadata. `closes` marks the last event, which 0.3 sends as `final`.
 pub fn write_event(out: &mut Vec<u8>, event: &StreamResponse, closes: bool, dialect: &Dialect) {
+    let event = &*event.published();
     let audience = match dialect {
         Dialect::V1 => {
             return match event {
@@ -133,7 +177,9 @@ pub fn write_event(out: &mut Vec<u8>, event: &StreamResponse, closes: bool, dial
             };
         }
         Dialect::V03Rest => return write_json(out, &ProtoJsonEvent { event, closes }),
-        Dialect::V03 => Audience::V03,
+        Dialect::Fasta2a => return write_json(out, &Fasta2a(event)),
+        Dialect::V03 | Dialect::V03PushSuccess => Audience::V03,
+        Dialect::Kaos => Audience::Kaos,
         Dialect::V03Tools => Audience::Tools,
         Dialect::V01 { alias } => Audience::V01(alias.as_ref()),
     };
@@ -149,6 +195,19 @@ pub fn write_event(out: &mut Vec<u8>, event: &StreamResponse, closes: bool, dial
             },
         ),
         StreamResponse::ArtifactUpdate(event) => write_json(out, &V03(event, audience)),
+    }
+}
+
+/// Returns the bytes before and after the result of [`write_task`] that make it the event of [`write_event`]. `None`:
+/// the event has the task in another form.
+#[must_use]
+pub fn task_event_envelope(dialect: &Dialect) -> Option<(&'static [u8], &'static [u8])> {
+    match dialect {
+        Dialect::V1 | Dialect::V03Rest => Some((br#"{"task":"#, b"}")),
+        Dialect::V03 | Dialect::V03Tools | Dialect::V03PushSuccess | Dialect::V01 { .. } => {
+            Some((b"", b""))
+        }
+        Dialect::Fasta2a | Dialect::Kaos => None,
     }
 }
 
@@ -213,3 +272,36 @@ pub fn push_payload(version: Version) -> PushPayload {
 
 /// Media type of 1.0.
 pub const A2A_JSON: &str = "application/a2a+json";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn d03_the_event_of_a_task_is_the_task_in_its_envelope() {
+        let task = Task {
+            id: "t".into(),
+            context_id: "c".into(),
+            ..Task::default()
+        };
+        for dialect in [
+            Dialect::V1,
+            Dialect::V03,
+            Dialect::V03Rest,
+            Dialect::V03Tools,
+        ] {
+            let (before, after) = task_event_envelope(&dialect).unwrap();
+            let mut pieces = before.to_vec();
+            write_task(&mut pieces, &task, &dialect);
+            pieces.extend_from_slice(after);
+            let mut event = Vec::new();
+            write_event(
+                &mut event,
+                &StreamResponse::Task(task.clone()),
+                false,
+                &dialect,
+            );
+            assert_eq!(pieces, event, "{dialect:?}");
+        }
+    }
+}

@@ -20,11 +20,15 @@ const ALLOWED_IMPORTS: &[(&str, &[&str])] = &[
     ("store", &[]),
     ("bus", &[]),
     ("egress", &[]),
+    ("hooks", &[]),
     ("jws", &["egress"]),
     ("auth", &["egress", "jws"]),
-    ("engine", &["store", "bus", "agent"]),
+    ("engine", &["store", "bus", "agent", "hooks"]),
     ("push", &["engine", "wire", "egress", "store"]),
-    ("service", &["engine", "bus", "agent", "store", "push"]),
+    (
+        "service",
+        &["engine", "bus", "agent", "store", "push", "hooks"],
+    ),
     ("client", &["wire", "egress", "jws"]),
     ("server", &["service", "auth", "wire"]),
 ];

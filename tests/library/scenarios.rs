@@ -6,6 +6,7 @@ mod cards;
 mod conversations;
 mod errors;
 mod extensions;
+mod hooks;
 mod idempotency;
 mod isolation;
 mod large_content;

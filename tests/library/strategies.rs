@@ -32,7 +32,7 @@ pub(crate) enum Fit {
     /// Protobuf: numbers are doubles in shortest form, and a flag cannot distinguish `false` from
     /// absent.
     Protobuf,
-    /// Official SDK models: no unknown kinds of parts and no unknown locations of API keys.
+    /// Official SDK models: no unknown locations of API keys.
     Official,
 }
 
@@ -257,7 +257,7 @@ pub(crate) fn part(fit: Fit) -> BoxedStrategy<Part> {
     );
     let any = (content, beside).prop_map(move |(content, (metadata, filename, media_type))| {
         let mut part = Part::from(content);
-        if let Some(metadata) = metadata.map(|metadata| without_kind(metadata, fit)) {
+        if let Some(metadata) = metadata {
             part = part.with_metadata(metadata);
         }
         if let Some(filename) = filename {
@@ -274,19 +274,7 @@ pub(crate) fn part(fit: Fit) -> BoxedStrategy<Part> {
         metadata.insert("kind", serde_json::Value::from(kind));
         Part::data(data).with_metadata(metadata)
     });
-    if fit == Fit::Official {
-        any.boxed()
-    } else {
-        prop_oneof![8 => any, 1 => kept].boxed()
-    }
-}
-
-/// 02 §5: the kind of an unknown part is stored in the metadata, and written as that kind in 0.3.
-fn without_kind(mut metadata: Object, fit: Fit) -> Object {
-    if fit == Fit::Official {
-        metadata.remove("kind");
-    }
-    metadata
+    prop_oneof![8 => any, 1 => kept].boxed()
 }
 
 fn parts(fit: Fit) -> BoxedStrategy<Vec<Part>> {

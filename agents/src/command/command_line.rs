@@ -50,6 +50,11 @@ impl CommandLine {
         self.args.iter().any(|arg| arg.contains(TEXT_PLACEHOLDER))
     }
 
+    /// Returns the arguments in which the message text is not yet replaced.
+    pub(super) fn templates(&self) -> &[String] {
+        &self.args
+    }
+
     /// Returns the arguments for a message text.
     ///
     /// The text never becomes more than one argument, and never turns an argument into an option (S57).

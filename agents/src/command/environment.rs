@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use attache::Turn;
-use attache::model::Secret;
+use attache::model::{Call, Message, Secret};
 
 use crate::backend_context::backend_context_id;
 
@@ -46,7 +46,25 @@ pub(super) fn turn_variables(turn: &Turn) -> impl Iterator<Item = (&'static str,
         ("TRACEPARENT", parent.unwrap_or_default()),
         ("TRACESTATE", state.unwrap_or_default()),
     ];
-    // Callers choose message ids freely, and an environment variable cannot contain NUL.
+    valid_variables(variables)
+}
+
+/// Returns the variables that describe a message without a task. Empty values are left out.
+pub(super) fn message_variables(
+    message: &Message,
+    call: &Call,
+) -> impl Iterator<Item = (&'static str, String)> {
+    valid_variables([
+        ("ATTACHE_MESSAGE_ID", message.message_id.to_string()),
+        ("ATTACHE_CALLER", call.caller().name().to_owned()),
+        ("ATTACHE_TENANT", call.scope.tenant.to_string()),
+    ])
+}
+
+/// Callers choose message ids freely, and an environment variable cannot contain NUL.
+fn valid_variables<const N: usize>(
+    variables: [(&'static str, String); N],
+) -> impl Iterator<Item = (&'static str, String)> {
     variables
         .into_iter()
         .filter(|(_, value)| !value.is_empty() && !value.contains('\0'))

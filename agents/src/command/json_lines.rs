@@ -19,6 +19,8 @@ struct OutputLine {
     message: Option<String>,
     /// Final state of the turn; `working` means that the turn continues.
     state: Option<TaskState>,
+    /// Answer as a plain message. In a task it is the final message of the completed task.
+    reply: Option<String>,
     /// Question to the caller. The answer starts the next turn.
     question: Option<String>,
     /// Structured form of the question, for programs.
@@ -94,6 +96,10 @@ impl<'a> JsonLines<'a> {
                 return Err(invalid("an artifact must have at least one part"));
             }
             self.turn.add_artifact(artifact).await;
+        }
+        if let Some(reply) = line.reply {
+            self.outcome = Some(Outcome::CompletedWith(Message::agent(reply)));
+            return Ok(());
         }
         if let Some(question) = line.question {
             let question = Question {

@@ -4,16 +4,18 @@ use std::fmt;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use std::time::Duration;
 
-use attache::Turn;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, waitid};
 use tokio::process::Child;
 use tokio::signal::unix::{self, SignalKind};
 use tokio::time::Instant;
 
-use super::environment::turn_variables;
 use super::process_group::{ProcessGroup, ProcessPipes, signal};
 use super::{CommandAgent, CommandSettings};
+
+/// Time in which a supervising process ends the program and its descendants. Then its process group is killed.
+const SUPERVISED_END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// End of a process.
 pub(super) enum ProcessEnd {
@@ -33,11 +35,11 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts the program in a new process group.
+    /// Starts the program in a new process group, with further environment variables.
     pub(super) fn start(
         command: &CommandAgent,
         args: &[String],
-        turn: &Turn,
+        variables: impl IntoIterator<Item = (&'static str, String)>,
     ) -> io::Result<(Self, ProcessPipes)> {
         // Registered before the start, so that no SIGCHLD is missed.
         let child_signals = unix::signal(SignalKind::child())?;
@@ -47,9 +49,13 @@ impl Process {
             .args(args)
             .env_clear()
             .envs(environment.map(|(name, value)| (name, value)))
-            .envs(turn_variables(turn));
-        let (group, child, pipes) =
-            ProcessGroup::start(program, command.settings.folder.as_deref())?;
+            .envs(variables);
+        let settings = &command.settings;
+        let (group, child, pipes) = ProcessGroup::start(
+            program,
+            settings.folder.as_deref(),
+            settings.supervisor.as_ref(),
+        )?;
         let process = Self {
             group,
             child,
@@ -89,6 +95,9 @@ impl Process {
             () = timed_out => {}
             () = terminate => {}
         }
+        self.group.request_end();
+        let ended = wait_for_exit(id, &mut self.child_signals);
+        let _ = tokio::time::timeout(SUPERVISED_END_TIMEOUT, ended).await;
         self.group.kill();
         let status = self.child.wait().await?;
         let has_timed_out = settings

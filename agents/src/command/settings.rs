@@ -9,6 +9,7 @@ use attache::model::units::{ByteSize, HumanDuration, OptionalHumanDuration};
 use serde::{Deserialize, Serialize};
 
 use crate::redact;
+use crate::supervisor::Supervisor;
 
 /// Settings of the command agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -26,6 +27,9 @@ pub struct CommandSettings {
     pub input: Option<CommandInput>,
     /// Use of stdout.
     pub output: StdoutFormat,
+    /// Whether the command may answer with a plain message instead of a task, as the JSON line `reply`. A message that
+    /// names no task then runs the command without a task first. Needs `output = "json_lines"`.
+    pub direct_reply: bool,
     /// Media type of the file if `output` is `file`.
     pub media_type: String,
     /// Name of the file if `output` is `file`.
@@ -59,6 +63,9 @@ pub struct CommandSettings {
     pub exit_codes: BTreeMap<ExitCode, ExitMeaning>,
     /// Readers of stderr.
     pub stderr: StderrAudience,
+    /// Supervisor of the processes. `None`: they survive a server that is killed.
+    #[serde(skip)]
+    pub supervisor: Option<Supervisor>,
 }
 
 /// Program and arguments.
@@ -167,6 +174,7 @@ impl Default for CommandSettings {
             shell: false,
             input: None,
             output: StdoutFormat::Text,
+            direct_reply: false,
             media_type: "application/octet-stream".to_owned(),
             filename: "output".to_owned(),
             folder: None,
@@ -179,6 +187,7 @@ impl Default for CommandSettings {
             max_processes_per_caller: None,
             exit_codes: BTreeMap::new(),
             stderr: StderrAudience::Log,
+            supervisor: None,
         }
     }
 }

@@ -16,13 +16,13 @@ const BUFFER_BYTES: usize = 4 * 1024;
 
 /// Reader that logs stderr and keeps its end.
 pub(super) struct StderrLog<'a> {
-    task: &'a TaskId,
+    task: Option<&'a TaskId>,
     logged: usize,
     tail: Vec<u8>,
 }
 
 impl<'a> StderrLog<'a> {
-    pub(super) fn new(task: &'a TaskId) -> Self {
+    pub(super) fn new(task: Option<&'a TaskId>) -> Self {
         Self {
             task,
             logged: 0,
@@ -49,7 +49,11 @@ impl<'a> StderrLog<'a> {
         if self.logged < MAX_LOGGED {
             let text = String::from_utf8_lossy(bytes);
             let text = escape_control_chars(text.trim_end());
-            tracing::info!(task = %self.task, text, "command wrote to stderr");
+            tracing::info!(
+                task = self.task.map(tracing::field::display),
+                text,
+                "command wrote to stderr"
+            );
         }
         self.logged += bytes.len();
     }

@@ -222,6 +222,10 @@ impl Delegate {
         if let Some(task) = stream.task() {
             let step = LlmStep::Delegated {
                 id: call_id.to_owned(),
+                agent: client
+                    .card()
+                    .map(|card| card.name.clone())
+                    .unwrap_or_default(),
                 task: task.id.clone(),
                 caller: self.signed_caller(turn).map(str::to_owned),
             };

@@ -37,6 +37,9 @@ pub(super) enum LlmStep {
     /// Task of a delegate that works on a call, and the caller named in its delegation token.
     Delegated {
         id: String,
+        /// Name of the delegate. Empty in logs of earlier versions.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        agent: String,
         task: TaskId,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         caller: Option<String>,
@@ -69,6 +72,11 @@ impl LlmStep {
             parts: vec![self.data_part()],
             ..Message::default()
         };
+        if let Self::Delegated { agent, task, .. } = self {
+            // Clients that read only texts see the progress, and find the task of the delegate.
+            message.parts.push(Part::text(delegation_text(agent)));
+            message.reference_task_ids.push(task.clone());
+        }
         let mut metadata = Object::new();
         metadata.insert(STEP_KEY, serde_json::to_value(self).unwrap_or_default());
         message.metadata = Some(metadata);
@@ -108,6 +116,13 @@ impl LlmStep {
                 json!({"type": "tool-result", "id": id, "name": name, "failed": failed})
             }
         })
+    }
+}
+
+fn delegation_text(agent: &str) -> String {
+    match agent {
+        "" => "delegated to another agent".to_owned(),
+        agent => format!("delegated to {agent}"),
     }
 }
 

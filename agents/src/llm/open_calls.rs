@@ -68,7 +68,9 @@ fn apply_step(open: &mut Vec<OpenCall>, step: &LlmStep) {
                 call.is_started = true;
             }
         }
-        LlmStep::Delegated { id, task, caller } => {
+        LlmStep::Delegated {
+            id, task, caller, ..
+        } => {
             for call in open.iter_mut().filter(|open| open.call.id == *id) {
                 call.delegate_task = Some(task.clone());
                 call.caller.clone_from(caller);

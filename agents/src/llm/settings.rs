@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use crate::chat_model::ModelSettings;
 use crate::mcp_client::McpServerSettings;
 use crate::redact;
+use crate::supervisor::Supervisor;
 
 /// Settings of the LLM agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -41,6 +42,9 @@ pub struct LlmSettings {
     pub max_depth: u32,
     /// Tools of the model, by name.
     pub tools: BTreeMap<String, ToolSettings>,
+    /// Supervisor of the processes of tools. `None`: they survive a server that is killed.
+    #[serde(skip)]
+    pub supervisor: Option<Supervisor>,
 }
 
 /// Settings of one tool, or of all tools of an MCP server. Exactly one of `command`, `http`, `agent`, `client` and `mcp`
@@ -103,6 +107,7 @@ impl Default for LlmSettings {
             show_reasoning: true,
             max_depth: 8,
             tools: BTreeMap::new(),
+            supervisor: None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use attache::model::{Artifact, Part};
+use attache::model::{AgentSkill, Artifact, Part};
 use attache::{HttpClient, Turn};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -22,8 +22,11 @@ use crate::mcp_client::{
     CallError, CallEvent, CallProgress, CatalogTool, McpConnection, ToolStatus, into_text_and_files,
 };
 use crate::outgoing::{URL_RULE, USER_AGENT, parse_headers, parse_url};
+use crate::supervisor::Supervisor;
 use crate::tool_name::{MAX_TOOL_NAME, is_tool_name_char};
 
+/// Maximum size of the description of a tool on the agent card.
+const MAX_SKILL_DESCRIPTION: usize = 1 << 10;
 /// Maximum size of a progress message.
 const MAX_PROGRESS: usize = 1 << 10;
 
@@ -96,13 +99,25 @@ impl Tool {
     }
 
     /// Creates a tool from checked settings. It must not be an MCP server.
-    pub(super) fn new(name: &str, settings: ToolSettings) -> Result<Self, String> {
-        let kind = tool_kind(&settings).map_err(|reason| format!("tool `{name}`: {reason}"))?;
+    pub(super) fn new(
+        name: &str,
+        settings: ToolSettings,
+        supervisor: Option<&Supervisor>,
+    ) -> Result<Self, String> {
+        let kind = tool_kind(&settings, supervisor)
+            .map_err(|reason| format!("tool `{name}`: {reason}"))?;
         Ok(Self {
             name: name.to_owned(),
             settings,
             kind,
         })
+    }
+
+    /// Returns the tool as a skill of the agent card.
+    pub(super) fn skill(&self) -> AgentSkill {
+        let about = sanitize(&self.settings.description, MAX_SKILL_DESCRIPTION);
+        let description = if about.is_empty() { &self.name } else { &about };
+        AgentSkill::new(&self.name, &self.name, description).tag("tool")
     }
 
     /// Returns the definition of the tool for the model.
@@ -285,7 +300,7 @@ async fn publish_files(turn: &Turn, call: &ToolCall, files: Vec<Part>) {
     }
 }
 
-fn tool_kind(settings: &ToolSettings) -> Result<ToolKind, String> {
+fn tool_kind(settings: &ToolSettings, supervisor: Option<&Supervisor>) -> Result<ToolKind, String> {
     if settings.client {
         return Ok(ToolKind::Client);
     }
@@ -300,15 +315,16 @@ fn tool_kind(settings: &ToolSettings) -> Result<ToolKind, String> {
             http: HttpClient::new(),
         })));
     }
-    command(settings)
+    command(settings, supervisor)
 }
 
 #[cfg(unix)]
-fn command(settings: &ToolSettings) -> Result<ToolKind, String> {
+fn command(settings: &ToolSettings, supervisor: Option<&Supervisor>) -> Result<ToolKind, String> {
     let command = CommandSettings {
         command: CommandSpec::List(settings.command.clone()),
         timeout: Some(settings.timeout),
         max_output: max_body(settings),
+        supervisor: supervisor.cloned(),
         ..CommandSettings::default()
     };
     CommandAgent::from_settings(command)
@@ -317,6 +333,6 @@ fn command(settings: &ToolSettings) -> Result<ToolKind, String> {
 }
 
 #[cfg(not(unix))]
-fn command(_: &ToolSettings) -> Result<ToolKind, String> {
+fn command(_: &ToolSettings, _: Option<&Supervisor>) -> Result<ToolKind, String> {
     Err("commands need a Unix system".to_owned())
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use attache::model::AgentSkill;
 use serde_json::{Map, Value};
 
 use super::settings::ToolSettings;
@@ -106,6 +107,12 @@ impl Toolset {
 
     pub(super) fn tool(&self, name: &str) -> Option<&Arc<Tool>> {
         self.0.iter().find(|tool| tool.name == name)
+    }
+
+    /// Returns one skill for each available tool.
+    pub(super) fn skills(&self) -> Vec<AgentSkill> {
+        let tools = self.0.iter().filter(|tool| !tool.is_removed());
+        tools.map(|tool| tool.skill()).collect()
     }
 
     /// Returns the names of all tools.

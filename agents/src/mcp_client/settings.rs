@@ -9,6 +9,7 @@ use attache::model::units::{ByteSize, HumanDuration};
 use serde::{Deserialize, Serialize};
 
 use crate::redact;
+use crate::supervisor::Supervisor;
 
 /// Settings of an MCP server. Exactly one of `command` and `url` must be set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -50,6 +51,9 @@ pub struct McpServerSettings {
     /// Maximum size of one message from the server.
     #[serde(with = "ByteSize")]
     pub max_message: usize,
+    /// Supervisor of the program. `None`: it survives a server that is killed, if it does not watch its stdin.
+    #[serde(skip)]
+    pub supervisor: Option<Supervisor>,
 }
 
 /// Settings of the MCP agent, whose skills are the tools of an MCP server.
@@ -83,6 +87,7 @@ impl Default for McpServerSettings {
             connect_timeout: Duration::from_secs(30),
             max_tools: 128,
             max_message: 4 << 20,
+            supervisor: None,
         }
     }
 }

@@ -35,7 +35,11 @@ impl StdioProcess {
             .args(args)
             .env_clear()
             .envs(environment(&settings.pass_env, &settings.env));
-        let (group, leader, pipes) = ProcessGroup::start(command, settings.folder.as_deref())?;
+        let (group, leader, pipes) = ProcessGroup::start(
+            command,
+            settings.folder.as_deref(),
+            settings.supervisor.as_ref(),
+        )?;
         tasks.spawn(log_stderr(pipes.stderr, program.clone()));
         let process = Self {
             _group: group,

@@ -31,6 +31,15 @@ pub(super) enum ToolAction {
     /// Sends a message to the agent with this index.
     Send(usize),
     Task(TaskAction),
+    Document(DocumentAction),
+}
+
+/// Action on the documents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DocumentAction {
+    List,
+    Read,
+    Search,
 }
 
 /// Action on an existing task.
@@ -42,18 +51,24 @@ pub(super) enum TaskAction {
     Cancel,
 }
 
-/// Returns the tools: one for each agent, then four for tasks.
-pub(super) fn tools(agents: &[ExposedAgent]) -> Vec<ServerTool> {
-    let task_tools = task_tools();
+/// Returns the tools: one for each agent, then four for tasks if there is an agent, then three for documents.
+pub(super) fn tools(agents: &[ExposedAgent], has_documents: bool) -> Vec<ServerTool> {
+    let mut shared_tools: Vec<ServerTool> = Vec::new();
+    if !agents.is_empty() {
+        shared_tools.extend(task_tools());
+    }
+    if has_documents {
+        shared_tools.extend(document_tools());
+    }
     let mut tools: Vec<ServerTool> = Vec::new();
     for (index, agent) in agents.iter().enumerate() {
         let name = unique_name(&agent.name, |name| {
-            let mut all = tools.iter().chain(&task_tools);
+            let mut all = tools.iter().chain(&shared_tools);
             all.any(|tool| tool.definition.name == name)
         });
         tools.push(agent_tool(index, agent, name));
     }
-    tools.extend(task_tools);
+    tools.extend(shared_tools);
     tools
 }
 
@@ -104,6 +119,38 @@ fn task_tools() -> [ServerTool; 4] {
     .map(|(action, definition)| ServerTool {
         action: ToolAction::Task(action),
         definition,
+    })
+}
+
+fn document_tools() -> [ServerTool; 3] {
+    let list = tool(
+        "docs_list",
+        "Lists the pages of the documentation with a summary each.",
+        json!({}),
+        &[],
+    );
+    let path = json!({"type": "string", "description": "The path of a page, as docs_list and docs_search return it"});
+    let read = tool(
+        "docs_read",
+        "Returns a page of the documentation as Markdown.",
+        json!({"path": path}),
+        &["path"],
+    );
+    let query = json!({"type": "string", "description": "Words or a question"});
+    let search = tool(
+        "docs_search",
+        "Searches the documentation, and returns the best sections with the paths of their pages.",
+        json!({"query": query}),
+        &["query"],
+    );
+    [
+        (DocumentAction::List, list),
+        (DocumentAction::Read, read),
+        (DocumentAction::Search, search),
+    ]
+    .map(|(action, definition)| ServerTool {
+        action: ToolAction::Document(action),
+        definition: definition.with_annotations(ToolAnnotations::new().read_only(true)),
     })
 }
 
@@ -170,7 +217,8 @@ mod tests {
             client: attache::Client::new("http://127.0.0.1:1", Binding::JsonRpc, Version::V1)
                 .unwrap(),
         };
-        let tools = tools(&[agent("Über Agent"), agent("über agent"), agent("get_task")]);
+        let agents = [agent("Über Agent"), agent("über agent"), agent("get_task")];
+        let tools = tools(&agents, false);
         let names: Vec<_> = tools
             .iter()
             .map(|tool| tool.definition.name.as_ref())

@@ -22,7 +22,7 @@ use crate::llm::sanitize;
 const MAX_MESSAGE: usize = 1 << 10;
 
 /// Arguments of a call.
-struct ToolArguments(Map<String, Value>);
+pub(super) struct ToolArguments(Map<String, Value>);
 
 impl McpServer {
     /// Executes a call.
@@ -36,6 +36,7 @@ impl McpServer {
         match action {
             ToolAction::Send(agent) => self.send(agent, &arguments, context).await,
             ToolAction::Task(action) => self.handle_task_call(action, &arguments, context).await,
+            ToolAction::Document(action) => self.handle_document_call(action, &arguments),
         }
     }
 
@@ -210,7 +211,7 @@ impl ToolArguments {
         }
     }
 
-    fn required_text(&self, name: &'static str) -> Result<String> {
+    pub(super) fn required_text(&self, name: &'static str) -> Result<String> {
         self.text(name)?
             .ok_or_else(|| Error::invalid(name, "is missing"))
     }

@@ -8,9 +8,10 @@ use attache::{Failure, Outcome, Question, Turn};
 use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::program::{Instruction, next_position};
 use super::rules::{
-    DataStep, EchoStep, FileStep, OneOrMany, PartKind, ScriptRule, ScriptStep, StreamStep,
-    ToolStep, WaitStep, WriteStep,
+    DataStep, EchoStep, FileStep, OneOrMany, PartKind, ScriptStep, StreamStep, ToolStep, WaitStep,
+    WriteStep,
 };
 use super::template::Template;
 use super::template_context::TemplateContext;
@@ -23,20 +24,26 @@ pub(super) struct ScriptPlayer<'a> {
 }
 
 impl ScriptPlayer<'_> {
-    /// Runs a rule from a position to the first step that ends the turn.
+    /// Runs the program of a rule from a position to the first step that ends the turn. Jumps lead forward, so that every
+    /// program ends.
     pub(super) async fn run(
         &self,
-        rule: &ScriptRule,
+        program: &[Instruction],
         from: ScriptPosition,
     ) -> Result<Outcome, Failure> {
-        for (at, step) in rule.steps.iter().enumerate().skip(from.step) {
+        let text = self.context.message().text();
+        let mut at = from.step;
+        while let Some(instruction) = program.get(at) {
             let next = ScriptPosition {
-                step: at + 1,
+                step: next_position(instruction, &text).unwrap_or(at + 1),
                 ..from
             };
-            if let Break(outcome) = self.run_step(step, next).await? {
+            if let Instruction::Step(step) = instruction
+                && let Break(outcome) = self.run_step(step, next).await?
+            {
                 return Ok(outcome);
             }
+            at = next.step;
         }
         Ok(Outcome::Completed)
     }
@@ -56,6 +63,8 @@ impl ScriptPlayer<'_> {
             ScriptStep::Data(data) => self.data(data).await,
             ScriptStep::Wait(wait) => self.wait(wait).await,
             ScriptStep::AuthElsewhere(text) => self.turn.require_auth(self.fill(text)).await,
+            // Programs have branch instructions instead.
+            ScriptStep::Branch(_) => {}
             ScriptStep::Ask(text) => {
                 return Ok(Break(Outcome::InputRequired(Question {
                     message: with_position(Message::agent(self.fill(text)), next),

@@ -1,7 +1,10 @@
 //! File format of scripts, and its limits.
 
+use std::fmt;
+
 use attache::model::{AgentSkill, Base64, Message};
 use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 use serde_json::Value;
 
 use super::fault::Fault;
@@ -35,6 +38,8 @@ pub(super) struct ScriptRule {
     contains: Option<String>,
     /// Id of the message. Default: any id.
     message_id: Option<String>,
+    /// Beginning of the id of the message. Default: any id.
+    message_id_prefix: Option<String>,
     /// Name of the skill. Default: the words of the rule.
     name: Option<String>,
     /// Description of the skill and line of the help text.
@@ -72,6 +77,9 @@ pub(super) enum ScriptStep {
     AuthElsewhere(Template),
     /// Asks a question; the script continues with the answer.
     Ask(Template),
+    /// Runs the steps of the first branch that matches the message, usually the answer to a question. Then the script
+    /// continues behind it, as it does if no branch matches.
+    Branch(Vec<ScriptBranch>),
     /// Asks for the result of a client's tool; the script continues with it.
     Tool(ToolStep),
     /// Asks for credentials; the script continues with the next message.
@@ -91,11 +99,84 @@ pub(super) struct WriteStep {
     pub(super) text: OneOrMany,
 }
 
+/// Steps for one kind of answer.
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ScriptBranch {
+    /// One or more words that the text begins with. Default: any text.
+    #[serde(default)]
+    word: String,
+    /// Part of the text, case-insensitive. Default: any text.
+    contains: Option<String>,
+    pub(super) steps: Vec<ScriptStep>,
+}
+
+impl ScriptBranch {
+    pub(super) fn condition(&self) -> TextCondition {
+        TextCondition {
+            words: self.word.split_whitespace().map(str::to_owned).collect(),
+            contains: self.contains.as_ref().map(|text| text.to_lowercase()),
+        }
+    }
+}
+
+/// Condition on the text of a message.
+#[derive(Debug)]
+pub(super) struct TextCondition {
+    words: Vec<String>,
+    /// In lower case.
+    contains: Option<String>,
+}
+
+impl TextCondition {
+    pub(super) fn matches(&self, text: &str) -> bool {
+        let mut text_words = text.split_whitespace();
+        self.words.iter().all(|word| {
+            text_words
+                .next()
+                .is_some_and(|actual| actual.eq_ignore_ascii_case(word))
+        }) && self
+            .contains
+            .as_ref()
+            .is_none_or(|wanted| text.to_lowercase().contains(wanted))
+    }
+}
+
+/// One text, or the texts of several chunks.
+#[derive(Debug)]
 pub(super) enum OneOrMany {
     One(Template),
     Many(Vec<Template>),
+}
+
+impl<'de> Deserialize<'de> for OneOrMany {
+    /// Not derived as an untagged enum, whose error hides why a text is invalid.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextVisitor;
+
+        impl<'de> Visitor<'de> for TextVisitor {
+            type Value = OneOrMany;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text or a list of texts")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<OneOrMany, E> {
+                let template = Template::try_from(text.to_owned()).map_err(E::custom)?;
+                Ok(OneOrMany::One(template))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<OneOrMany, A::Error> {
+                let mut texts = Vec::new();
+                while let Some(text) = list.next_element::<String>()? {
+                    texts.push(Template::try_from(text).map_err(A::Error::custom)?);
+                }
+                Ok(OneOrMany::Many(texts))
+            }
+        }
+
+        deserializer.deserialize_any(TextVisitor)
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -232,6 +313,10 @@ impl ScriptRule {
                 .message_id
                 .as_ref()
                 .is_none_or(|id| message.message_id.as_str() == id)
+            && self
+                .message_id_prefix
+                .as_ref()
+                .is_none_or(|prefix| message.message_id.as_str().starts_with(prefix.as_str()))
     }
 
     /// Returns the line of the help text.
@@ -271,9 +356,20 @@ pub(super) fn check(rules: &[ScriptRule]) -> Result<(), String> {
         if rule.reply.is_some() != rule.steps.is_empty() {
             return Err(format!("{position} must have either reply or steps"));
         }
-        for (step, number) in rule.steps.iter().zip(1..) {
-            step.check()
-                .map_err(|reason| format!("{position}, step {number}: {reason}"))?;
+        check_steps(&rule.steps).map_err(|reason| format!("{position}, {reason}"))?;
+    }
+    Ok(())
+}
+
+fn check_steps(steps: &[ScriptStep]) -> Result<(), String> {
+    for (step, number) in steps.iter().zip(1..) {
+        let at_step = |reason: String| format!("step {number}: {reason}");
+        step.check().map_err(at_step)?;
+        if let ScriptStep::Branch(branches) = step {
+            for (branch, number) in branches.iter().zip(1..) {
+                let at_branch = |reason: String| at_step(format!("branch {number}, {reason}"));
+                check_steps(&branch.steps).map_err(at_branch)?;
+            }
         }
     }
     Ok(())
@@ -306,7 +402,11 @@ impl ScriptStep {
                 (Some(_), None, None) | (None, Some(_), None) | (None, None, Some(_)) => Ok(()),
                 _ => Err("a file must have exactly one of text, base64 and url".to_owned()),
             },
-            Self::Say(_)
+            Self::Branch(branches) if branches.is_empty() => {
+                Err("a branch step must have at least one branch".to_owned())
+            }
+            Self::Branch(_)
+            | Self::Say(_)
             | Self::Write(_)
             | Self::Echo(_)
             | Self::Data(_)

@@ -719,3 +719,75 @@ async fn s29_a_file_url_is_not_fetched() {
     let accepted = tokio::time::timeout(Duration::from_millis(50), listener.accept()).await;
     assert!(accepted.is_err(), "the file was fetched");
 }
+
+fn replying(script: &str) -> CommandSettings {
+    CommandSettings {
+        command: CommandSpec::Line(script.to_owned()),
+        shell: true,
+        input: Some(CommandInput::Json),
+        output: StdoutFormat::JsonLines,
+        direct_reply: true,
+        ..CommandSettings::default()
+    }
+}
+
+#[tokio::test]
+async fn a_command_answers_with_a_plain_message() {
+    let script = r#"
+        if grep -q '"task":null'; then
+            printf '{"text": "ignored"}\n{"reply": "hello"}\n'
+        else
+            printf '{"reply": "in task %s"}\n' "$ATTACHE_TASK_ID"
+        fi
+    "#;
+    let agent = start(CommandAgent::from_settings(replying(script)).unwrap()).await;
+    let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]});
+    let sent = agent.call("SendMessage", json!({"message": message})).await;
+    assert_eq!(
+        sent["message"]["parts"],
+        json!([{"text": "hello"}]),
+        "{sent}"
+    );
+    assert_eq!(sent["message"]["role"], "ROLE_AGENT");
+    let listed = agent.call("ListTasks", json!({})).await;
+    assert_eq!(listed["totalSize"], 0, "nothing is stored");
+}
+
+#[tokio::test]
+async fn a_command_without_a_reply_runs_again_with_a_task() {
+    for script in [
+        // Decides for a task.
+        r#"test -n "$ATTACHE_TASK_ID" && printf '{"text": "worked"}\n' || true"#,
+        // Fails without a task: its reply does not count.
+        r#"if test -n "$ATTACHE_TASK_ID"; then printf '{"text": "worked"}\n'; else printf '{"reply": "no"}\n'; exit 3; fi"#,
+        // Writes too much without a task.
+        r#"if test -n "$ATTACHE_TASK_ID"; then printf '{"text": "worked"}\n'; else yes | head -c 20000; fi"#,
+    ] {
+        let mut settings = replying(script);
+        settings.max_output = 10_000;
+        let agent = start(CommandAgent::from_settings(settings).unwrap()).await;
+        let task = agent.send_text("hi").await;
+        assert_eq!(state(&task), "COMPLETED", "{script}: {task}");
+        assert_eq!(artifact(&task, "output"), &json!([{"text": "worked"}]));
+    }
+}
+
+#[tokio::test]
+async fn a_reply_within_a_task_completes_it() {
+    let mut settings = replying(r#"printf '{"reply": "done"}\n'"#);
+    settings.direct_reply = false;
+    let agent = start(CommandAgent::from_settings(settings).unwrap()).await;
+    let task = agent.send_text("hi").await;
+    assert_eq!((state(&task), status_text(&task)), ("COMPLETED", "done"));
+}
+
+#[test]
+fn direct_replies_need_json_lines() {
+    let mut settings = replying("true");
+    settings.output = StdoutFormat::Text;
+    let error = CommandAgent::from_settings(settings).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "direct_reply needs output = \"json_lines\""
+    );
+}

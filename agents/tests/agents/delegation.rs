@@ -63,6 +63,24 @@ async fn child_task(child: &TestServer, task: &Value) -> Value {
 }
 
 #[tokio::test]
+async fn seed_2_15_progress_of_a_delegation_is_a_text_with_the_task() {
+    let leaf_model = model(&[says("42")]).await;
+    let leaf = agent(settings(&leaf_model)).await;
+    let root_model = model(&[asks("the answer?"), says("it is 42")]).await;
+    let root = agent(with(settings(&root_model), sage(&leaf.url()))).await;
+    let task = root.send_text("go").await;
+    let history = task["history"].as_array().unwrap();
+    let is_delegation = |message: &&Value| message["parts"][0]["data"]["type"] == "delegated";
+    let message = history.iter().find(is_delegation).unwrap();
+    let text = message["parts"][1]["text"].as_str().unwrap();
+    assert!(text.starts_with("delegated to "), "{message}");
+    // 2.16: the message refers to the task of the delegate.
+    let id = &message["parts"][0]["data"]["taskId"];
+    assert_eq!(message["referenceTaskIds"], json!([id]), "{message}");
+    assert_eq!(state(&child_task(&leaf, &task).await), "COMPLETED");
+}
+
+#[tokio::test]
 async fn usage_includes_delegates() {
     let leaf_model = model(&[says("42")]).await;
     let leaf = agent(settings(&leaf_model)).await;

@@ -288,7 +288,7 @@ fn the_demo_page_has_an_example_of_every_command() {
 fn the_script_of_the_demo_page_is_valid() {
     let page = include_str!("../../../docs/demo.md");
     let script = page
-        .split("```toml\n")
+        .split("```toml as=script\n")
         .nth(1)
         .unwrap()
         .split("```")

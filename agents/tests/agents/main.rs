@@ -10,6 +10,7 @@ mod demo;
 #[cfg(unix)]
 mod dialects;
 mod harness;
+mod hooks;
 mod http;
 mod llm;
 #[cfg(unix)]

@@ -130,7 +130,7 @@ fn script_errors_name_their_position() {
 fn the_script_in_the_mock_documentation_is_valid() {
     let page = include_str!("../../../docs/mock.md");
     let script = page
-        .split("```toml\n")
+        .split("```toml as=data file=script.toml\n")
         .nth(1)
         .unwrap()
         .split("```")
@@ -142,4 +142,102 @@ fn the_script_in_the_mock_documentation_is_valid() {
         (script.faults()[0].cut_after, script.faults()[0].times),
         (Some(1024), Some(1))
     );
+}
+
+const BRANCHES: &str = r#"
+    [[rule]]
+    word = "book"
+    steps = [
+        { ask = "book {args}?" },
+        { branch = [
+            { word = "yes", steps = [
+                { ask = "window or aisle?" },
+                { branch = [
+                    { contains = "window", steps = [{ write = { name = "seat", text = "window" } }] },
+                    { steps = [{ write = { name = "seat", text = "aisle" } }] },
+                ] },
+                { say = "booked" },
+            ] },
+            { word = "no", steps = [{ reject = "as you like" }] },
+        ] },
+        { complete = "done: {text}" },
+    ]
+"#;
+
+#[tokio::test]
+async fn a_script_branches_on_the_answer() {
+    let agent = start(Script::parse(BRANCHES).unwrap()).await;
+    let ask = agent.send_text("book a flight").await;
+    assert_eq!(status_text(&ask), "book a flight?");
+    let task = agent.answer(&ask, json!([{"text": "No thanks"}])).await;
+    assert_eq!(
+        (state(&task), status_text(&task)),
+        ("REJECTED", "as you like")
+    );
+    for (answer, seat) in [("the WINDOW please", "window"), ("any", "aisle")] {
+        let ask = agent.send_text("book a flight").await;
+        let second = agent.answer(&ask, json!([{"text": "yes"}])).await;
+        assert_eq!(status_text(&second), "window or aisle?");
+        let task = agent.answer(&second, json!([{"text": answer}])).await;
+        assert_eq!(artifact(&task, "seat"), &json!([{"text": seat}]));
+        assert_eq!(status_text(&task), format!("done: {answer}"));
+    }
+    // No branch matches: the script continues behind them.
+    let ask = agent.send_text("book a flight").await;
+    let task = agent.answer(&ask, json!([{"text": "perhaps"}])).await;
+    assert_eq!(
+        (state(&task), status_text(&task)),
+        ("COMPLETED", "done: perhaps")
+    );
+}
+
+#[tokio::test]
+async fn a_rule_can_match_the_beginning_of_the_message_id() {
+    let script = r#"
+        [[rule]]
+        message_id_prefix = "test-"
+        steps = [{ complete = "test" }]
+        [[rule]]
+        message_id_prefix = "m"
+        steps = [{ complete = "message" }]
+    "#;
+    let agent = start(Script::parse(script).unwrap()).await;
+    assert_eq!(status_text(&agent.send_text("hi").await), "message");
+}
+
+#[test]
+fn branches_and_texts_that_are_wrong_are_explained() {
+    for (steps, expected) in [
+        (
+            "{ branch = [] }",
+            "rule 1 (``), step 1: a branch step must have at least one branch",
+        ),
+        (
+            "{ say = \"a\" }, { branch = [{ steps = [{ wait = { seconds = -1 } }] }] }",
+            "rule 1 (``), step 2: branch 1, step 1: seconds must lie between",
+        ),
+        (
+            "{ branch = [{ words = \"a\", steps = [] }] }",
+            "unknown field `words`",
+        ),
+        ("{ branch = [{ word = \"a\" }] }", "missing field `steps`"),
+        (
+            "{ write = { name = \"a\", text = \"a { b\" } }",
+            "unbalanced brace in `a { b`",
+        ),
+        (
+            "{ write = { name = \"a\", text = [\"a\", \"{what}\"] } }",
+            "{what} is not known",
+        ),
+        (
+            "{ write = { name = \"a\", text = 1 } }",
+            "a text or a list of texts",
+        ),
+    ] {
+        let error = refused(&format!("[[rule]]\nsteps = [{steps}]"));
+        assert!(error.contains(expected), "{steps}: {error}");
+        assert!(!error.contains("untagged"), "{error}");
+    }
+    let error = refused("[[rule]]\nmessage_id_prefix = 1\nreply = \"a\"");
+    assert!(error.contains("message_id_prefix"), "{error}");
 }

@@ -24,6 +24,7 @@ pub(crate) async fn run(args: args::ServerFlags) -> anyhow::Result<()> {
     let name = card.name.clone();
     let spec = ServeSpec {
         agents: vec![HostedAgent::new(name, card, agent)],
+        is_configured: false,
         folder: "attache/demo",
         allows_local_webhooks: true,
         examples: [

@@ -7,13 +7,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use attache::InProcessServer;
-use attache::model::{Binding, Secret, Version};
-use attache_agents::{ExposedAgent, McpServer};
+use attache::model::{Binding, Secret, Version, units};
+use attache_agents::{ExposedAgent, McpHttpSettings, McpServer};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::args::{CommonFlags, McpArgs};
+use crate::args::{CommonFlags, McpArgs, McpLimitArgs};
 use crate::config::{Config, FlagValues};
+use crate::docs::mcp_documents::DocsPages;
 use crate::error::{CliError, CliResult};
 use crate::interrupts::Interrupts;
 use crate::output::Output;
@@ -67,7 +68,10 @@ async fn serve_until_interrupted(args: McpArgs) -> CliResult {
 async fn serve(args: McpArgs, wait: Duration, stop: CancellationToken) -> CliResult {
     // Bind first: without an address nothing else needs to start.
     let listener = match &args.listen {
-        Some(listen) => Some(bind(listen, &args).await?),
+        Some(listen) => {
+            let settings = http_settings(&args, wait)?;
+            Some((bind(listen, &args, &settings).await?, settings))
+        }
         None => None,
     };
     let mut agents = Vec::new();
@@ -79,13 +83,17 @@ async fn serve(args: McpArgs, wait: Duration, stop: CancellationToken) -> CliRes
         Some(file) => Some(local_agents(file, &mut agents).await?),
         None => None,
     };
-    let mcp = McpServer::new(agents, wait);
+    let mcp = if args.docs {
+        McpServer::with_documents(agents, Box::new(DocsPages::new()), wait)
+    } else {
+        McpServer::new(agents, wait)
+    };
     match listener {
-        Some((listener, key)) => {
+        Some((listener, settings)) => {
             if let Ok(address) = listener.local_addr() {
                 writeln!(std::io::stdout(), "Listening on http://{address}/mcp")?;
             }
-            mcp.serve_http(listener, key, args.host, stop).await;
+            mcp.serve_http(listener, settings, stop).await;
             Ok(())
         }
         None => mcp
@@ -117,49 +125,112 @@ async fn local_agents(
         |error: &dyn std::fmt::Display| CliError::usage(format!("{}: {error:#}", file.display()));
     let config = Config::load(Some(file), &server::environment, &FlagValues::default());
     let config = config.map_err(|error| invalid(&error))?;
-    let (served, warnings) = config
-        .open_agents()
+    let local = server::serve_local(DATA_DIR_NAME, config)
         .await
         .map_err(|error| invalid(&error))?;
-    for warning in warnings {
-        eprintln!("warning: {warning}");
-    }
-    let cards: Vec<_> = served
-        .iter()
-        .map(|one| (one.name().to_owned(), one.card().clone()))
-        .collect();
-    let local = server::serve_local(served, DATA_DIR_NAME, &config)
-        .await
-        .map_err(|error| invalid(&error))?;
-    for (name, card) in cards {
-        let client = local.client_for(&name, Binding::JsonRpc, Version::V1);
+    for (name, card) in local.cards {
+        let client = local
+            .server
+            .client_for(&name, Binding::JsonRpc, Version::V1);
         let client = client.map_err(|error| CliError::internal(error.message().to_owned()))?;
         agents.push(ExposedAgent { name, card, client });
     }
-    Ok(local)
+    Ok(local.server)
 }
 
-/// Binds the listener, and returns the key of clients. A server that other machines can reach needs a key.
-async fn bind(listen: &str, args: &McpArgs) -> CliResult<(TcpListener, Option<Secret>)> {
+/// Binds the listener. A server that other machines can reach needs a key.
+async fn bind(listen: &str, args: &McpArgs, settings: &McpHttpSettings) -> CliResult<TcpListener> {
     let unusable = |error| CliError::usage(format!("--listen {listen}: {error}"));
-    let key = match &args.key_file {
-        Some(file) => {
-            let key = std::fs::read_to_string(file);
-            let unread =
-                |error| CliError::usage(format!("cannot read {}: {error}", file.display()));
-            Some(key.map_err(unread)?.trim().to_owned())
-        }
-        None => std::env::var("ATTACHE_MCP_KEY").ok(),
-    };
-    let key = key.filter(|key| !key.is_empty()).map(Secret::from);
     let addresses: Vec<SocketAddr> = tokio::net::lookup_host(listen)
         .await
         .map_err(unusable)?
         .collect();
-    if key.is_none() && !args.allow_anonymous {
+    if settings.keys.is_empty() && !args.allow_anonymous {
         check_exposure(listen, &addresses, &args.host)?;
     }
-    Ok((TcpListener::bind(&*addresses).await.map_err(unusable)?, key))
+    TcpListener::bind(&*addresses).await.map_err(unusable)
+}
+
+/// Returns keys, hosts and limits. A session outlives the longest call.
+fn http_settings(args: &McpArgs, wait: Duration) -> CliResult<McpHttpSettings> {
+    let mut settings = McpHttpSettings::default();
+    settings.keys = read_keys(args)?;
+    settings.hosts = args.host.clone();
+    set_limits(&mut settings, &args.limits)?;
+    if settings.session_timeout <= wait {
+        return Err(CliError::usage(
+            "--session-timeout must be longer than --wait",
+        ));
+    }
+    let invalid = |error: attache::Error| CliError::usage(error.message().to_owned());
+    settings.validate().map_err(invalid)?;
+    Ok(settings)
+}
+
+fn set_limits(settings: &mut McpHttpSettings, args: &McpLimitArgs) -> CliResult {
+    if let Some(total) = args.max_connections {
+        settings.max_connections = total;
+    }
+    if let Some(total) = args.max_sessions {
+        settings.max_sessions = total;
+    }
+    settings.max_connections_per_address = args.max_connections_per_address;
+    settings.max_connections_per_caller = args.max_connections_per_caller;
+    settings.max_sessions_per_caller = args.max_sessions_per_caller;
+    for (flag, text, setting) in [
+        (
+            "--session-timeout",
+            &args.session_timeout,
+            &mut settings.session_timeout,
+        ),
+        (
+            "--header-timeout",
+            &args.header_timeout,
+            &mut settings.header_timeout,
+        ),
+        (
+            "--body-timeout",
+            &args.body_timeout,
+            &mut settings.body_timeout,
+        ),
+    ] {
+        if let Some(text) = text {
+            let time = duration::parse(text).filter(|time| !time.is_zero());
+            *setting = time.ok_or_else(|| {
+                CliError::usage(format!(
+                    "{flag} must be a duration such as 500ms, 2s or 1m30s"
+                ))
+            })?;
+        }
+    }
+    if let Some(text) = &args.max_buffered_body_bytes {
+        let size = units::parse_size(text);
+        settings.max_buffered_body_bytes = size.ok_or_else(|| {
+            CliError::usage("--max-buffered-body-bytes must be a size such as 64MiB")
+        })?;
+    }
+    Ok(())
+}
+
+/// Reads the keys of clients from `--key-file`, one per line, or from the environment.
+fn read_keys(args: &McpArgs) -> CliResult<Vec<Secret>> {
+    let keys = match &args.key_file {
+        Some(file) => {
+            let unread =
+                |error| CliError::usage(format!("cannot read {}: {error}", file.display()));
+            std::fs::read_to_string(file).map_err(unread)?
+        }
+        None => std::env::var("ATTACHE_MCP_KEY").unwrap_or_default(),
+    };
+    let keys = keys.lines().map(str::trim).filter(|key| !key.is_empty());
+    let keys: Vec<Secret> = keys.map(Secret::from).collect();
+    match &args.key_file {
+        Some(file) if keys.is_empty() => {
+            let message = format!("{} has no key", file.display());
+            Err(CliError::usage(message))
+        }
+        Some(_) | None => Ok(keys),
+    }
 }
 
 /// Checks that only this machine can reach the server: by a loopback address and without other host names, which a proxy

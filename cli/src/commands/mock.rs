@@ -20,6 +20,7 @@ pub(crate) async fn run(args: MockArgs) -> anyhow::Result<()> {
     let card = script.skills().fold(card, AgentCard::skill);
     let spec = ServeSpec {
         agents: vec![HostedAgent::new("mock", card, script)],
+        is_configured: false,
         folder: "attache/mock",
         allows_local_webhooks: true,
         examples: [

@@ -14,6 +14,7 @@ mod conformance;
 mod conformance_kit;
 mod db;
 mod demo;
+mod docs;
 mod init;
 mod keys;
 mod mcp;
@@ -57,6 +58,7 @@ pub(crate) async fn run(command: CliCommand, matches: &ArgMatches, words: &[OsSt
             let exit = tokio::task::spawn_blocking(move || mcp::run(args)).await;
             exit.unwrap_or(ExitCode::FAILURE)
         }
+        CliCommand::Docs(args) => exit_code(docs::run(args).await),
         CliCommand::Check(args) => exit_code(check::run(&args).await),
         CliCommand::Init(args) => exit_code(init::run(&args)),
         CliCommand::Keys(args) => exit_code(keys::run(args)),

@@ -24,14 +24,17 @@ const EXAMPLES: [Example; 3] = [
 
 pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let flags = args.server.values;
-    let config = Config::load(args.agent.file.as_deref(), &server::environment, &flags)?;
+    let mut config = Config::load(args.agent.file.as_deref(), &server::environment, &flags)?;
     if args.print_config {
         return Ok(io::stdout().write_all(config::print(&config)?.as_bytes())?);
     }
+    config.supervisor = server::supervisor(DATA_DIR_NAME, &config);
     #[cfg(unix)]
-    if let Some(command) = args.agent.exec {
-        let name = command.name().to_owned();
-        let card = card(&name, "Runs a command on the text of a message");
+    if let Some(mut command) = args.agent.exec {
+        if let Some(supervisor) = &config.supervisor {
+            command = command.supervisor(supervisor.clone());
+        }
+        let card = card(command.name(), "Runs a command on the text of a message");
         return run_agent(card, command, &config).await;
     }
     let Some(file) = args.agent.file else {
@@ -40,15 +43,14 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<()> {
             .output_modes(["*/*"]);
         return run_agent(card, Echo, &config).await;
     };
-    let (agents, warnings) = config.open_agents().await?;
-    for warning in warnings {
-        eprintln!("warning: {warning}");
-    }
+    let agents = config.build_agents()?;
     if agents.is_empty() {
         bail!("{} has no agents; add one: [agents.<name>]", file.display());
     }
+    let supervisor = config.supervisor.clone();
     let reread: ConfigReader = Box::new(move || {
-        let config = Config::load(Some(&file), &server::environment, &flags)?;
+        let mut config = Config::load(Some(&file), &server::environment, &flags)?;
+        config.supervisor.clone_from(&supervisor);
         // Reloads are synchronous, and rare.
         let opened = block_in_place(|| Handle::current().block_on(config.open_agents()));
         let (agents, warnings) = opened?;
@@ -63,6 +65,7 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<()> {
 fn served(agents: Vec<HostedAgent>, reread: Option<ConfigReader>) -> ServeSpec {
     ServeSpec {
         agents,
+        is_configured: reread.is_some(),
         folder: DATA_DIR_NAME,
         allows_local_webhooks: false,
         examples: EXAMPLES,

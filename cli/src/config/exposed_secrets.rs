@@ -15,9 +15,13 @@ impl Config {
         if !is_readable_by_others(Path::new(file)) {
             return None;
         }
-        let key = self.agents.iter().find_map(|agent| {
+        let in_agents = self.agents.iter().find_map(|agent| {
             let values = agent.kind.values().ok()?;
             self.literal_secret(&format!("agents.{}", agent.name), &values)
+        });
+        let key = in_agents.or_else(|| {
+            let hooks = Value::try_from(&self.hooks.hooks).ok()?;
+            self.literal_secret("hooks", &hooks)
         })?;
         Some(format!(
             "other users can read {file}, and {key} is a secret: chmod 600, or refer to it with ${{NAME}} or ${{file:name}}"

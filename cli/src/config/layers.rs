@@ -113,6 +113,7 @@ pub(crate) static OVERRIDES: &[Override] = &[
         )),
         ..Override::new("server.admin_listen", &["ATTACHE_ADMIN_LISTEN"])
     },
+    Override::new("server.grpc_on_card", &["ATTACHE_GRPC_ON_CARD"]),
     Override {
         kind: OverrideKind::Bool,
         flag: Some(ServerFlag::new(

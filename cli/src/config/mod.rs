@@ -8,6 +8,7 @@ mod auth;
 mod error;
 mod expand;
 mod exposed_secrets;
+mod hooks;
 mod layers;
 mod print;
 mod renamed;
@@ -22,13 +23,16 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use attache::auth::CallerLimits;
+use attache::jws::Signer;
 use attache::model::Limits;
 use attache::{EgressPolicy, HostedAgent, PushSettings, ServerSettings, Settings};
+use attache_agents::Supervisor;
 
-use agents::{AgentConfig, BuiltAgent};
+use agents::{AgentConfig, AgentResources, BuiltAgent};
 pub(crate) use auth::AuthSection;
 pub(crate) use error::ConfigError;
 use error::KeyError;
+use hooks::HooksSection;
 pub(crate) use layers::{Environment, FlagValues, OVERRIDES, Override, OverrideKind, ServerFlag};
 pub(crate) use print::print;
 pub(crate) use restart_only::RestartOnly;
@@ -67,8 +71,11 @@ pub(crate) struct Config {
     pub(crate) auth: AuthSection,
     pub(crate) caller_limits: CallerLimits,
     pub(crate) telemetry: TelemetrySection,
+    hooks: HooksSection,
     /// In the order of the file.
     pub(crate) agents: Vec<AgentConfig>,
+    /// Supervisor of the processes of agents. It is known when the store is open.
+    pub(crate) supervisor: Option<Supervisor>,
     tree: ConfigTree,
 }
 
@@ -99,7 +106,9 @@ impl Config {
             auth: tree.take(|_| "auth".to_owned())?,
             caller_limits: tree.take(|_| "auth.limits".to_owned())?,
             telemetry: tree.take(|_| "telemetry".to_owned())?,
+            hooks: tree.take(|_| String::new())?,
             agents: agents::take(&mut tree)?,
+            supervisor: None,
             tree: ConfigTree::default(),
         };
         tree.reject_unknown()?;
@@ -127,7 +136,14 @@ impl Config {
     /// # Errors
     /// An agent is invalid; the error has its file and line.
     pub(crate) async fn open_agents(&self) -> Result<(Vec<HostedAgent>, Vec<String>), ConfigError> {
-        let queried = agents::query_skills(&self.agents, |agent| self.has_skill_rules(agent)).await;
+        let signer = self.delegation_signer()?;
+        let resources = AgentResources {
+            signer: signer.as_ref(),
+            supervisor: self.supervisor.as_ref(),
+        };
+        let queried =
+            agents::query_skills(&self.agents, resources, |agent| self.has_skill_rules(agent))
+                .await;
         let (built, mut warnings) = queried.map_err(|error| self.error(&error))?;
         warnings.extend(self.exposed_secret());
         Ok((self.build_agents_with(built)?, warnings))
@@ -137,17 +153,12 @@ impl Config {
         &self,
         built: BTreeMap<String, BuiltAgent>,
     ) -> Result<Vec<HostedAgent>, ConfigError> {
-        let signer = self
-            .server
-            .delegation_signing_key
-            .as_deref()
-            .map(crate::access::signer)
-            .transpose();
-        let signer = signer.map_err(|error| {
-            self.tree
-                .error_at("server.delegation_signing_key", format!("{error:#}"))
-        })?;
-        let hosted = agents::build(&self.agents, built, signer.as_ref());
+        let signer = self.delegation_signer()?;
+        let resources = AgentResources {
+            signer: signer.as_ref(),
+            supervisor: self.supervisor.as_ref(),
+        };
+        let hosted = agents::build(&self.agents, built, resources);
         let mut hosted = hosted.map_err(|error| self.error(&error))?;
         if let Some(root) = &self.server.root {
             match self.agents.iter().position(|agent| agent.name == *root) {
@@ -160,6 +171,24 @@ impl Config {
             }
         }
         Ok(hosted)
+    }
+
+    /// Reads the key that signs delegation claims.
+    fn delegation_signer(&self) -> Result<Option<Signer>, ConfigError> {
+        let key = self.server.delegation_signing_key.as_deref();
+        key.map(crate::access::signer).transpose().map_err(|error| {
+            self.tree
+                .error_at("server.delegation_signing_key", format!("{error:#}"))
+        })
+    }
+
+    /// Builds the server hooks.
+    ///
+    /// # Errors
+    /// A hook is invalid; the error has its file and line.
+    pub(crate) fn build_hooks(&self) -> Result<Vec<attache::Hook>, ConfigError> {
+        let built = self.hooks.build(self.supervisor.as_ref());
+        built.map_err(|error| self.error(&error))
     }
 
     /// Adds the file and line to an error of a key.

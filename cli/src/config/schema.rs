@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::agents::{AgentKind, CardSection};
 use super::auth::{AgentAuthSection, AuthSection};
+use super::hooks::HooksSection;
 use super::sections::{PushSection, ServerSection, StoreSection};
 use super::telemetry::TelemetrySection;
 use super::{STORE_KEYS, section_of};
@@ -61,6 +62,7 @@ pub(crate) fn schema() -> Value {
             of_engine("telemetry"),
         ],
     );
+    let hooks = properties(&HooksSection::json_schema(generator)).remove("hooks");
     let agents = agents(generator);
     json!({
         "$schema": "http://json-schema.org/draft-07/schema#",
@@ -75,6 +77,7 @@ pub(crate) fn schema() -> Value {
             "push": push,
             "egress": egress,
             "telemetry": telemetry,
+            "hooks": hooks,
             "agents": agents,
         },
         "additionalProperties": false,

@@ -1,8 +1,9 @@
 //! Sections of the program itself: `[server]`, `[push]` and `[store]`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use attache::model::units::ByteSize;
+use attache::model::units::{ByteSize, HumanDuration};
 use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -43,6 +44,9 @@ pub(crate) struct ServerSection {
     pub(crate) admin_listen: Option<String>,
     /// Allow the admin API without TLS on an address that other machines can reach.
     pub(crate) admin_plain: bool,
+    /// Maximum number of concurrent connections of the admin socket, and of the admin address. One address has half of
+    /// them, a loopback address all. Beyond it, the oldest connection without a valid key is closed for a new one.
+    pub(crate) admin_max_connections: usize,
     /// Agent at the root. Default: the first one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) root: Option<String>,
@@ -62,6 +66,7 @@ impl Default for ServerSection {
             delegation_signing_key: None,
             admin_listen: None,
             admin_plain: false,
+            admin_max_connections: 32,
             root: None,
         }
     }
@@ -93,6 +98,9 @@ pub(crate) struct StoreSection {
     pub(crate) min_free: usize,
     /// Number of threads and connections that read from the SQLite file. Further reads wait.
     pub(crate) max_readers: usize,
+    /// How long a start waits until the commands of the previous server have ended. Then the start fails.
+    #[serde(with = "HumanDuration")]
+    pub(crate) command_exit_timeout: Duration,
 }
 
 impl Default for StoreSection {
@@ -102,6 +110,7 @@ impl Default for StoreSection {
             data_dir: None,
             min_free: 256 << 20,
             max_readers: 4,
+            command_exit_timeout: Duration::from_secs(10),
         }
     }
 }

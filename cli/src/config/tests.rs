@@ -474,8 +474,8 @@ fn the_schema_in_the_docs_is_current() {
     );
 }
 
-/// Keys of all sections except `agents`, with default and description: the rows of the table in `docs/operate.md`.
-fn reference_table() -> String {
+/// Printed defaults of all keys that are not keys of an agent.
+fn printed_defaults() -> BTreeMap<String, String> {
     let printed = print(&plain("").unwrap()).unwrap();
     let mut section = "";
     let mut defaults = BTreeMap::new();
@@ -490,40 +490,428 @@ fn reference_table() -> String {
             );
         }
     }
-    let schema = schema();
-    let sections = schema["properties"].as_object().unwrap();
-    let mut rows = BTreeMap::new();
-    for (section, about) in sections.iter().filter(|(section, _)| *section != "agents") {
-        for (key, about) in about["properties"].as_object().unwrap() {
-            let key = format!("{section}.{key}");
-            let default = defaults.get(&key).filter(|default| !default.is_empty());
-            let default = default.map_or_else(String::new, |default| format!("`{default}`"));
-            let about = about["description"].as_str().unwrap_or_default();
-            let about = about.replace('\n', " ").replace('|', "\\|");
-            let about = about.trim_end_matches('.');
-            rows.insert(key.clone(), format!("| `{key}` | {default} | {about} |\n"));
+    defaults
+}
+
+/// Row of a key in a table of the reference.
+fn key_row(key: &str, default: &str, schema: &serde_json::Value) -> String {
+    let about = schema["description"].as_str().unwrap_or_default();
+    let about = about.replace('\n', " ").replace('|', "\\|");
+    let about = about.trim_end_matches('.');
+    let default = default.replace('|', "\\|");
+    let default = if default.is_empty() {
+        default
+    } else {
+        format!("`{default}`")
+    };
+    format!("| `{key}` | {default} | {about} |\n")
+}
+
+/// Keys with more dots have a table of their own in another place.
+const MAX_KEY_DEPTH: usize = 2;
+
+/// Rows of the keys of an object, and of the objects in it. `definitions` resolves references.
+fn object_rows(
+    prefix: &str,
+    schema: &serde_json::Value,
+    definitions: &serde_json::Value,
+    rows: &mut BTreeMap<String, String>,
+) {
+    let Some(properties) = schema["properties"].as_object() else {
+        return;
+    };
+    for (key, schema) in properties {
+        let key = format!("{prefix}{key}");
+        let default = match &schema["default"] {
+            serde_json::Value::String(text) => text.clone(),
+            default @ (serde_json::Value::Bool(_) | serde_json::Value::Number(_)) => {
+                default.to_string()
+            }
+            _ => String::new(),
+        };
+        rows.insert(key.clone(), key_row(&key, &default, schema));
+        if key.matches('.').count() < MAX_KEY_DEPTH {
+            member_rows(&key, schema, definitions, rows);
         }
     }
-    rows.into_values().collect()
+}
+
+/// Rows of the objects in a key: of its own members, of its named entries or of its list.
+fn member_rows(
+    key: &str,
+    schema: &serde_json::Value,
+    definitions: &serde_json::Value,
+    rows: &mut BTreeMap<String, String>,
+) {
+    let resolve = |schema: &serde_json::Value| {
+        let name = schema["$ref"].as_str().unwrap_or_default();
+        let name = name.rsplit('/').next().unwrap_or_default();
+        definitions.get(name).unwrap_or(schema).clone()
+    };
+    object_rows(&format!("{key}."), &resolve(schema), definitions, rows);
+    let entry = resolve(&schema["additionalProperties"]);
+    object_rows(&format!("{key}.<name>."), &entry, definitions, rows);
+    let item = resolve(&schema["items"]);
+    object_rows(&format!("{key}[]."), &item, definitions, rows);
+}
+
+/// The page `docs/reference/configuration.md`.
+fn configuration_page() -> String {
+    let schema = schema();
+    let defaults = printed_defaults();
+    let table = "| key | default | description |\n| --- | --- | --- |\n";
+    let mut page = "# Configuration keys\n\nAll keys of a configuration file. \
+        [Configuration](../configure.md) explains the file, flags and reload. This page is generated from the schema, \
+        which `attache check --schema` prints.\n"
+        .to_owned();
+    let sections = schema["properties"].as_object().unwrap();
+    for (section, about) in sections
+        .iter()
+        .filter(|(section, _)| *section != "agents" && *section != "hooks")
+    {
+        let description = about["description"].as_str().unwrap_or_default();
+        page += &format!("\n## {section}\n\n{description}\n\n{table}");
+        for (key, schema) in about["properties"].as_object().unwrap() {
+            let key = format!("{section}.{key}");
+            let default = defaults.get(&key).map_or("", String::as_str);
+            page += &key_row(&key, default, schema);
+            let mut rows = BTreeMap::new();
+            member_rows(&key, schema, &schema_definitions(), &mut rows);
+            page.extend(rows.into_values());
+        }
+    }
+    let rows = |schema: &serde_json::Value| {
+        let mut rows = BTreeMap::new();
+        object_rows("", schema, &schema_definitions(), &mut rows);
+        rows
+    };
+    page += &format!("\n## hooks\n\nKeys of a `[[hooks]]` entry.\n\n{table}");
+    page.extend(rows(&schema["definitions"]["HookSection"]).into_values());
+    let kinds = schema["properties"]["agents"]["additionalProperties"]["oneOf"]
+        .as_array()
+        .unwrap();
+    let plainest = kinds
+        .iter()
+        .find(|kind| kind["properties"]["type"]["const"] == "echo")
+        .unwrap();
+    let common = rows(plainest);
+    page += &format!("\n## agents\n\nKeys of every `[agents.<name>]`.\n\n{table}");
+    page.extend(common.values().map(String::as_str));
+    for kind in kinds {
+        let name = kind["properties"]["type"]["const"].as_str().unwrap();
+        let own: Vec<String> = rows(kind)
+            .into_iter()
+            .filter(|(key, _)| !common.contains_key(key))
+            .map(|(_, row)| row)
+            .collect();
+        if !own.is_empty() {
+            page += &format!("\n## agents of type {name}\n\n{table}{}", own.concat());
+        }
+    }
+    page
+}
+
+fn schema_definitions() -> serde_json::Value {
+    schema()["definitions"].clone()
 }
 
 #[test]
-fn the_reference_table_is_current() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operate.md");
-    let page = std::fs::read_to_string(path).unwrap();
-    let header = "| --- | --- | --- |\n";
-    let (before, table) = page.split_once("## Every key").unwrap();
-    let (head, rows) = table.split_once(header).unwrap();
-    let end = rows.find("\n\n").map_or(rows.len(), |end| end + 1);
-    let expected = reference_table();
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        let after = &rows[end..];
-        let page = format!("{before}## Every key{head}{header}{expected}{after}");
-        std::fs::write(path, page).unwrap();
-        return;
+fn the_configuration_page_is_current() {
+    crate::docs::assert_generated("reference/configuration.md", &configuration_page());
+}
+
+#[test]
+fn hooks_are_read_in_order_and_bad_keys_are_refused() {
+    let hooks = "[[hooks]]\nname = \"pii\"\ntype = \"mask\"\npatterns = ['\\d{4}']\n[[hooks]]\nname = \"no\"\ntype = \"deny\"\npatterns = ['secret']\n";
+    let built = plain(hooks).unwrap().build_hooks().unwrap();
+    let names: Vec<_> = built.iter().map(attache::Hook::name).collect();
+    assert_eq!(names, ["pii", "no"]);
+    let hook = |more: &str| {
+        let text = format!("[[hooks]]\nname = \"a\"\ntype = \"deny\"\n{more}");
+        plain(&text).and_then(|config| config.build_hooks().map_err(|error| error.to_string()))
+    };
+    let refused = |more: &str| hook(more).unwrap_err();
+    for (more, expected) in [
+        ("patterns = ['(']", "hooks.0.patterns.0"),
+        ("patterns = ['a*']", "matches the empty text"),
+        ("patterns = []", "at least one"),
+        (
+            "patterns = ['a']\non = [\"event\"]",
+            "does not run on `event`",
+        ),
+        (
+            "patterns = ['a']\nmethods = [\"SendMesage\"]",
+            "did you mean `SendMessage`",
+        ),
+        ("patterns = ['a']\npatern = 1", "did you mean `patterns`"),
+        ("patterns = ['a']\non_failure = \"open\"", "on_failure"),
+        ("patterns = ['a']\ntimeout = \"soon\"", "timeout"),
+        ("patterns = ['a']\nerror = \"teapot\"", "error"),
+        ("", "needs `patterns`"),
+        ("patterns = ['a']\ntimeout = \"0s\"", "longer than 0 s"),
+        ("patterns = ['a']\nurl = \"http://x\"", "has no such key"),
+    ] {
+        let error = refused(more);
+        assert!(
+            error.contains(expected) && error.contains("agents.toml"),
+            "{more}: {error}"
+        );
     }
-    assert!(
-        rows[..end] == expected,
-        "regenerate it: UPDATE_DOCS=1 cargo test -p attache-cli the_reference_table_is_current"
+}
+
+#[test]
+fn bad_keys_of_external_hooks_are_refused_with_their_place() {
+    let refused = |kind: &str, more: &str| {
+        let text = format!("[[hooks]]\nname = \"a\"\ntype = \"{kind}\"\n{more}");
+        let built =
+            plain(&text).and_then(|config| config.build_hooks().map_err(|error| error.to_string()));
+        built.unwrap_err()
+    };
+    let url = "url = \"http://127.0.0.1:1/\"\n";
+    let command = "command = \"cat\"\n";
+    for (kind, more, expected) in [
+        ("http", "", "needs `url`"),
+        ("http", "url = \"ftp://x\"", "hooks.0.url"),
+        ("http", "url = \"http://me:hunter2@x/\"", "no credentials"),
+        (
+            "http",
+            &format!("{url}headers = {{\"a b\" = \"x\"}}"),
+            "cannot be sent",
+        ),
+        ("http", &format!("{url}max_reply = 0"), "at least 1"),
+        ("http", &format!("{url}max_reply = \"big\""), "a size"),
+        ("http", &format!("{url}max_requests = 0"), "at least 1"),
+        ("http", &format!("{url}max_request = 1"), "`max_requests`"),
+        ("http", &format!("{url}{command}"), "has no such key"),
+        ("http", &format!("{url}on = [\"calls\"]"), "on"),
+        ("command", "", "needs `command`"),
+        ("command", "command = \"\"", "empty"),
+        ("command", "command = \"a 'b\"", "quote"),
+        ("command", "command = \"grep {text}\"", "on stdin"),
+        ("command", "command = 1", "a line of text"),
+        (
+            "command",
+            &format!("{command}max_processes = 0"),
+            "at least 1",
+        ),
+        (
+            "command",
+            &format!("{command}patterns = ['a']"),
+            "it has command",
+        ),
+        ("commands", command, "did you mean `command`"),
+    ] {
+        let error = refused(kind, more);
+        assert!(
+            error.contains(expected) && error.contains("agents.toml"),
+            "{kind} {more}: {error}"
+        );
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+}
+/// Builds the agents of a file and returns the card of the first one.
+fn card(text: &str) -> attache::AgentCard {
+    let config = plain(text).unwrap();
+    config.build_agents().unwrap()[0].card().clone()
+}
+
+const ECHO: &str = "[agents.a]\ntype = \"echo\"\n";
+
+#[test]
+fn seed_0_28_seed_0_29_capabilities_of_the_card_are_configured() {
+    let capabilities = card(ECHO).capabilities;
+    assert_eq!(capabilities, Default::default());
+    let more = "streaming = false\npush = false\nstate_transition_history = true\n";
+    let capabilities = card(&format!("{ECHO}{more}")).capabilities;
+    assert_eq!(capabilities.streaming, Some(false));
+    assert_eq!(capabilities.push_notifications, Some(false));
+    assert_eq!(capabilities.state_transition_history, Some(true));
+}
+
+#[test]
+fn seed_1_20_extensions_of_the_card_are_configured() {
+    let more = r#"
+        [[agents.a.extensions]]
+        uri = "https://example.com/ext/v1"
+        description = "Units"
+        required = true
+        params = { units = ["m", "ft"], deep = { a = 1 } }
+        [[agents.a.extensions]]
+        uri = "urn:other"
+    "#;
+    let extensions = card(&format!("{ECHO}{more}")).capabilities.extensions;
+    let written = serde_json::to_value(&extensions).unwrap();
+    assert_eq!(
+        written,
+        serde_json::json!([
+            {
+                "uri": "https://example.com/ext/v1", "description": "Units", "required": true,
+                "params": {"units": ["m", "ft"], "deep": {"a": 1}},
+            },
+            {"uri": "urn:other"},
+        ])
     );
+}
+
+#[test]
+fn seed_1_22_skills_have_media_types() {
+    let more = r#"
+        [[agents.a.skills]]
+        id = "route"
+        description = "Finds a route"
+        input_modes = ["application/json", "text/plain"]
+        output_modes = ["application/json"]
+    "#;
+    let skill = &card(&format!("{ECHO}{more}")).skills[0];
+    assert_eq!(skill.input_modes, ["application/json", "text/plain"]);
+    assert_eq!(skill.output_modes, ["application/json"]);
+}
+
+#[test]
+fn seed_4_15_the_card_of_a_model_has_one_skill_per_tool() {
+    let llm = r#"
+        [agents.a]
+        type = "llm"
+        system = "A secret prompt"
+        model = { url = "http://127.0.0.1:1/v1", name = "m" }
+        [agents.a.tools.summarize]
+        description = "Summarize a text"
+        http = "http://127.0.0.1:1/summarize"
+        [agents.a.tools.clock]
+        client = true
+    "#;
+    let card = card(llm);
+    let skills = serde_json::to_value(&card.skills).unwrap();
+    assert_eq!(
+        skills,
+        serde_json::json!([
+            {"id": "clock", "name": "clock", "description": "clock", "tags": ["tool"]},
+            {"id": "summarize", "name": "summarize", "description": "Summarize a text", "tags": ["tool"]},
+        ])
+    );
+    assert!(!serde_json::to_string(&card).unwrap().contains("secret"));
+    let own = "[[agents.a.skills]]\nid = \"own\"\ndescription = \"Own\"\n";
+    let skills = self::card(&format!("{llm}\n{own}")).skills;
+    assert_eq!(skills.len(), 1);
+    assert_eq!(skills[0].id, "own");
+    let without =
+        "[agents.a]\ntype = \"llm\"\nmodel = { url = \"http://127.0.0.1:1/v1\", name = \"m\" }";
+    assert_eq!(self::card(without).skills[0].tags, ["llm"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn seed_4_32_models_and_commands_accept_every_part_by_default() {
+    let command = "[agents.a]\ntype = \"command\"\ncommand = \"cat\"\n";
+    let llm =
+        "[agents.a]\ntype = \"llm\"\nmodel = { url = \"http://127.0.0.1:1/v1\", name = \"m\" }\n";
+    for text in [command, llm] {
+        let modes = card(text).default_input_modes;
+        assert_eq!(modes, ["text/plain", "application/json", "*/*"]);
+        let declared = card(&format!("{text}input_modes = [\"text/plain\"]"));
+        assert_eq!(declared.default_input_modes, ["text/plain"]);
+    }
+}
+
+#[test]
+fn card_keys_with_bad_values_are_refused_with_their_line() {
+    for (more, expected) in [
+        ("streaming = \"no\"", "agents.a.streaming"),
+        ("push = 1", "agents.a.push"),
+        (
+            "state_transition_history = \"yes\"",
+            "agents.a.state_transition_history",
+        ),
+        ("requires_text = \"yes\"", "agents.a.requires_text"),
+        ("card_access = \"private\"", "agents.a.card_access"),
+        ("card_form = \"v2\"", "agents.a.card_form"),
+        (
+            "extensions = [{ uri = \"\" }]",
+            "agents.a.extensions.0.uri: must be a URI",
+        ),
+        (
+            "extensions = [{ uri = \"a b\" }]",
+            "must be a URI without commas and spaces",
+        ),
+        (
+            "extensions = [{ uri = \"a,b\" }]",
+            "must be a URI without commas and spaces",
+        ),
+        (
+            "extensions = [{ uri = \"a\" }, { uri = \"a\" }]",
+            "agents.a.extensions.1.uri: must not be listed twice",
+        ),
+        (
+            "extensions = [{ uri = \"a\", require = true }]",
+            "did you mean `required`",
+        ),
+        ("extensions = [{ required = true }]", "uri"),
+        (
+            "skills = [{ id = \"s\", description = \"d\", input_mode = [] }]",
+            "did you mean `input_modes`",
+        ),
+        (
+            "skills = [{ id = \"s\", description = \"d\", output_modes = \"text\" }]",
+            "agents.a.skills.0.output_modes",
+        ),
+        (
+            "skills = [{ id = \"s\", description = \"d\" }, { id = \"s\", description = \"d\" }]",
+            "agents.a.skills.1.id",
+        ),
+        ("extended = { skill = [] }", "did you mean `skills`"),
+        ("extended = { tenants = [] }", "agents.a.extended.tenants"),
+        (
+            "extended = { skills = [{ id = \"\", description = \"d\" }] }",
+            "agents.a.extended.skills.0.id",
+        ),
+    ] {
+        let error = plain(&format!("{ECHO}{more}")).unwrap_err();
+        assert!(
+            error.contains(expected) && error.contains("agents.toml"),
+            "{more}: {error}"
+        );
+    }
+    for (more, expected) in [
+        ("bindings = [\"soap\"]", "server.bindings"),
+        ("bindings = \"rest\"", "server.bindings"),
+        ("grpc_on_card = \"v1\"", "server.grpc_on_card"),
+        (
+            "grpc_scheme_on_card = \"http\"",
+            "server.grpc_scheme_on_card",
+        ),
+        ("agent_json_form = \"old\"", "server.agent_json_form"),
+    ] {
+        let error = plain(&format!("[server]\n{more}")).unwrap_err();
+        assert!(
+            error.contains(expected) && error.contains("agents.toml:2"),
+            "{more}: {error}"
+        );
+    }
+}
+
+#[test]
+fn card_and_binding_keys_are_printed_as_they_are_read() {
+    let text = r#"
+        [server]
+        bindings = ["rest", "jsonrpc"]
+        grpc_on_card = "all"
+        grpc_scheme_on_card = true
+        agent_json_form = "v02"
+        [agents.a]
+        type = "echo"
+        streaming = false
+        card_access = "authenticated"
+        card_form = "v03"
+        requires_text = true
+        extensions = [{ uri = "urn:e", required = true, params = { a = 1 } }]
+        skills = [{ id = "s", description = "d", input_modes = ["text/plain"] }]
+        [agents.a.extended]
+        name = "Extended"
+        skills = [{ id = "t", description = "d" }]
+    "#;
+    let config = plain(text).unwrap();
+    let printed = print(&config).unwrap();
+    let again = plain(&printed).unwrap();
+    assert_eq!(again.server_settings, config.server_settings, "{printed}");
+    assert_eq!(again.agents[0].card, config.agents[0].card, "{printed}");
 }

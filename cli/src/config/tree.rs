@@ -161,6 +161,8 @@ impl ConfigTree {
                 (path, None) => format!("{}.{path}", section(key)),
                 (path, Some(unknown)) => format!("{}.{path}.{unknown}", section(key)),
             };
+            // Keys at the top of the file have no section.
+            let key = key.trim_start_matches('.').to_owned();
             match renamed_key(&key) {
                 Some(new) => self.error_at(&key, renamed_message(&key, &new)),
                 None => self.error_at(&key, message),

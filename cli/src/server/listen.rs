@@ -160,6 +160,14 @@ pub(super) fn check_admin(section: &ServerSection, address: SocketAddr) -> anyho
     Ok(())
 }
 
+/// Checks the limit on connections of the admin API.
+pub(super) fn check_admin_connections(section: &ServerSection) -> anyhow::Result<()> {
+    if section.admin_max_connections == 0 {
+        bail!("server.admin_max_connections is 0; it must be at least 1");
+    }
+    Ok(())
+}
+
 /// Whether all addresses are loopback addresses.
 pub(super) fn are_loopback(addresses: &[SocketAddr]) -> bool {
     addresses.iter().all(|address| is_loopback(address.ip()))

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
@@ -215,6 +216,61 @@ fn s14_caller_keys_and_operator_keys_are_separate() {
     assert!(run_program(server.folder.path(), &["keys", "list"]).contains("root  admin"));
     run_program(server.folder.path(), &["keys", "revoke", "root"]);
     assert_eq!(status(&address, "/push/deliveries", &operator), 401);
+}
+
+/// Starts a server with an operator key; returns it, its admin address and the header with the key.
+fn serve_with_operator(config: &str) -> (crate::harness::ServerProcess, String, String) {
+    let folder = TempDir::new().unwrap();
+    let operator = run_program(folder.path(), &["keys", "add", "root", "--admin"]);
+    let file = folder.path().join("agents.toml");
+    let agent = "[store]\nkind = \"memory\"\n[agents.echo]\ntype = \"echo\"\n";
+    std::fs::write(&file, format!("{config}\n{agent}")).unwrap();
+    let file = file.to_str().unwrap().to_owned();
+    let args = ["serve", &file, "--admin-listen", "127.0.0.1:0"];
+    let server = serve_in(&args, folder);
+    for line in ["Listening on ", "Card: ", "Tasks: "] {
+        server.line(line);
+    }
+    let address = server.line("Admin API: ");
+    (server, address, format!("Authorization: Bearer {operator}"))
+}
+
+#[test]
+fn d20_silent_connections_do_not_lock_operators_out() {
+    let (server, address, operator) = serve_with_operator("");
+    let socket = server.folder.path().join("admin/socket");
+    let connect = || TcpStream::connect(&address).unwrap();
+    let _silent: Vec<_> = (0..100).map(|_| connect()).collect();
+    let _silent_locals: Vec<_> = (0..100)
+        .map(|_| UnixStream::connect(&socket).unwrap())
+        .collect();
+    for _ in 0..20 {
+        assert_eq!(status(&address, "/push/deliveries", &operator), 200);
+        assert_eq!(status(&address, "/healthz", "X: x"), 200);
+        assert_eq!(
+            run_program(server.folder.path(), &["push", "deliveries"]),
+            ""
+        );
+    }
+}
+
+#[test]
+fn d20_wrong_operator_keys_are_locked_out() {
+    let limit = "[auth]\nmax_failed_logins_per_minute = 5";
+    let (_server, address, operator) = serve_with_operator(limit);
+    let wrong = format!("{operator}x");
+    for _ in 0..5 {
+        assert_eq!(status(&address, "/push/deliveries", &wrong), 401);
+    }
+    let refused = answer(&address, "/push/deliveries", &wrong).to_lowercase();
+    assert!(refused.starts_with("http/1.1 429"), "{refused}");
+    assert!(refused.contains("\r\nretry-after: "), "{refused}");
+    assert!(
+        refused.contains("max_failed_logins_per_minute = 5"),
+        "{refused}"
+    );
+    assert_eq!(status(&address, "/push/deliveries", "X: x"), 401);
+    assert_eq!(status(&address, "/push/deliveries", &operator), 200);
 }
 
 /// URLs are stored in histories, logs and referrers, so no listener accepts a key in a URL.

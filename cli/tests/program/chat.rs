@@ -79,11 +79,6 @@ fn chat_completion_errors_have_the_openai_format() {
     let user = json!([{"role": "user", "content": "hello"}]);
     for (body, param, code) in [
         (
-            json!({"model": "unknown", "messages": user}),
-            json!("model"),
-            "model_not_found",
-        ),
-        (
             json!({"messages": user, "n": 2}),
             json!("n"),
             "invalid_request",
@@ -106,4 +101,27 @@ fn chat_completion_errors_have_the_openai_format() {
             "{answer}"
         );
     }
+}
+
+#[test]
+fn seed_0_41_an_unknown_model_is_an_error_only_with_several_agents() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let file = folder.path().join("agents.toml");
+    let agents = "[agents.one]\ntype = \"echo\"\n[agents.two]\ntype = \"echo\"\n";
+    std::fs::write(&file, agents).unwrap();
+    let server = serve_in(
+        &["serve", file.to_str().unwrap(), "--store", "memory"],
+        folder,
+    );
+    let several = server.line("Listening on ");
+    let body = json!({"model": "unknown", "messages": [{"role": "user", "content": "hello"}]});
+    let refused = complete(&several, &body);
+    assert_eq!(refused["error"]["code"], "model_not_found", "{refused}");
+    assert_eq!(refused["error"]["param"], "model", "{refused}");
+    let server = serve(&["serve", "--echo", "--store", "memory"]);
+    let answer = complete(&server.line("Listening on "), &body);
+    assert_eq!(
+        answer["choices"][0]["message"]["content"], "hello",
+        "{answer}"
+    );
 }

@@ -1,4 +1,4 @@
-//! Official SDK clients against `attache demo`: each runs the scenario of `tests/peers/clients` over each of its bindings.
+//! Clients of other projects against `attache demo`: each runs the scenario of `tests/peers/clients` over each of its bindings.
 //! Push configs go to another agent, because the demo does not declare push notifications.
 
 use std::path::{Path, PathBuf};
@@ -6,10 +6,11 @@ use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 use std::thread;
 
-use attache::{AgentCard, PushSettings, Server};
+use attache::wire::card::GrpcOnCard;
+use attache::{AgentCard, PushSettings, Server, ServerSettings};
 use attache_agents::Script;
 
-use crate::harness::{DEADLINE, serve};
+use crate::harness::{DEADLINE, attache, serve, serve_command};
 
 /// A message whose stream is slow enough to be cut on a busy machine.
 const WITH_PUSH: &str = r#"
@@ -52,6 +53,8 @@ peer_clients! {
     a2a_js_1_falls_back_to_0_3_jsonrpc: "v10" "node.py" ["v10", "JSONRPC", "0.3"];
     a2a_js_1_falls_back_to_0_3_rest: "v10" "node.py" ["v10", "HTTP+JSON", "0.3"];
     a2a_js_1_falls_back_to_0_3_grpc: "v10" "node.py" ["v10", "GRPC", "0.3"];
+    selectools_1_3_jsonrpc: "selectools" "selectools_client.py" ["JSONRPC", "0.2"];
+    fasta2a_2_1_jsonrpc: "fasta2a" "fasta2a_client.py" ["JSONRPC", "1.0"];
     curl_1_jsonrpc: "v10" "curl.py" ["JSONRPC", "1.0"];
     curl_1_rest: "v10" "curl.py" ["HTTP+JSON", "1.0"];
     curl_0_3_jsonrpc: "v10" "curl.py" ["JSONRPC", "0.3"];
@@ -65,8 +68,59 @@ fn run_client(python: &str, script: &str, args: &[&str]) {
     if is_quick() {
         return;
     }
-    let demo = serve(&["demo", "--store", "memory"]);
+    let mut demo = attache(&["demo", "--store", "memory"]);
+    // All but gRPC of newer clients runs with the default card, which names gRPC for 0.3 clients only.
+    let is_older = ["sdk02.py", "sdk03.py", "grpc03.py"].contains(&script) || args[0] == "v03";
+    let needs_all = args.contains(&"GRPC") && !is_older;
+    demo.env(
+        "ATTACHE_GRPC_ON_CARD",
+        if needs_all { "all" } else { "v03" },
+    );
+    let demo = serve_command(&mut demo, tempfile::TempDir::new().unwrap());
     run_client_at(&demo.line("Listening on "), "all", python, script, args);
+}
+
+/// google-adk reads a card by its URL, and refuses URLs in `supportedInterfaces` that are not http on the card's origin.
+#[test]
+fn google_adk_2_13_accepts_the_default_card() {
+    if !has_all_peers() {
+        return;
+    }
+    let run = |grpc_on_card: &str| {
+        let mut demo = attache(&["demo", "--store", "memory"]);
+        demo.env("ATTACHE_GRPC_ON_CARD", grpc_on_card);
+        let demo = serve_command(&mut demo, tempfile::TempDir::new().unwrap());
+        let output = Command::new(folder().join("adk/bin/python"))
+            .arg(repository().join("tests/peers/clients/adk_client.py"))
+            .arg(demo.line("Listening on "))
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        (text, String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (answer, log) = run("v03");
+    assert_eq!(answer.trim(), "answer: hello", "{log}");
+    let (answer, log) = run("all");
+    assert!(answer.starts_with("error: "), "{answer}\n{log}");
+}
+
+/// google-adk sends, streams, answers a question, and compares the bytes of files.
+#[test]
+fn google_adk_2_13_runs_a_session() {
+    if !has_all_peers() {
+        return;
+    }
+    let mut demo = attache(&["demo", "--store", "memory"]);
+    demo.env("ATTACHE_GRPC_ON_CARD", "v03");
+    let demo = serve_command(&mut demo, tempfile::TempDir::new().unwrap());
+    let output = Command::new(folder().join("adk/bin/python"))
+        .arg(repository().join("tests/peers/clients/adk_session.py"))
+        .arg(demo.line("Listening on "))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
 }
 
 /// The SDK clients against a script agent of a configuration file: stream, question and cancel.
@@ -122,6 +176,11 @@ pub(crate) fn is_quick() -> bool {
     std::env::var_os("ATTACHE_QUICK").is_some_and(|value| value == "1")
 }
 
+/// Whether the peers outside of the core are installed: only in `./test peers`.
+pub(crate) fn has_all_peers() -> bool {
+    !is_quick() && std::env::var_os("ATTACHE_ALL_PEERS").is_some_and(|value| value == "1")
+}
+
 /// URL of an agent that declares push notifications. It serves until the test process ends.
 static PUSHING: LazyLock<String> = LazyLock::new(|| {
     let (send, url) = std::sync::mpsc::sync_channel(1);
@@ -134,7 +193,11 @@ static PUSHING: LazyLock<String> = LazyLock::new(|| {
             let card = AgentCard::new("With push", "Takes webhooks");
             let mut push = PushSettings::default();
             push.egress.loopback = true;
-            let server = Server::new(card, Script::parse(WITH_PUSH).unwrap()).push(push);
+            let mut settings = ServerSettings::default();
+            settings.grpc_on_card = GrpcOnCard::All;
+            let server = Server::new(card, Script::parse(WITH_PUSH).unwrap())
+                .server_settings(settings)
+                .push(push);
             let bound = server.bind("127.0.0.1:0").await.unwrap();
             send.send(bound.url()).unwrap();
             bound.serve().await.unwrap();

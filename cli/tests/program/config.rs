@@ -82,7 +82,7 @@ fn every_agent_of_a_file_is_served() {
     );
     assert_eq!(
         card["defaultInputModes"],
-        json!(["text/plain", "application/json"]),
+        json!(["text/plain", "application/json", "*/*"]),
         "what a command reads"
     );
     assert_eq!(card["defaultOutputModes"], json!(["text/plain"]));
@@ -116,6 +116,23 @@ fn every_agent_of_a_file_is_served() {
     let (code, complaint) =
         run_expecting_error(&["send", "-a", &format!("{url}agents/none"), "hi"]);
     assert_eq!(code, Some(3), "{complaint}");
+}
+
+#[test]
+fn d05_check_refuses_impossible_connection_limits() {
+    for (line, expected) in [
+        ("max_connections = 0", "max_connections"),
+        (
+            "max_connections = 10\nmax_connections_per_address = 11",
+            "max_connections_per_address is 11; it must be 1 to max_connections = 10",
+        ),
+        ("reserved_connections = 0", "reserved_connections"),
+        ("admin_max_connections = 0", "server.admin_max_connections"),
+    ] {
+        let (_folder, file) = folder(&format!("[server]\n{line}\n[agents.echo]\ntype = \"echo\""));
+        let error = run_expecting_error(&["check", &file]).1;
+        assert!(error.contains(expected), "{line}: {error}");
+    }
 }
 
 #[test]
@@ -293,7 +310,9 @@ fn every_documented_configuration_can_be_served() {
             .split("```toml\n")
             .skip(1)
             .map(|rest| rest.split("```").next().unwrap());
-        for block in blocks.filter(|block| block.contains("[agents.")) {
+        // `tests/docs` makes the certificates of blocks with TLS, and checks those blocks.
+        let is_served = |block: &&str| block.contains("[agents.") && !block.contains("tls_cert");
+        for block in blocks.filter(is_served) {
             started(block, &page.display().to_string());
             shown += 1;
         }

@@ -7,12 +7,14 @@ mod chat;
 mod config;
 mod conformance;
 mod errors;
+mod frameworks;
 mod interact;
 #[path = "../../../tests/stand_in/kaos.rs"]
 mod kaos_server;
 mod listen;
 mod login;
 mod output;
+mod peer_checks;
 mod run;
 mod scripted_agent;
 mod sdk_servers;

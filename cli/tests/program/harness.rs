@@ -50,23 +50,35 @@ pub(crate) fn serve_command(command: &mut Command, folder: TempDir) -> ServerPro
     {
         command.env("RUST_LOG", "error");
     }
-    let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
-    let stdout = BufReader::new(process.stdout.take().unwrap());
-    let (send, lines) = sync_channel(64);
-    thread::spawn(move || {
-        stdout
-            .lines()
-            .map_while(Result::ok)
-            .try_for_each(|line| send.send(line))
-    });
-    ServerProcess {
-        process,
-        lines,
-        folder,
+    // By default only 0.3 clients find gRPC on the card. `clients.rs` tests that.
+    if !command
+        .get_envs()
+        .any(|(name, _)| name == "ATTACHE_GRPC_ON_CARD")
+    {
+        command.env("ATTACHE_GRPC_ON_CARD", "all");
     }
+    ServerProcess::of_command(command, folder)
 }
 
 impl ServerProcess {
+    /// Starts a command whose output names its address.
+    pub(crate) fn of_command(command: &mut Command, folder: TempDir) -> Self {
+        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
+        let stdout = BufReader::new(process.stdout.take().unwrap());
+        let (send, lines) = sync_channel(64);
+        thread::spawn(move || {
+            stdout
+                .lines()
+                .map_while(Result::ok)
+                .try_for_each(|line| send.send(line))
+        });
+        Self {
+            process,
+            lines,
+            folder,
+        }
+    }
+
     /// The next line of stdout, without its prefix.
     pub(crate) fn line(&self, beginning: &str) -> String {
         let line = self

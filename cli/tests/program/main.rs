@@ -9,6 +9,8 @@ mod backup;
 mod bench;
 #[cfg(unix)]
 mod canary;
+#[cfg(unix)]
+mod card_settings;
 mod chat;
 mod clients;
 #[cfg(unix)]
@@ -18,18 +20,25 @@ mod contract;
 #[cfg(unix)]
 mod delegation;
 mod demo;
+mod docs;
 mod harness;
+#[cfg(unix)]
+mod hooks;
 #[cfg(unix)]
 mod keys;
 #[cfg(unix)]
 mod llm;
 #[cfg(unix)]
 mod mcp;
+mod mcp_limits;
 mod mock;
 #[cfg(unix)]
 mod nginx;
 #[cfg(unix)]
 mod observability;
+mod peer_server;
+#[cfg(unix)]
+mod processes;
 #[cfg(unix)]
 mod push_delivery;
 #[cfg(unix)]

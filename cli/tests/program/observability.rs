@@ -159,7 +159,7 @@ fn agrees_with_the_documentation(body: &str) {
     let output = reader.wait_with_output().unwrap();
     assert!(output.status.success(), "Prometheus reads {body}");
     let read = String::from_utf8(output.stdout).unwrap();
-    let page = std::fs::read_to_string(repository().join("docs/operate.md")).unwrap();
+    let page = std::fs::read_to_string(repository().join("docs/reference/metrics.md")).unwrap();
     for family in read.lines() {
         let mut words = family.split(' ');
         let name = words.next().unwrap();
@@ -169,7 +169,7 @@ fn agrees_with_the_documentation(body: &str) {
         let row = page
             .lines()
             .find(|line| line.starts_with(&format!("| `{name}{end}` | {kind} |")));
-        let row = row.unwrap_or_else(|| panic!("{family} is not in docs/operate.md"));
+        let row = row.unwrap_or_else(|| panic!("{family} is not in docs/reference/metrics.md"));
         let documented = row.split('|').nth(3).unwrap().replace(['`', ' '], "");
         let mut documented: Vec<_> = documented
             .split(',')

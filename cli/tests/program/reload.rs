@@ -14,13 +14,13 @@ use tempfile::TempDir;
 use crate::harness::{DEADLINE, ServerProcess, attache, call, send, serve_command};
 
 /// A server of a configuration file, with its log.
-struct ReloadableServer {
+pub(crate) struct ReloadableServer {
     server: ServerProcess,
-    url: String,
+    pub(crate) url: String,
     log: Receiver<String>,
 }
 
-fn serve_config(text: &str) -> ReloadableServer {
+pub(crate) fn serve_config(text: &str) -> ReloadableServer {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("agents.toml");
     fs::write(&file, text).unwrap();
@@ -46,12 +46,12 @@ impl ReloadableServer {
         self.server.folder.path()
     }
 
-    fn write(&self, text: &str) {
+    pub(crate) fn write(&self, text: &str) {
         fs::write(self.folder().join("agents.toml"), text).unwrap();
     }
 
     /// Sends SIGHUP, and returns the log line of the reload.
-    fn reload(&self) -> Value {
+    pub(crate) fn reload(&self) -> Value {
         let process = self.server.process.id().to_string();
         assert!(
             Command::new("kill")
@@ -202,4 +202,50 @@ fn s41_a_reload_cannot_disable_authentication_on_a_public_address() {
     let (_, line) = crate::observability::admin(server.folder.path(), "POST /reload");
     assert!(line.contains("callers are not authenticated"), "{line}");
     assert_eq!(call(&url, "ListTasks", &json!({}))["error"]["code"], -31401);
+}
+
+#[test]
+fn cards_and_bindings_change_with_a_reload() {
+    let served = serve_config("[agents.a]\ntype = \"echo\"\n");
+    let card_url = format!("{}.well-known/agent-card.json", served.url);
+    let card = || send(&card_url, "GET", &[], "");
+    let before = card();
+    assert_eq!(before["preferredTransport"], "JSONRPC");
+    assert_eq!(before["capabilities"]["pushNotifications"], true);
+    served.write(
+        "[server]\nbindings = [\"rest\"]\n[agents.a]\ntype = \"echo\"\npush = false\nrequires_text = true\n",
+    );
+    let (head, answer) = crate::observability::admin(served.folder(), "POST /reload");
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}: {answer}");
+    assert!(
+        !answer.contains("bindings"),
+        "no restart is needed: {answer}"
+    );
+    let after = card();
+    assert_eq!(after["preferredTransport"], "HTTP+JSON", "{after}");
+    assert_eq!(after["capabilities"]["pushNotifications"], false);
+    let refused = call(&served.url, "ListTasks", &json!({}));
+    assert_eq!(
+        refused["error"]["code"], 404,
+        "JSON-RPC is not served: {refused}"
+    );
+    let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"data": 1}]});
+    let headers = ["Content-Type: application/json", "A2A-Version: 1.0"];
+    let body = json!({"message": message}).to_string();
+    let refused = send(
+        &format!("{}message:send", served.url),
+        "POST",
+        &headers,
+        &body,
+    );
+    assert_eq!(refused["error"]["code"], 400, "{refused}");
+    // An invalid list changes nothing.
+    served.write("[server]\nbindings = []\n[agents.a]\ntype = \"echo\"\n");
+    let line = served.reload();
+    assert_eq!(line["level"], "ERROR", "{line}");
+    assert!(
+        line["error"].as_str().unwrap().contains("bindings"),
+        "{line}"
+    );
+    assert_eq!(card()["preferredTransport"], "HTTP+JSON");
 }

@@ -1,7 +1,5 @@
 //! Remote agents: servers of the official SDK behind ours, and a crash in between.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use attache::model::{Binding, CancelTaskRequest, Message, StreamResponse, TaskState, Version};
@@ -10,44 +8,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::timeout;
 
-use crate::clients::{folder, is_quick, repository};
+use crate::clients::is_quick;
 use crate::harness::{DEADLINE, ServerProcess, call, serve, serve_in};
-
-/// An SDK server that ends when its stdin closes.
-struct SdkServer {
-    url: String,
-    child: Child,
-}
-
-impl SdkServer {
-    fn start(version: &str) -> Self {
-        let script = repository().join(format!("tests/peers/servers/sdk{version}.py"));
-        let mut child = Command::new(folder().join(format!("server{version}/bin/python")))
-            .arg(script)
-            .env("PYTHONDONTWRITEBYTECODE", "1")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("run tests/peers/setup");
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        let url = line
-            .trim()
-            .strip_prefix("Listening on ")
-            .expect("the server says where it is")
-            .to_owned();
-        Self { url, child }
-    }
-}
-
-impl Drop for SdkServer {
-    fn drop(&mut self) {
-        drop(self.child.stdin.take());
-        let _ = self.child.wait();
-    }
-}
+use crate::peer_server::PeerServer;
 
 /// Serves a remote agent for `url`, with its tasks in `data`.
 fn serve_remote(url: &str, data: &TempDir) -> (ServerProcess, String) {
@@ -154,7 +117,7 @@ fn run_client(behind: &str, binding: Binding, version: Version) {
     if is_quick() {
         return;
     }
-    let behind = SdkServer::start(behind);
+    let behind = PeerServer::python(&format!("server{behind}"), &format!("sdk{behind}.py"));
     let data = TempDir::new().unwrap();
     let (_server, url) = serve_remote(&behind.url, &data);
     let runtime = tokio::runtime::Runtime::new().unwrap();

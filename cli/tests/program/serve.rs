@@ -181,7 +181,7 @@ fn the_card_has_the_public_url() {
         &["Accept: application/json"],
         "",
     );
-    assert_eq!(card["url"], "https://agents.example.com/echo/");
+    assert_eq!(card["url"], "https://agents.example.com/echo");
     // The warning precedes the bind, which fails.
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();

@@ -58,6 +58,12 @@ pub struct PushReceiverSettings {
     /// Maximum number of notifications that wait to be read. Beyond it senders get 503 with `Retry-After`. The default is
     /// 1000.
     pub queue_capacity: usize,
+    /// Maximum number of concurrent connections of [`PushReceiver::serve`]; one address that is not a loopback address has
+    /// at most half of them. Beyond it the oldest connection without valid credentials is closed. The default is 64.
+    pub max_connections: usize,
+    /// Timeout of [`PushReceiver::serve`] for the head of a request. An idle connection is closed after it too. The default
+    /// is 10 seconds.
+    pub header_timeout: Duration,
 }
 
 impl Default for PushReceiverSettings {
@@ -69,6 +75,8 @@ impl Default for PushReceiverSettings {
             dedup_window: Duration::from_secs(24 * 60 * 60),
             dedup_capacity: 100_000,
             queue_capacity: 1000,
+            max_connections: 64,
+            header_timeout: Duration::from_secs(10),
         }
     }
 }
@@ -255,6 +263,13 @@ impl PushReceiver {
             recent.insert(fingerprint, Instant::now());
         }
         text_response(StatusCode::OK, "")
+    }
+
+    /// Whether the request has valid credentials, and requests need some.
+    fn is_authenticated(&self, headers: &HeaderMap) -> bool {
+        let settings = &self.settings;
+        let is_protected = settings.token.is_some() || settings.authentication.is_some();
+        is_protected && self.has_valid_credentials(headers)
     }
 
     /// Whether the token and the credentials are those of the registration. Both are always compared, in constant time.

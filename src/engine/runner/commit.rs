@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use tokio::time::timeout;
+use tracing::Span;
 
 use super::{Runner, RunnerResult};
 use crate::engine::journal::SizedBatch;
 use crate::engine::tail::SnapshotOccasion;
 use crate::engine::{AcceptedMessage, Result};
-use crate::model::{Event, Seq, TaskState, TaskStatus};
+use crate::model::{Event, Message, Seq, TaskState, TaskStatus};
 use crate::store::{self, Head, IdempotencyKey, StoreFuture};
 use crate::telemetry::metrics::{self, Stopwatch};
+use crate::telemetry::trace;
 
 /// Whether the runner has more to do after a commit.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -82,6 +84,30 @@ impl Runner {
     fn fold_staged(&mut self, first: usize, bytes: usize) {
         let now = self.engine.inner.clock.now();
         self.pipeline.fold(&mut self.log, first, bytes, now);
+        if let Some(span) = &self.turn_span {
+            trace::record_entries(span, &self.pipeline.staged[first..]);
+        }
+    }
+
+    /// Records all entries until [`end_turn_trace`](Self::end_turn_trace) in a span, and those that are staged.
+    pub(in crate::engine) fn begin_turn_trace(&mut self, span: &Span, message: &Arc<Message>) {
+        if span.is_disabled() {
+            return;
+        }
+        let staged = &self.pipeline.staged;
+        if !staged
+            .iter()
+            .any(|event| matches!(event, Event::Message(_)))
+        {
+            // Committed before the turn.
+            trace::record_entries(span, &[Event::Message(message.clone())]);
+        }
+        trace::record_entries(span, staged);
+        self.turn_span = Some(Box::new(span.clone()));
+    }
+
+    pub(in crate::engine) fn end_turn_trace(&mut self) {
+        self.turn_span = None;
     }
 
     pub(in crate::engine) fn has_staged(&self) -> bool {

@@ -81,7 +81,8 @@ impl Runner {
     pub(super) async fn catch_up(&mut self) -> RunnerResult {
         self.refresh().await?;
         if self.foreign.cancel_requested && !self.log.task.is_ended() {
-            self.stage([status_event(TaskState::Canceled)]);
+            let canceled = status_event(TaskState::Canceled);
+            self.stage_own(vec![canceled]).await;
             self.commit(None, CommitPoint::Final).await?;
         }
         Ok(())

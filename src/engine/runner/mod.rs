@@ -6,6 +6,7 @@
 mod commit;
 mod create;
 mod foreign_writes;
+mod hooked_events;
 mod messages;
 mod pipeline;
 mod recovery;
@@ -18,6 +19,7 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, timeout};
+use tracing::Span;
 
 use super::agent_registry::AgentHandle;
 use super::folded_log::FoldedLog;
@@ -58,6 +60,8 @@ pub(super) struct Runner {
     inbox: Option<Inbox>,
     foreign: ForeignWrites,
     turns: TurnQueue,
+    /// Span of the running turn, if traces are recorded. Boxed: size of an idle runner.
+    turn_span: Option<Box<Span>>,
     /// Delay before the task is retried if this runner panics.
     retry_delay: Duration,
 }
@@ -157,6 +161,7 @@ impl Runner {
             inbox: None,
             foreign: ForeignWrites::default(),
             turns: TurnQueue::new(),
+            turn_span: None,
             retry_delay: MIN_RETRY_DELAY,
         })
     }
@@ -207,9 +212,12 @@ impl Runner {
                 error = &error as &dyn std::error::Error,
                 "log unreadable"
             );
-            let is_retried = matches!(command, RunnerCommand::Recover)
-                && matches!(error, Error::Store(store::Error::Failed(_)));
-            if !is_retried {
+            let is_recovery = matches!(command, RunnerCommand::Recover);
+            if is_recovery && error.is_damage() {
+                // Ends the task in its head: nothing else would, and lists would show it as running.
+                return self.fail_damaged().await;
+            }
+            if !is_recovery || !matches!(error, Error::Store(store::Error::Failed(_))) {
                 return self.reject_all(command, error);
             }
             // Startup recovery looks at each task once, so an interrupted task is retried here.
@@ -344,10 +352,11 @@ impl Runner {
             let _ = reply.send(Err(Error::Ended(self.log.task.status.state)));
             return Ok(());
         }
-        self.stage([
+        let canceled = [
             Event::CancelRequested { metadata },
             status_event(TaskState::Canceled),
-        ]);
+        ];
+        self.stage_own(canceled.into()).await;
         let committed = self.commit(None, CommitPoint::Final).await;
         if committed.is_ok() {
             self.notify_canceled().await;

@@ -9,9 +9,9 @@ use super::{CommitPoint, Runner, RunnerResult, RunnerStop, recv_or_pending, turn
 use crate::engine::inbox::RunnerCommand;
 use crate::engine::maintenance::MAX_RETRY_DELAY;
 use crate::engine::{Error, RestartPolicy, Result, UnansweredPolicy, reason};
-use crate::model::{Seq, TaskStatus};
+use crate::model::{Seq, TaskState, TaskStatus};
 use crate::rt::cancel;
-use crate::store::ReadLimit;
+use crate::store::{Batch, Head, ReadLimit};
 
 /// Decision about a task whose runner was lost.
 enum RecoveryAction {
@@ -79,13 +79,11 @@ impl Runner {
         }
         let settings = &self.engine.inner.settings;
         let is_past = |age| since < self.engine.time_before(age);
-        if settings.max_parked_age.is_some_and(is_past) {
-            return self.fail_task(reason::EXPIRED).await;
+        if let Some(age) = settings.max_parked_age.filter(|age| is_past(*age)) {
+            return self.fail_unanswered(age).await;
         }
         match self.agent.on_waiting(settings) {
-            UnansweredPolicy::FailAfter(age) if is_past(age) => {
-                self.fail_task(reason::EXPIRED).await
-            }
+            UnansweredPolicy::FailAfter(age) if is_past(age) => self.fail_unanswered(age).await,
             UnansweredPolicy::ContinueAfter(age) if is_past(age) => {
                 self.continue_unanswered().await
             }
@@ -120,12 +118,70 @@ impl Runner {
 
     /// Ends the task as failed with a reason, unless it has ended.
     pub(super) async fn fail_task(&mut self, reason: &'static str) -> RunnerResult {
+        self.fail_task_with(reason, failure_text(reason)).await
+    }
+
+    /// Fails a task that has waited for input for this long.
+    async fn fail_unanswered(&mut self, age: Duration) -> RunnerResult {
+        let text = format!("input timeout after {} s", age.as_secs_f64());
+        self.fail_task_with(reason::EXPIRED, text).await
+    }
+
+    async fn fail_task_with(&mut self, reason: &'static str, text: String) -> RunnerResult {
         if self.log.task.is_ended() {
             return Ok(());
         }
-        let events = turn::interruption_events(self, reason);
-        self.stage(events);
+        let events = turn::interruption_events(self, reason, text);
+        self.stage_own(events).await;
         self.commit(None, CommitPoint::Final).await
+    }
+
+    /// Ends a task whose log is damaged as failed. The head is intact and gets the final state; the log cannot be folded,
+    /// so the status entry only records the reason. Retries while the store fails.
+    pub(super) async fn fail_damaged(&mut self) {
+        let Some(mut head) = self.pipeline.head().cloned() else {
+            return self.reject_commands(|| Error::StoreUnavailable);
+        };
+        let mut retry_delay = self.retry_delay;
+        while !head.state.is_terminal() {
+            match self.append_damage(&head).await {
+                Ok(()) => break,
+                Err(error) => {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::warn!(task = %self.id, error, "damaged task not ended");
+                }
+            }
+            self.wait_for_store(&mut retry_delay).await;
+            // Another process may have appended.
+            match self.engine.inner.journal.find(&self.scope, &self.id).await {
+                Ok(Some(current)) => head = current,
+                Ok(None) => break,
+                Err(_) => {}
+            }
+        }
+        self.reject_commands(|| Error::StoreUnavailable);
+    }
+
+    async fn append_damage(&self, head: &Head) -> Result<()> {
+        let journal = &self.engine.inner.journal;
+        let time = self.engine.inner.clock.now();
+        let text = failure_text(reason::DAMAGED);
+        let events = turn::interruption_events(self, reason::DAMAGED, text);
+        let end = Seq(head.position.0 + events.len() as u64);
+        let batch = Batch {
+            time,
+            events,
+            state: TaskState::Failed,
+            status_time: time,
+            parked: false,
+            key: None,
+            turn: 0,
+        };
+        journal.append(head, head.position, &batch).await?;
+        tracing::error!(task = %self.id, "task failed: its log is damaged; see `attache db check`");
+        journal.announce(&self.id, end);
+        self.engine.count_ended();
+        Ok(())
     }
 
     /// Continues after a stop. After a store failure it retries, with backoff, until the task is idle.
@@ -278,4 +334,8 @@ fn reject(command: RunnerCommand, error: Error) {
         | RunnerCommand::Expire
         | RunnerCommand::ExpireOverQuota => {}
     }
+}
+
+fn failure_text(reason: &str) -> String {
+    format!("Agent execution failed ({reason})")
 }

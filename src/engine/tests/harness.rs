@@ -12,6 +12,7 @@ use super::super::folded_log::FoldedLog;
 use super::super::*;
 use crate::agent::{Agent, ArtifactWriter, Failure, Outcome, Turn};
 use crate::bus::LocalBus;
+use crate::hooks::HookChain;
 use crate::model::{Artifact, Entry, Event, Json, PushConfigId, TaskState, Timestamp};
 use crate::store::{
     self, Batch, CreateResult, IdempotencyRecord, Memory, NewTask, ReadLimit, Snapshot, Webhook,
@@ -119,6 +120,8 @@ pub(crate) struct FaultyStore {
     pub(super) snapshots_saved: AtomicU64,
     snapshot_mode: SnapshotMode,
     has_external_writers: bool,
+    /// Task whose log cannot be read.
+    damaged: Mutex<Option<TaskId>>,
 }
 
 impl FaultyStore {
@@ -128,6 +131,11 @@ impl FaultyStore {
             has_external_writers: true,
             ..Self::default()
         }
+    }
+
+    /// Damages the log of a task.
+    pub(crate) fn damage(&self, task: &TaskId) {
+        *self.damaged.lock().unwrap() = Some(task.clone());
     }
 
     /// Creates a store that fails the calls with these numbers, starting at 1.
@@ -297,6 +305,9 @@ impl Store for FaultyStore {
     }
 
     async fn read(&self, task: &Head, after: Seq, limit: ReadLimit) -> store::Result<Vec<Entry>> {
+        if self.damaged.lock().unwrap().as_ref() == Some(&task.id) {
+            return Err(store::Error::Damaged("injected damage".into()));
+        }
         let entries = self.read(self.memory.read(task, after, limit)).await?;
         self.entries_read
             .fetch_add(entries.len() as u64, Ordering::SeqCst);
@@ -577,6 +588,7 @@ pub(super) fn registration(
         name: name.into(),
         agent: Arc::new(agent),
         settings,
+        hooks: HookChain::default(),
     }
 }
 

@@ -316,7 +316,7 @@ async fn r44_the_tail_of_a_task_is_bounded_in_bytes_and_readers_miss_nothing() {
     assert!(
         active
             .entries_after(Seq(at.0 - 4), ReadLimit::entries(9))
-            .is_some_and(|tail| tail.len() == 4)
+            .is_some_and(|tail| tail.entries.len() == 4)
     );
     assert!(
         active
@@ -363,7 +363,7 @@ async fn unfollowed_entries_leave_memory_and_later_readers_miss_nothing() {
     assert!(
         active
             .entries_after(at, ReadLimit::entries(9))
-            .is_some_and(|tail| tail.len() == 1),
+            .is_some_and(|tail| tail.entries.len() == 1),
         "entries are buffered while a subscriber exists"
     );
     let mut seen = Vec::new();

@@ -108,6 +108,38 @@ async fn on_restart_of_an_agent_overrides_that_of_the_engine() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn seed_2_26_the_text_of_an_input_timeout_names_it() {
+    let age = Duration::from_secs(300);
+    let by_policy = Settings {
+        on_waiting: UnansweredPolicy::FailAfter(age),
+        ..Settings::default()
+    };
+    let by_limit = Settings {
+        max_parked_age: Some(age),
+        ..Settings::default()
+    };
+    for settings in [by_policy, by_limit] {
+        let store = Arc::default();
+        let clock = ManualClock::starting_at(1_000);
+        let engine = two_agents(&store, AgentSettings::default(), settings, &clock);
+        let [accepted, _] = start_for_both(&engine, "ask").await;
+        let head = accepted.head.clone();
+        within_deadline(engine.await_turn_result(accepted))
+            .await
+            .unwrap();
+        yield_until_idle().await;
+        tokio::time::advance(age + SECOND).await;
+        clock.advance_to(302_000);
+        within_deadline(engine.sweep()).await.unwrap();
+        yield_until_idle().await;
+        let (task, _) = engine.task(&head).await.unwrap();
+        let message = task.status.message.as_ref().unwrap();
+        assert_eq!(message.text(), "input timeout after 300 s");
+        assert_eq!(task.status.state, TaskState::Failed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn on_waiting_of_an_agent_overrides_that_of_the_engine() {
     for (policy, expected) in [
         (UnansweredPolicy::FailAfter(SECOND), TaskState::Failed),

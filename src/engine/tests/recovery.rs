@@ -253,6 +253,41 @@ async fn r25_a_log_unreadable_at_startup_is_recovered_later() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn d16_a_running_task_with_a_damaged_log_ends_as_failed() {
+    for failing_calls in [0, 4] {
+        let store = Arc::new(FaultyStore::default());
+        let agent = ScriptedAgent::default();
+        let engine = engine_on(store.clone(), agent.clone(), Settings::default());
+        let damaged = start(&engine, "say hang").await.head;
+        let other = start(&engine, "say hang").await.head;
+        yield_until_idle().await;
+        shut_down(&engine).await;
+        store.damage(&damaged.id);
+        let engine = engine_on(store.clone(), agent.clone(), Settings::default());
+        // The reads of the newest time and of the task list succeed, later calls fail for a while.
+        let next = store.calls() + 3;
+        store.fail(next..next + failing_calls, FaultTiming::Before);
+        within_deadline(engine.recover()).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        wait_until_idle(&engine).await;
+        // The head has the end, and so have lists; the log stays unreadable.
+        let head = store.find(&scope(), &damaged.id).await.unwrap().unwrap();
+        assert_eq!(head.state, TaskState::Failed);
+        assert!(head.position > damaged.position);
+        let runnable = store.list_runnable(None, 9).await.unwrap();
+        assert!(runnable.is_empty(), "{runnable:?}");
+        let error = engine.task(&head).await.unwrap_err();
+        assert!(
+            matches!(error, Error::Store(store::Error::Damaged(_))),
+            "{error:?}"
+        );
+        // Other tasks are recovered as usual.
+        let task = check_invariants(&engine, &other).await;
+        assert_eq!(reason(&task).as_deref(), Some("\"interrupted\""));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn waiting_callers_get_an_error_when_the_engine_stops() {
     let engine = engine_on(
         Arc::new(Memory::new()),

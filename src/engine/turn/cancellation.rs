@@ -18,6 +18,8 @@ use crate::model::{Event, Object, Task};
 pub(super) struct Cancellation {
     /// End of the grace period.
     pub(super) deadline: Option<Instant>,
+    /// Time after which no further event of the agent is passed to the hooks.
+    pub(super) hooks_end: Option<Instant>,
     pub(super) replies: Vec<oneshot::Sender<Result<Task>>>,
 }
 
@@ -60,8 +62,9 @@ impl TurnDriver<'_> {
     /// Signals the cancellation to the agent. An agent that does not await it has no grace period: its turn ends.
     fn request_cancel(&mut self, runner: &Runner) {
         let awaits_cancel = self.context.awaits_cancel.load(Ordering::Acquire);
+        let cancel_grace = runner.engine.inner.settings.cancel_grace;
         let grace = if awaits_cancel {
-            runner.engine.inner.settings.cancel_grace
+            cancel_grace
         } else {
             Duration::ZERO
         };
@@ -71,6 +74,7 @@ impl TurnDriver<'_> {
             .cancel();
         self.cancellation = Some(Cancellation {
             deadline: deadline_after(Instant::now(), Some(grace)),
+            hooks_end: deadline_after(Instant::now(), Some(cancel_grace)),
             replies: Vec::new(),
         });
         if !awaits_cancel {

@@ -12,14 +12,15 @@ use tokio::time::Instant;
 
 use super::cancellation::Cancellation;
 use super::limits::{TurnLimits, deadline_after};
-use super::normalizer::{EventNormalizer, Normalized};
+use super::normalizer::{EventNormalizer, Normalized, needs_working_status};
 use super::{AgentFuture, TurnEnd};
 use crate::agent::TurnContext;
 use crate::engine::folded_log::empty_task;
 use crate::engine::inbox::RunnerCommand;
 use crate::engine::reason;
 use crate::engine::runner::{CommitPoint, Runner, RunnerEvent, RunnerResult, shrink_if_empty};
-use crate::model::{Event, TaskState};
+use crate::hooks::EventPipeline;
+use crate::model::Event;
 use crate::store::Head;
 use crate::telemetry::metrics;
 
@@ -37,6 +38,10 @@ pub(super) struct TurnDriver<'a> {
     pub(super) normalizer: EventNormalizer,
     /// Buffer for the events that were taken from the queue.
     pub(super) events: Vec<Event>,
+    /// Events that wait for the hooks, because a command came first.
+    pub(super) unhooked: Vec<Event>,
+    /// Hooks on the events; `None` if there are none.
+    pub(super) hooks: Option<Box<EventPipeline>>,
     activity: Activity,
     /// Head of the log, shared with appends that are in flight.
     head: Option<Arc<Head>>,
@@ -79,6 +84,8 @@ impl<'a> TurnDriver<'a> {
             cancellation: None,
             normalizer,
             events: Vec::new(),
+            unhooked: Vec::new(),
+            hooks: None,
             activity: Activity {
                 started,
                 last_event: started,
@@ -105,7 +112,7 @@ impl<'a> TurnDriver<'a> {
         match self.ending {
             // The last events are staged together with the end.
             Some(_) => self.drop_agent(),
-            None => self.collect_events(runner),
+            None => self.collect_events(runner).await,
         }
     }
 
@@ -118,11 +125,15 @@ impl<'a> TurnDriver<'a> {
         }
     }
 
-    /// Takes events from the queue, normalizes and stages them.
-    pub(super) fn collect_events(&mut self, runner: &mut Runner) {
+    /// Takes events from the queue, runs the hooks on them, normalizes and stages them.
+    pub(super) async fn collect_events(&mut self, runner: &mut Runner) {
+        self.events.append(&mut self.unhooked);
         self.context.queue.drain_into(&mut self.events);
         if self.ending.is_none() && needs_working_status(runner, &self.events) {
-            runner.stage([self.normalizer.working()]);
+            match &self.hooks {
+                Some(_) => self.events.insert(0, self.normalizer.working()),
+                None => runner.stage([self.normalizer.working()]),
+            }
         }
         if self.events.is_empty() {
             return;
@@ -130,6 +141,10 @@ impl<'a> TurnDriver<'a> {
         self.activity.last_event = Instant::now();
         self.record_first_event();
         self.activity.events_since_yield += self.events.len();
+        if self.hooks.is_some() {
+            // Boxed: future size.
+            Box::pin(self.run_hooks(runner)).await;
+        }
         let has_ended = self.ending.is_some();
         let Normalized { bytes, fault } =
             self.normalizer
@@ -211,6 +226,7 @@ impl<'a> TurnDriver<'a> {
             external = runner.next_event() => TurnEvent::External(external),
             ending = limit => TurnEvent::Ended(ending),
             ending = agent_end(&mut self.agent) => TurnEvent::Ended(ending),
+            () = std::future::ready(()), if !self.unhooked.is_empty() => TurnEvent::AgentEvents,
             () = self.context.queue.wait_for_events() => TurnEvent::AgentEvents,
         };
         match event {
@@ -223,7 +239,7 @@ impl<'a> TurnDriver<'a> {
 
     /// Returns the end of `max_silence`. `None` if events are queued: the store was slow, the agent was not.
     fn inactivity_deadline(&self, runner: &Runner) -> Option<Instant> {
-        if !self.context.queue.is_empty() {
+        if !self.context.queue.is_empty() || !self.unhooked.is_empty() {
             return None;
         }
         let max_silence = runner.agent.max_silence(&runner.engine.inner.settings);
@@ -269,15 +285,6 @@ impl<'a> TurnDriver<'a> {
             ) => Ok(()),
         }
     }
-}
-
-/// Returns whether to add a `working` status: the task is still `submitted`, and the agent sets no status itself. A
-/// turn that completes immediately is never shown as working.
-fn needs_working_status(runner: &Runner, events: &[Event]) -> bool {
-    runner.log.task.status.state == TaskState::Submitted
-        && !events
-            .iter()
-            .any(|event| matches!(event, Event::Status { .. }))
 }
 
 /// Waits for the agent to return. Without an agent, waits without end.

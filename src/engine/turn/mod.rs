@@ -3,6 +3,7 @@
 mod cancellation;
 mod driver;
 mod ending;
+mod hooked_events;
 mod limits;
 mod normalizer;
 mod pipelined_write;
@@ -45,6 +46,8 @@ enum AgentFault {
     InvalidResponse(String),
     /// The task would exceed `max_task_bytes`.
     TooLarge,
+    /// A hook denies it. The text is for the caller.
+    Denied(String),
 }
 
 /// Runs the agent on a message and records its events. After an error nothing more can be recorded, and the agent is
@@ -52,6 +55,7 @@ enum AgentFault {
 pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> RunnerResult {
     let started = Instant::now();
     let (context, span) = turn_context(runner, message, started);
+    runner.begin_turn_trace(&span, &context.message);
     let handle = runner.agent.clone();
     let agent = match runner.take_early_failure() {
         Some(failure) => AgentFuture::failed(failure),
@@ -64,6 +68,7 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> RunnerRes
     let queue_time = runner.take_queue_time();
     let turn_metrics = metrics::start_turn(&runner.scope.agent, queue_time);
     let mut driver = TurnDriver::new(runner, context, &turn_metrics, agent, started);
+    driver.hooks = runner.event_hooks();
     loop {
         driver.check_cancelled(runner);
         driver.poll_agent(runner).await;
@@ -80,6 +85,7 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> RunnerRes
         }
     }
     let finished = driver.finish(runner).await;
+    runner.end_turn_trace();
     let state = runner.log.task.status.state;
     turn_metrics.record_end(&runner.scope.agent, state, started);
     trace::record_turn_end(&span, state);

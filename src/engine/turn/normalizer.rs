@@ -7,8 +7,8 @@ use crate::agent::{Failure, Outcome, Question};
 use crate::engine::reason;
 use crate::engine::runner::{Runner, status_event};
 use crate::model::{
-    ArtifactId, Event, FoldError, INPUT_REQUEST, Message, Object, Task, TaskState, TaskStatus,
-    TraceContext,
+    ArtifactId, Event, FoldError, INPUT_REQUEST, Json, Message, Object, Task, TaskState,
+    TaskStatus, TraceContext,
 };
 
 /// Validates and normalizes the events of one turn.
@@ -132,6 +132,7 @@ impl EventNormalizer {
                 invalid_response_status(runner, fault)
             }
             TurnEnd::AgentFault(AgentFault::TooLarge) => too_large_status(runner),
+            TurnEnd::AgentFault(AgentFault::Denied(message)) => denied_status(message),
         };
         let event = match find_fault(runner, &event) {
             Some(fault) => invalid_response_status(runner, fault),
@@ -275,6 +276,24 @@ fn too_large_status(runner: &Runner) -> Event {
     )
 }
 
+/// Returns whether to add a `working` status: the task is still `submitted`, and the agent sets no status itself. A
+/// turn that completes immediately is never shown as working.
+pub(super) fn needs_working_status(runner: &Runner, events: &[Event]) -> bool {
+    runner.log.task.status.state == TaskState::Submitted
+        && !events
+            .iter()
+            .any(|event| matches!(event, Event::Status { .. }))
+}
+
+/// Returns a `failed` status with the message of the hook. The hook has logged its denial.
+fn denied_status(message: String) -> Event {
+    let status = TaskStatus::new(TaskState::Failed).with_message(Message::agent(message));
+    Event::Status {
+        status,
+        metadata: Some(reason::metadata(reason::DENIED)),
+    }
+}
+
 fn outcome_status(outcome: Outcome) -> Event {
     match outcome {
         Outcome::Completed => status_event(TaskState::Completed),
@@ -284,11 +303,7 @@ fn outcome_status(outcome: Outcome) -> Event {
             request,
         }) => {
             if let Some(request) = request {
-                message
-                    .metadata
-                    .get_or_insert_default()
-                    .insert(INPUT_REQUEST, request);
-                message.extensions.push(INPUT_REQUEST.to_owned());
+                insert_input_request(&mut message, request);
             }
             status_with_message(TaskState::InputRequired, message)
         }
@@ -305,9 +320,13 @@ fn status_with_message(state: TaskState, message: Message) -> Event {
     }
 }
 
-/// Returns the events that end an interrupted or expired task.
-pub(in crate::engine) fn interruption_events(runner: &Runner, reason: &'static str) -> Vec<Event> {
-    let message = Message::agent(format!("Agent execution failed ({reason})"));
+/// Returns the events that end an interrupted or expired task. `text` tells callers why.
+pub(in crate::engine) fn interruption_events(
+    runner: &Runner,
+    reason: &'static str,
+    text: String,
+) -> Vec<Event> {
+    let message = Message::agent(text);
     let status = TaskStatus::new(TaskState::Failed).with_message(message);
     let mut failed = Event::Status {
         status,
@@ -316,6 +335,58 @@ pub(in crate::engine) fn interruption_events(runner: &Runner, reason: &'static s
     fill_ids(runner, &mut failed);
     let turn_ended = runner.log.is_turn_running().then_some(Event::TurnEnded);
     [failed].into_iter().chain(turn_ended).collect()
+}
+
+/// Adds a plain input request to questions without one: their text, and the id of the message (09, 2.8).
+///
+/// Runs after the hooks, because it copies the text.
+pub(super) fn add_input_requests(events: &mut [Event]) {
+    for event in events {
+        if let Event::Status { status, .. } = event
+            && status.state == TaskState::InputRequired
+            && let Some(message) = &mut status.message
+            && !has_input_request(message)
+        {
+            let request = message.plain_input_request();
+            insert_input_request(Arc::make_mut(message), request);
+        }
+    }
+}
+
+fn has_input_request(message: &Message) -> bool {
+    let metadata = message.metadata.as_ref();
+    metadata.is_some_and(|metadata| metadata.get(INPUT_REQUEST).is_some())
+}
+
+fn insert_input_request(message: &mut Message, request: Json) {
+    let metadata = message.metadata.get_or_insert_default();
+    metadata.insert(INPUT_REQUEST, request);
+    message.extensions.push(INPUT_REQUEST.to_owned());
+}
+
+/// Fills in the missing ids of an event, for hooks. Ids that the agent has set stay, to be validated later.
+pub(super) fn fill_missing_ids(runner: &Runner, event: &mut Event) {
+    let new_id = || runner.engine.inner.clock.new_id();
+    match event {
+        Event::Artifact { artifact, .. } if artifact.artifact_id.is_empty() => {
+            artifact.artifact_id = new_id().into();
+        }
+        Event::Status { status, .. } => {
+            if let Some(message) = &mut status.message
+                && message.message_id.is_empty()
+            {
+                Arc::make_mut(message).message_id = new_id().into();
+            }
+        }
+        Event::Created { .. }
+        | Event::Message(_)
+        | Event::TraceContext(_)
+        | Event::TurnStarted
+        | Event::Artifact { .. }
+        | Event::CancelRequested { .. }
+        | Event::Ignored { .. }
+        | Event::TurnEnded => {}
+    }
 }
 
 /// Fills in missing ids, and the task and context of messages.

@@ -67,7 +67,8 @@ impl TurnDriver<'_> {
         let mut limit = pin!(self.limits(None).wait());
         let mut store_timer = pin!(sleep(store_timeout));
         loop {
-            let may_pipeline = in_flight.has_room() && can_pipeline(runner);
+            // Hooks take time, during which no append would be polled.
+            let may_pipeline = self.hooks.is_none() && in_flight.has_room() && can_pipeline(runner);
             let timer = store_timer.as_mut();
             let step = self.next_step(&mut in_flight, limit.as_mut(), timer, may_pipeline);
             match step.await {
@@ -84,7 +85,7 @@ impl TurnDriver<'_> {
                     restart_timer(store_timer.as_mut(), store_timeout);
                 }
                 AppendStep::QueueFull => {
-                    self.collect_events(runner);
+                    self.collect_events(runner).await;
                     in_flight.is_paused = !runner.has_staged();
                     if runner.has_staged() {
                         let events = runner.staged_count();

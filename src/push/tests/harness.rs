@@ -20,6 +20,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::super::bodies::NotificationBodies;
 use super::super::{PushDispatcher, PushSettings};
 use crate::egress::{EgressPolicy, GuardedClient, LookupError, Network};
 use crate::engine::tests::harness::{ManualClock, ScriptedAgent, call, engine_with};
@@ -258,6 +259,7 @@ impl TestProcess {
         );
         let push = PushDispatcher::with_egress(
             egress,
+            NotificationBodies::default(),
             engine.clone(),
             settings,
             None,

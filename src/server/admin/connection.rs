@@ -17,8 +17,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::AdminRoutes;
-use crate::auth::{ApiKeys, Authenticator, RequestCredentials};
-use crate::server::reply::{Reply, text};
+use super::operator_access::{OperatorAccess, OperatorLogin};
+use crate::auth::RequestCredentials;
+use crate::rt::ConnectionPermit;
+use crate::server::reply::{self, Reply, text};
 use crate::server::transport::ByteStream;
 
 /// Maximum duration of a connection.
@@ -30,8 +32,9 @@ const MAX_STREAMS: u32 = 8;
 #[derive(Clone)]
 pub(super) struct OperatorSession {
     pub(super) routes: Arc<AdminRoutes>,
-    pub(super) keys: ApiKeys,
+    pub(super) access: Arc<OperatorAccess>,
     pub(super) peer: SocketAddr,
+    pub(super) permit: Arc<ConnectionPermit>,
 }
 
 impl OperatorSession {
@@ -50,14 +53,23 @@ impl OperatorSession {
         let credentials =
             RequestCredentials::new(request.headers(), request.uri().query(), ip, None);
         let is_public = request.uri().path() == "/healthz";
-        match self.keys.authenticate(&credentials).await {
-            Ok(Some(_)) => self.routes.handle(&request).await,
-            Ok(None) if is_public => self.routes.handle(&request).await,
-            _ => {
+        match self.access.authenticate(&credentials).await {
+            OperatorLogin::Authenticated => {
+                self.permit.protect();
+                self.routes.handle(&request).await
+            }
+            OperatorLogin::Missing if is_public => self.routes.handle(&request).await,
+            OperatorLogin::Missing | OperatorLogin::Invalid => {
                 tracing::info!(peer = %ip, "operator not authenticated");
                 let mut reply = text(StatusCode::UNAUTHORIZED, "an operator key is required\n");
                 let challenge = HeaderValue::from_static("Bearer realm=\"attache admin\"");
                 reply.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+                reply
+            }
+            OperatorLogin::LockedOut(error) => {
+                let message = format!("{}\n", error.message());
+                let mut reply = text(StatusCode::TOO_MANY_REQUESTS, message);
+                reply::set_retry_after(&mut reply, &error);
                 reply
             }
         }

@@ -1,4 +1,7 @@
 //! Listeners of the admin interface: the Unix socket and the TCP address.
+//!
+//! Connections beyond the limits are served too. The oldest of them that has not authenticated is
+//! closed for a new one, so silent connections do not lock operators out (D20).
 
 use std::convert::Infallible;
 use std::fs::{self, DirBuilder, Permissions};
@@ -7,23 +10,20 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::Semaphore;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::connection::{CONNECTION_TIMEOUT, OperatorSession, serve_connection};
+use super::operator_access::OperatorAccess;
 use super::{Admin, AdminRoutes, ReloadCallbacks};
-use crate::auth::ApiKeys;
+use crate::rt::{ConnectionLimits, ConnectionPermit, LimitedListener, run_until_evicted};
 use crate::server::transport::TlsHandshake;
 
-/// Delay after a failed accept.
-const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
-/// Maximum number of concurrent TCP connections.
-const MAX_CONNECTIONS: usize = 16;
+/// Maximum number of connections beyond the limit of a listener.
+const RESERVED_CONNECTIONS: usize = 16;
 
 /// Bound listeners of the admin interface.
 pub(in crate::server) struct AdminListeners {
@@ -50,10 +50,11 @@ impl Admin {
             let socket = self.socket();
             tracing::warn!(%error, ?socket, "cannot bind the admin socket; a reload needs a restart");
         });
+        let limits = self.connection_limits();
         let tcp = match self.listen {
             Some((address, keys)) => Some(AdminTcpListener {
-                listener: TcpListener::bind(address).await?,
-                keys,
+                listener: LimitedListener::new(TcpListener::bind(address).await?, limits),
+                access: Arc::new(OperatorAccess::new(keys, self.max_failed_logins_per_minute)),
                 handshake,
             }),
             None => None,
@@ -64,6 +65,10 @@ impl Admin {
             reload: self.reload,
             tasks: TaskTracker::new(),
         })
+    }
+
+    fn connection_limits(&self) -> ConnectionLimits {
+        ConnectionLimits::new(self.max_connections).reserve(RESERVED_CONNECTIONS)
     }
 
     async fn bind_socket(&self) -> io::Result<AdminSocket> {
@@ -83,7 +88,7 @@ impl Admin {
         // A stale socket of a server that was killed.
         let _ = fs::remove_file(&path);
         let socket = AdminSocket {
-            listener: UnixListener::bind(&path)?,
+            listener: LimitedListener::new(UnixListener::bind(&path)?, self.connection_limits()),
             path,
         };
         fs::set_permissions(&socket.path, Permissions::from_mode(0o600))?;
@@ -99,15 +104,15 @@ impl AdminListeners {
     }
 
     /// Serves both listeners. Dropping the future closes all connections.
-    pub(in crate::server) async fn serve(&self, routes: Arc<AdminRoutes>) -> Infallible {
+    pub(in crate::server) async fn serve(&mut self, routes: Arc<AdminRoutes>) -> Infallible {
         let socket = async {
-            match &self.socket {
+            match &mut self.socket {
                 Some(socket) => socket.serve(&routes, &self.tasks).await,
                 None => std::future::pending().await,
             }
         };
         let tcp = async {
-            match &self.tcp {
+            match &mut self.tcp {
                 Some(tcp) => tcp.serve(&routes, &self.tasks).await,
                 None => std::future::pending().await,
             }
@@ -125,26 +130,26 @@ impl AdminListeners {
     }
 }
 
-/// Unix socket. Its connections are served one at a time. Dropping it removes the file.
+/// Unix socket. Dropping it removes the file.
 struct AdminSocket {
-    listener: UnixListener,
+    listener: LimitedListener<UnixListener>,
     path: PathBuf,
 }
 
 impl AdminSocket {
-    async fn serve(&self, routes: &Arc<AdminRoutes>, tasks: &TaskTracker) -> Infallible {
+    async fn serve(&mut self, routes: &Arc<AdminRoutes>, tasks: &TaskTracker) -> Infallible {
+        let close = CancellationToken::new();
+        // Also on drop of this future: no connection outlives it.
+        let _guard = close.clone().drop_guard();
         loop {
-            match self.listener.accept().await {
-                Ok((stream, _)) => {
-                    let routes = routes.clone();
-                    serve_connection(stream, tasks, move |request| {
-                        let routes = routes.clone();
-                        async move { routes.handle(&request).await }
-                    })
-                    .await;
-                }
-                Err(error) => log_accept_error(&error).await,
-            }
+            let accepted = self.listener.accept().await;
+            let connection = serve_unix(
+                accepted.stream,
+                accepted.permit,
+                routes.clone(),
+                tasks.clone(),
+            );
+            tasks.spawn(close.clone().run_until_cancelled_owned(connection));
         }
     }
 }
@@ -157,38 +162,47 @@ impl Drop for AdminSocket {
 
 /// TCP listener for operators with a key.
 struct AdminTcpListener {
-    listener: TcpListener,
-    keys: ApiKeys,
+    listener: LimitedListener<TcpListener>,
+    access: Arc<OperatorAccess>,
     handshake: Option<Arc<dyn TlsHandshake>>,
 }
 
 impl AdminTcpListener {
-    async fn serve(&self, routes: &Arc<AdminRoutes>, tasks: &TaskTracker) -> Infallible {
-        let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    async fn serve(&mut self, routes: &Arc<AdminRoutes>, tasks: &TaskTracker) -> Infallible {
         let close = CancellationToken::new();
         // Also on drop of this future: no connection outlives it.
         let _guard = close.clone().drop_guard();
         loop {
-            let permit = permits.clone().acquire_owned().await;
-            let (stream, peer) = match self.listener.accept().await {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    log_accept_error(&error).await;
-                    continue;
-                }
-            };
+            let accepted = self.listener.accept().await;
             let session = OperatorSession {
                 routes: routes.clone(),
-                keys: self.keys.clone(),
-                peer,
+                access: self.access.clone(),
+                peer: accepted.peer,
+                permit: Arc::new(accepted.permit),
             };
-            let connection = serve_tcp(stream, self.handshake.clone(), session, tasks.clone());
-            tasks.spawn(close.clone().run_until_cancelled_owned(async move {
-                connection.await;
-                drop(permit);
-            }));
+            let handshake = self.handshake.clone();
+            let connection = serve_tcp(accepted.stream, handshake, session, tasks.clone());
+            tasks.spawn(close.clone().run_until_cancelled_owned(connection));
         }
     }
+}
+
+/// Serves one connection of the socket. Its file mode has authenticated the operator, so a request
+/// protects it from eviction.
+async fn serve_unix(
+    stream: UnixStream,
+    permit: ConnectionPermit,
+    routes: Arc<AdminRoutes>,
+    tasks: TaskTracker,
+) {
+    let eviction = permit.eviction();
+    let permit = Arc::new(permit);
+    let connection = serve_connection(stream, &tasks, move |request| {
+        permit.protect();
+        let routes = routes.clone();
+        async move { routes.handle(&request).await }
+    });
+    run_until_evicted(eviction, connection).await;
 }
 
 /// Serves one TCP connection, after the TLS handshake if there is one.
@@ -198,19 +212,18 @@ async fn serve_tcp(
     session: OperatorSession,
     tasks: TaskTracker,
 ) {
+    let eviction = session.permit.eviction();
     let handler = move |request| {
         let session = session.clone();
         async move { session.handle(request).await }
     };
-    let Some(handshake) = handshake else {
-        return serve_connection(stream, &tasks, handler).await;
+    let connection = async move {
+        let Some(handshake) = handshake else {
+            return serve_connection(stream, &tasks, handler).await;
+        };
+        if let Ok(Ok(secure)) = timeout(CONNECTION_TIMEOUT, handshake.perform(stream)).await {
+            serve_connection(secure.stream, &tasks, handler).await;
+        }
     };
-    if let Ok(Ok(secure)) = timeout(CONNECTION_TIMEOUT, handshake.perform(stream)).await {
-        serve_connection(secure.stream, &tasks, handler).await;
-    }
-}
-
-async fn log_accept_error(error: &io::Error) {
-    tracing::error!(%error, "cannot accept admin connections");
-    sleep(ACCEPT_RETRY_DELAY).await;
+    run_until_evicted(eviction, connection).await;
 }

@@ -6,6 +6,7 @@
 
 mod connection;
 mod listeners;
+mod operator_access;
 mod routes;
 
 use std::net::SocketAddr;
@@ -28,8 +29,15 @@ type ReloadCallback =
 pub struct Admin {
     directory: PathBuf,
     listen: Option<(SocketAddr, ApiKeys)>,
+    max_connections: usize,
+    max_failed_logins_per_minute: Option<u32>,
     reload: ReloadCallbacks,
 }
+
+/// Default of [`Admin::max_connections`].
+const DEFAULT_MAX_CONNECTIONS: usize = 32;
+/// Default of [`Admin::max_failed_logins_per_minute`].
+const DEFAULT_MAX_FAILED_LOGINS: u32 = 300;
 
 /// Callbacks of the reload endpoints.
 #[derive(Clone)]
@@ -56,6 +64,8 @@ impl Admin {
         Self {
             directory: directory.as_ref().join("admin"),
             listen: None,
+            max_connections: DEFAULT_MAX_CONNECTIONS,
+            max_failed_logins_per_minute: Some(DEFAULT_MAX_FAILED_LOGINS),
             reload: ReloadCallbacks::default(),
         }
     }
@@ -65,6 +75,26 @@ impl Admin {
     #[must_use]
     pub fn listen(mut self, address: SocketAddr, keys: ApiKeys) -> Self {
         self.listen = Some((address, keys));
+        self
+    }
+
+    /// Sets the maximum number of concurrent connections of the socket, and of the address. Default:
+    /// 32. One address has half of them, a loopback address all.
+    ///
+    /// 16 further connections are accepted. If there are more, the oldest that has not authenticated
+    /// is closed.
+    #[must_use]
+    pub fn max_connections(mut self, max_connections: usize) -> Self {
+        self.max_connections = max_connections;
+        self
+    }
+
+    /// Sets the number of requests with an invalid key per minute after which further ones from the
+    /// same address are refused for the rest of that minute, with `Retry-After`. Valid keys are
+    /// accepted in any case. Default: 300. `None` disables the lockout.
+    #[must_use]
+    pub fn max_failed_logins_per_minute(mut self, limit: Option<u32>) -> Self {
+        self.max_failed_logins_per_minute = limit;
         self
     }
 

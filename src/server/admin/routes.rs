@@ -65,10 +65,10 @@ impl AdminRoutes {
         });
         let ReloadCallbacks { all, keys } = reload;
         routes.add(Method::POST, "/reload", move |_| {
-            std::future::ready(run_reload(&all))
+            reload_on_thread(all.clone())
         });
         routes.add(Method::POST, "/reload/keys", move |_| {
-            std::future::ready(run_reload(&keys))
+            reload_on_thread(keys.clone())
         });
         routes.add(Method::GET, "/metrics", |_| async { metrics_reply() });
         routes.add_push(dead_letters);
@@ -133,6 +133,19 @@ fn metrics_reply() -> Reply {
         Some(metrics) => full(StatusCode::OK, metrics::MEDIA_TYPE, metrics.into()),
         None => text(StatusCode::NOT_FOUND, "metrics are not enabled\n"),
     }
+}
+
+/// Runs a reload on a thread of its own. A reload may wait for another one or for an agent to start, which needs the workers
+/// of the runtime.
+async fn reload_on_thread(reload: ReloadCallback) -> Reply {
+    let running = tokio::task::spawn_blocking(move || run_reload(&reload));
+    running.await.unwrap_or_else(|error| {
+        tracing::error!(%error, "the reload ended early");
+        text(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the reload ended early\n",
+        )
+    })
 }
 
 fn run_reload(reload: &ReloadCallback) -> Reply {

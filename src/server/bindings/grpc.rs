@@ -6,6 +6,7 @@ mod reflection;
 mod stream_body;
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,20 +15,28 @@ use http::{HeaderMap, Request as HttpRequest};
 use hyper::body::Incoming;
 use tokio::time::{Instant, timeout_at};
 
+use super::is_task_ended;
 use crate::model::{
-    Binding, Error, ErrorKind, GetTaskRequest, Limits, Operation, Request, Response, Result,
-    StreamResponse, Version,
+    Binding, CallerKey, Error, ErrorKind, GetTaskRequest, Limits, Operation, Request, Response,
+    Result, StreamResponse, Task, Version,
 };
-use crate::server::admission::RequestContext;
-use crate::server::call_headers::{release_head, requested_version, set_version_header};
+use crate::rt::ByteBudget;
+use crate::server::admission::{AdmittedCall, RequestContext};
+use crate::server::call_headers::{
+    has_base64_files, release_head, requested_version, set_version_header,
+};
 use crate::server::call_span::CallSpan;
-use crate::server::reply::{self, Reply};
+use crate::server::encodings::FIRST_GRPC_ENCODING;
+use crate::server::peer::ConnectionPeer;
+use crate::server::reply::{self, PiecedBody, Reply};
 use crate::server::routes::Routes;
-use crate::server::transport::ConnectionPeer;
-use crate::service::{AgentEntry, ServiceResponse};
-use crate::wire::grpc::{operation, returns_ended_task, route_version, to_status};
+use crate::service::{AgentEntry, ServiceResponse, TaskEventStream, TaskView};
+use crate::wire::file_encoding::FileConversion;
+use crate::wire::grpc::{
+    operation, returns_ended_task, returns_public_card, route_version, to_status,
+};
 use crate::wire::negotiation::{NegotiationError, negotiate};
-use crate::wire::{read_grpc, write_grpc, write_grpc_event};
+use crate::wire::{read_grpc, write_grpc, write_grpc_event, write_grpc_task};
 use health::HealthRpc;
 use reflection::ReflectionService;
 use stream_body::GrpcStreamBody;
@@ -52,6 +61,18 @@ struct GrpcCall {
     operation: Operation,
     version: Version,
     deadline: Option<Instant>,
+    /// Whether the caller puts base64 text into the bytes of files.
+    has_base64_files: bool,
+}
+
+/// Whether a path is that of a health check. A health watch is a stream and none.
+pub(in crate::server) fn is_health_check(path: &str) -> bool {
+    matches!(health::parse_rpc(path), Some(HealthRpc::Check))
+}
+
+/// Refuses a request of a server whose settings exclude gRPC.
+pub(in crate::server) fn not_served() -> Reply {
+    frame::status_reply(&tonic::Status::unimplemented("gRPC is not served"))
 }
 
 /// Handles a gRPC request. Its path names the service; the tenant in its message can name an agent.
@@ -85,22 +106,40 @@ pub(in crate::server) async fn handle(
                 operation,
                 version,
                 deadline: read_deadline(request.headers()),
+                has_base64_files: has_base64_files(request.headers(), version),
             };
             handle_call(routes, agent, context, rpc, request).await
         }
         Target::Health(rpc) => health::handle(routes, &mut context, rpc, request.into_body())
             .await
             .unwrap_or_else(|error| error_reply(error, Version::V1)),
-        Target::Reflection(service) => match admission.rate_limit(agent, &mut context) {
-            Ok(_permit) => service(*request).await,
-            Err(error) => error_reply(error, Version::V1),
-        },
+        Target::Reflection(service) => reflect(routes, agent, &mut context, service, *request)
+            .await
+            .unwrap_or_else(|error| error_reply(error, Version::V1)),
         Target::Unknown => {
             let error = ErrorKind::MethodNotFound.into();
             let error = admission.charge_rejection(agent, &mut context, error);
             error_reply(error, Version::V1)
         }
     }
+}
+
+/// Handles a reflection request: a stream of requests, each of a bounded size.
+///
+/// # Errors
+/// Rate limited. Unavailable: too many streams, or too many request bodies.
+async fn reflect(
+    routes: &Routes,
+    agent: &AgentEntry,
+    context: &mut RequestContext,
+    service: &ReflectionService,
+    request: HttpRequest<Incoming>,
+) -> Result<Reply> {
+    let admission = &routes.admission;
+    let _permit = admission.rate_limit(agent, context)?;
+    let (head, body) = request.into_parts();
+    let body = admission.count_body(context, body, reflection::MAX_REQUEST_BYTES)?;
+    Ok(service(HttpRequest::from_parts(head, body)).await)
 }
 
 /// Returns the service that the path of a request addresses.
@@ -181,19 +220,27 @@ async fn execute(
     let body = admission.read_body(context, body).await?;
     let codec = move |body, limits: &Limits| decode(rpc, body, limits);
     let mut request = admission.decode(context, body, codec).await??;
+    if rpc.has_base64_files {
+        FileConversion::Decode.apply_to_request(&mut request);
+    }
     let call = admission
         .resolve_agent(agent, context, &head.headers, rpc.version, &mut request)?
         .authorize(&request)?
         .rate_limit()?;
     release_head(head);
     let fallback = ended_task_request(rpc, &request);
-    let response = match call.call(request).await {
+    let mut response = match call.call(request).await {
         Err(error) if is_task_ended(&error) => {
             call.call(Request::GetTask(fallback.ok_or(error)?)).await?
         }
+        Err(error) if returns_public_card(&error, rpc.operation, rpc.version) => {
+            call.public_card(&routes.cards).ok_or(error)?
+        }
         response => response?,
     };
-    let mut reply = encode(routes, rpc, response)?;
+    let reserved = response.take_reservation();
+    let reply = encode(routes, &call, rpc, response)?;
+    let mut reply = call.count_reply(reply, reserved)?;
     call.add_response_headers(reply.headers_mut());
     Ok(reply)
 }
@@ -207,22 +254,68 @@ fn decode(rpc: GrpcCall, body: Bytes, limits: &Limits) -> Result<Request> {
 }
 
 /// Encodes a response as one message or a stream of messages.
-fn encode(routes: &Routes, rpc: GrpcCall, response: ServiceResponse) -> Result<Reply> {
+fn encode(
+    routes: &Routes,
+    call: &AdmittedCall<'_>,
+    rpc: GrpcCall,
+    response: ServiceResponse,
+) -> Result<Reply> {
     Ok(match response {
-        ServiceResponse::Single(response) => frame::unary_reply(encode_message(rpc, response)?),
+        ServiceResponse::Single(response, _) => frame::unary_reply(encode_message(rpc, response)?),
+        ServiceResponse::Task(mut task) if task.large_size().is_some() && !rpc.has_base64_files => {
+            let message = encode_large_task(call, rpc.version, &mut task)?;
+            let header = frame::task_header(message.len(), rpc.operation.is_streaming());
+            frame::pieced_reply(PiecedBody::new([header, message]).counted())
+        }
         ServiceResponse::Task(task) => {
             frame::unary_reply(encode_message(rpc, Response::Task(task.clone()))?)
         }
         ServiceResponse::Stream(stream) => {
             let drain = routes.drain.clone();
-            let body = GrpcStreamBody::new(*stream, rpc.version, rpc.deadline, drain);
+            let body = GrpcStreamBody::new(*stream, rpc, drain);
             frame::stream_reply(Box::new(body))
         }
     })
 }
 
+/// Returns the message of a large task without its frame, shared by all readers of the version. It counts against the
+/// byte budget until they have dropped it.
+fn encode_large_task(
+    call: &AdmittedCall<'_>,
+    version: Version,
+    task: &mut TaskView,
+) -> Result<Bytes> {
+    encode_counted(task, version, call.outgoing(), &call.caller_key())
+}
+
+/// Returns the message of a large task in a stream, like [`encode_large_task`].
+fn encode_streamed_task(
+    stream: &TaskEventStream,
+    version: Version,
+    task: &mut TaskView,
+) -> Result<Bytes> {
+    match stream.outgoing() {
+        Some((outgoing, caller)) => encode_counted(task, version, outgoing, caller),
+        None => Err(Error::internal("a stream of a task has a budget")),
+    }
+}
+
+fn encode_counted(
+    task: &mut TaskView,
+    version: Version,
+    outgoing: &Arc<ByteBudget>,
+    caller: &CallerKey,
+) -> Result<Bytes> {
+    let encoding = FIRST_GRPC_ENCODING + 2 * (version as u8);
+    let write = |task: &Task, out: &mut Vec<u8>| write_grpc_task(out, task, version);
+    task.encoded_large(encoding, outgoing, caller, write)
+}
+
 /// Encodes a single message in its frame. A streaming operation gets it as a stream event.
-fn encode_message(rpc: GrpcCall, response: Response) -> Result<Vec<u8>> {
+fn encode_message(rpc: GrpcCall, mut response: Response) -> Result<Vec<u8>> {
+    if rpc.has_base64_files {
+        FileConversion::Encode.apply_to_response(&mut response);
+    }
     let mut out = Vec::with_capacity(1024);
     frame::write(&mut out, |out| match response {
         Response::Task(task) if rpc.operation.is_streaming() => {
@@ -247,12 +340,6 @@ fn ended_task_request(rpc: GrpcCall, request: &Request) -> Option<GetTaskRequest
         }
         _ => None,
     }
-}
-
-/// Whether an operation failed because the task has ended.
-fn is_task_ended(error: &Error) -> bool {
-    error.kind() == ErrorKind::UnsupportedOperation
-        && error.metadata().any(|(key, _)| key == "state")
 }
 
 /// Whether the message is compressed. Compression is not supported, so there are no decompression

@@ -10,11 +10,13 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Request as HttpRequest, StatusCode};
 use hyper::body::Incoming;
 
+use super::is_task_ended;
 use crate::model::{
-    Binding, Error, ErrorKind, GetTaskRequest, Limits, Request, Response, Result,
-    SubscribeToTaskRequest, TaskId, Version,
+    Binding, ClientDialect, Error, ErrorKind, GetTaskRequest, Limits, Request, Response, Result,
+    StreamResponse, SubscribeToTaskRequest, Task, TaskId, Version,
 };
-use crate::server::admission::RequestContext;
+use crate::rt::Reservation;
+use crate::server::admission::{AdmittedCall, RequestContext};
 use crate::server::body;
 use crate::server::call_headers::{
     error_version, release_head, requested_version, response_dialect, set_version_header,
@@ -22,9 +24,9 @@ use crate::server::call_headers::{
 use crate::server::call_span::CallSpan;
 use crate::server::encodings;
 use crate::server::event_encoder::JsonEventEncoder;
+use crate::server::peer::ConnectionPeer;
 use crate::server::reply::{self, Reply, ReplyBody, method_not_allowed};
 use crate::server::routes::Routes;
-use crate::server::transport::ConnectionPeer;
 use crate::service::{AgentEntry, ServiceResponse, TaskView};
 use crate::wire::fast::{FastCall, fast_decode};
 use crate::wire::jsonrpc::{
@@ -32,7 +34,10 @@ use crate::wire::jsonrpc::{
 };
 use crate::wire::method::{JsonRpcMethod, find_method};
 use crate::wire::negotiation::{NegotiationError, RequestedVersion, negotiate};
-use crate::wire::{Dialect, read_params, rejects_in_stream, write_result, write_stream_error};
+use crate::wire::{
+    Dialect, may_have_kaos_marks, read_params, read_unversioned_params, rejects_in_stream, sse,
+    write_event, write_result, write_stream_error,
+};
 
 /// Paths below an agent that accept JSON-RPC, each also with a trailing slash.
 pub(in crate::server) const PATHS: [&str; 3] = ["", "/a2a", "/api/a2a"];
@@ -43,6 +48,8 @@ struct DecodedCall {
     method: JsonRpcMethod,
     version: Version,
     params: Result<(Request, Dialect)>,
+    /// Whether the reply may have the form of a client that names no version and mixes versions.
+    is_unversioned: bool,
 }
 
 /// Body that is not a valid call, with the id and version of the error reply.
@@ -83,13 +90,22 @@ pub(in crate::server) async fn handle(
         method,
         version,
         params,
+        is_unversioned,
     } = call;
     let span = CallSpan::new(method.operation, Binding::JsonRpc, version, &head.headers);
     let caller = context.caller().clone();
     let result = span
         .instrument(
             &caller,
-            pin!(execute(routes, agent, &mut context, &mut head, &id, params)),
+            pin!(execute(
+                routes,
+                agent,
+                &mut context,
+                &mut head,
+                &id,
+                params,
+                is_unversioned
+            )),
         )
         .await;
     result.unwrap_or_else(|error| {
@@ -110,13 +126,63 @@ async fn execute(
     head: &mut Parts,
     id: &JsonRpcId<'static>,
     params: Result<(Request, Dialect)>,
+    is_unversioned: bool,
 ) -> Result<Reply> {
+    let PreparedCall {
+        call,
+        request,
+        dialect,
+        task_alias,
+        fallback,
+    } = prepare(routes, agent, context, head, params, is_unversioned)?;
+    let response = call.call(request);
+    release_head(head);
+    let (reply, reserved) = match response.await {
+        Ok(response) => {
+            let dialect = match response_task(&response) {
+                Some(task) if is_unversioned => dialect.for_unversioned_task(task),
+                _ => dialect,
+            };
+            encode(routes, &call, id, response, dialect, task_alias)?
+        }
+        Err(error) => {
+            let Some(fallback) = fallback else {
+                return Err(error);
+            };
+            // Boxed: future size.
+            Box::pin(fallback.reply(routes, &call, id, error, dialect)).await?
+        }
+    };
+    let mut reply = call.count_reply(reply, reserved)?;
+    call.add_response_headers(reply.headers_mut());
+    Ok(reply)
+}
+
+/// Admitted call with what its reply needs.
+struct PreparedCall<'a> {
+    call: AdmittedCall<'a>,
+    request: Request,
+    dialect: Dialect,
+    task_alias: Option<TaskId>,
+    fallback: Option<Box<Fallback>>,
+}
+
+/// Admits a call: resolve agent, authorize, rate-limit. Not part of [`execute`]: its locals would enlarge the future.
+fn prepare<'a>(
+    routes: &'a Routes,
+    agent: &'a AgentEntry,
+    context: &'a mut RequestContext,
+    head: &Parts,
+    params: Result<(Request, Dialect)>,
+    is_unversioned: bool,
+) -> Result<PreparedCall<'a>> {
     let (request, dialect) = params?;
     let dialect = response_dialect(&head.headers, &request, dialect);
-    let mut request = if accepts_only_events(&head.headers) {
-        into_subscription(request)
-    } else {
-        request
+    let (mut request, read) = match request {
+        Request::GetTask(read) if accepts_only_events(&head.headers) => {
+            (subscription(&read), Some(read))
+        }
+        request => (request, None),
     };
     let call = routes
         .admission
@@ -130,11 +196,21 @@ async fn execute(
         .authorize(&request)?
         .rate_limit()?;
     let task_alias = requested_task_id(&request);
-    release_head(head);
-    let response = call.call(request).await?;
-    let mut reply = encode(routes, id, response, dialect, task_alias)?;
-    call.add_response_headers(reply.headers_mut());
-    Ok(reply)
+    let may_be_kaos = is_unversioned && dialect == Dialect::V1;
+    let fallback = match read {
+        Some(read) => Some(Box::new(Fallback::EndedStream(read))),
+        None if may_be_kaos => canceled_task(&request)
+            .map(Fallback::KaosCancel)
+            .map(Box::new),
+        None => None,
+    };
+    Ok(PreparedCall {
+        call,
+        request,
+        dialect,
+        task_alias,
+        fallback,
+    })
 }
 
 /// Reads and decodes the body.
@@ -184,7 +260,10 @@ fn read_call(
     requested: &RequestedVersion,
     strict: bool,
 ) -> Result<DecodedCall, JsonRpcDecodeError> {
-    if let Some(call) = fast_decode(&body) {
+    let is_unversioned = *requested == RequestedVersion::Absent && !strict;
+    // The fast decoder does not recognize KAOS clients.
+    let may_be_kaos = is_unversioned && may_have_kaos_marks(&body);
+    if !may_be_kaos && let Some(call) = fast_decode(&body) {
         return decode_fast(call, requested, strict);
     }
     let request =
@@ -203,12 +282,17 @@ fn read_call(
             reply_version,
         },
     )?;
-    let params = read_params(method, request.params);
+    let params = if is_unversioned {
+        read_unversioned_params(method, request.params)
+    } else {
+        read_params(method, request.params)
+    };
     Ok(DecodedCall {
         id: request.id.into_owned(),
         method,
         version,
         params,
+        is_unversioned,
     })
 }
 
@@ -230,6 +314,7 @@ fn decode_fast(
             method,
             version,
             params: Ok((request, Dialect::V1)),
+            is_unversioned: *requested == RequestedVersion::Absent && !strict,
         }),
         Err(NegotiationError {
             error,
@@ -264,15 +349,73 @@ fn requested_task_id(request: &Request) -> Option<TaskId> {
     }
 }
 
-/// Turns `GetTask` into `SubscribeToTask`: a client that accepts only events wants a stream (09
-/// 2.11).
-fn into_subscription(request: Request) -> Request {
-    match request {
-        Request::GetTask(GetTaskRequest { tenant, id, .. }) => {
-            Request::SubscribeToTask(SubscribeToTaskRequest { tenant, id })
-        }
-        other => other,
+/// Returns the task that a response is.
+fn response_task(response: &ServiceResponse) -> Option<&Task> {
+    match response {
+        ServiceResponse::Single(Response::Task(task), _) => Some(task),
+        ServiceResponse::Task(task) => Some(task),
+        ServiceResponse::Single(..) | ServiceResponse::Stream(_) => None,
     }
+}
+
+/// Returns the request that reads the task of a `CancelTask` request.
+fn canceled_task(request: &Request) -> Option<GetTaskRequest> {
+    match request {
+        Request::CancelTask(cancel) => Some(GetTaskRequest {
+            tenant: cancel.tenant.clone(),
+            id: cancel.id.clone(),
+            history_length: None,
+        }),
+        _ => None,
+    }
+}
+
+/// Read of a task that replaces a failed operation.
+enum Fallback {
+    /// The client accepts only events, and the task has ended (09, 2.11).
+    EndedStream(GetTaskRequest),
+    /// The client may be one of KAOS, which expects the task if it cannot be canceled (09, 0.12).
+    KaosCancel(GetTaskRequest),
+}
+
+impl Fallback {
+    /// Reads the task instead.
+    ///
+    /// # Errors
+    /// `error`: it has another cause, or the task is not one of a KAOS client.
+    async fn reply(
+        self,
+        routes: &Routes,
+        call: &AdmittedCall<'_>,
+        id: &JsonRpcId<'static>,
+        error: Error,
+        dialect: Dialect,
+    ) -> Result<(Reply, Option<Box<Reservation>>)> {
+        match self {
+            Self::EndedStream(read) if is_task_ended(&error) => {
+                let task = call.call(Request::GetTask(read)).await?;
+                Ok((task_stream(id, task, dialect)?, None))
+            }
+            Self::KaosCancel(read) if error.kind() == ErrorKind::TaskNotCancelable => {
+                let task = call.call(Request::GetTask(read)).await?;
+                match response_task(&task).and_then(Task::client_dialect) {
+                    Some(ClientDialect::Kaos) => {
+                        encode(routes, call, id, task, Dialect::Kaos, None)
+                    }
+                    Some(ClientDialect::Tools) | None => Err(error),
+                }
+            }
+            Self::EndedStream(_) | Self::KaosCancel(_) => Err(error),
+        }
+    }
+}
+
+/// Returns the subscription that replaces `GetTask` if the client accepts only events (09, 2.11).
+fn subscription(read: &GetTaskRequest) -> Request {
+    Request::SubscribeToTask(SubscribeToTaskRequest {
+        tenant: read.tenant.clone(),
+        id: read.id.clone(),
+    })
 }
 
 fn accepts_only_events(headers: &HeaderMap) -> bool {
@@ -281,28 +424,68 @@ fn accepts_only_events(headers: &HeaderMap) -> bool {
         .is_some_and(|accept| accept.as_bytes().trim_ascii() == b"text/event-stream")
 }
 
-/// Encodes a response as a JSON-RPC result or an event stream.
+/// Encodes a response as a JSON-RPC result or an event stream. Returns the part of the byte budget that was reserved
+/// for it.
 fn encode(
     routes: &Routes,
+    call: &AdmittedCall<'_>,
     id: &JsonRpcId<'static>,
-    response: ServiceResponse,
+    mut response: ServiceResponse,
     dialect: Dialect,
     task_alias: Option<TaskId>,
-) -> Result<Reply> {
-    Ok(match response {
-        ServiceResponse::Single(response) => {
-            let dialect = dialect.with_alias_in_response(task_alias, &response);
+) -> Result<(Reply, Option<Box<Reservation>>)> {
+    let reserved = response.take_reservation();
+    let reply = match response {
+        ServiceResponse::Single(response, _) => {
+            let dialect = dialect
+                .with_alias_in_response(task_alias, &response)
+                .for_response(&response);
             reply::json(StatusCode::OK, encode_result(id, &response, &dialect)?)
         }
-        ServiceResponse::Task(task) => {
+        ServiceResponse::Task(mut task) if task.large_size().is_some() => {
             let dialect = dialect.with_alias(task_alias, &task.id);
+            let task = encodings::encode_large_task(call, &mut task, &dialect)?;
+            large_result(id, task)
+        }
+        ServiceResponse::Task(task) => {
+            let dialect = dialect.with_alias(task_alias, &task.id).for_task(&task);
             reply::json(StatusCode::OK, encode_task_result(id, &task, &dialect))
         }
         ServiceResponse::Stream(stream) => {
             let encoder = JsonEventEncoder::new(Some(id.clone()), dialect);
             routes.event_stream(*stream, encoder)
         }
-    })
+    };
+    Ok((reply, reserved))
+}
+
+/// Returns the reply with a large task, whose bytes are shared with other replies.
+fn large_result(id: &JsonRpcId<'_>, task: Bytes) -> Reply {
+    let mut prefix = Vec::new();
+    begin_result(&mut prefix, id);
+    let mut suffix = Vec::new();
+    end_result(&mut suffix);
+    let pieces = [prefix.into(), task, suffix.into()];
+    reply::pieces(StatusCode::OK, "application/json", pieces)
+}
+
+/// Encodes a task that has ended as an event stream: the task is its only event.
+fn task_stream(id: &JsonRpcId<'_>, response: ServiceResponse, dialect: Dialect) -> Result<Reply> {
+    let task = match response {
+        ServiceResponse::Single(Response::Task(task), _) => task,
+        ServiceResponse::Task(task) => Task::clone(&task),
+        ServiceResponse::Single(..) | ServiceResponse::Stream(_) => {
+            return Err(Error::internal("response of another operation"));
+        }
+    };
+    let dialect = dialect.for_task(&task);
+    let mut out = Vec::with_capacity(1024);
+    sse::begin_event(&mut out, None);
+    begin_result(&mut out, id);
+    write_event(&mut out, &StreamResponse::Task(task), false, &dialect);
+    end_result(&mut out);
+    sse::end_event(&mut out);
+    Ok(reply::event_stream(ReplyBody::Full(out.into())))
 }
 
 fn encode_result(id: &JsonRpcId<'_>, response: &Response, dialect: &Dialect) -> Result<Vec<u8>> {

@@ -19,3 +19,11 @@ pub(super) mod grpc;
 pub(super) mod jsonrpc;
 pub(super) mod openai;
 pub(super) mod rest;
+
+use crate::model::{Error, ErrorKind};
+
+/// Whether an operation failed because the task has ended.
+fn is_task_ended(error: &Error) -> bool {
+    error.kind() == ErrorKind::UnsupportedOperation
+        && error.metadata().any(|(key, _)| key == "state")
+}

@@ -20,9 +20,9 @@ use crate::server::admission::RequestContext;
 use crate::server::body;
 use crate::server::call_headers::{idempotency_key, release_head};
 use crate::server::call_span::CallSpan;
+use crate::server::peer::ConnectionPeer;
 use crate::server::reply::{self, Reply, method_not_allowed};
 use crate::server::routes::Routes;
-use crate::server::transport::ConnectionPeer;
 use crate::service::{AgentEntry, ServiceResponse};
 use crate::wire::errors::http_status;
 use crate::wire::openai::{
@@ -100,7 +100,8 @@ async fn execute(
         .rate_limit()?;
     release_head(head);
     let response = call.call(request).await?;
-    let mut reply = encode(routes, agent, response, includes_usage)?;
+    let reply = encode(routes, agent, response, includes_usage)?;
+    let mut reply = call.count_reply(reply, None)?;
     call.add_response_headers(reply.headers_mut());
     Ok(reply)
 }
@@ -161,13 +162,14 @@ fn encode(
         context: None,
     };
     match response {
-        ServiceResponse::Single(Response::SendMessage(SendMessageResponse::Task(task))) => {
+        ServiceResponse::Single(Response::SendMessage(SendMessageResponse::Task(task)), _) => {
             Ok(task_reply(writer, &task))
         }
-        ServiceResponse::Single(Response::SendMessage(SendMessageResponse::Message(message))) => {
-            Ok(message_reply(writer, &message))
-        }
-        ServiceResponse::Single(_) | ServiceResponse::Task(_) => {
+        ServiceResponse::Single(
+            Response::SendMessage(SendMessageResponse::Message(message)),
+            _,
+        ) => Ok(message_reply(writer, &message)),
+        ServiceResponse::Single(..) | ServiceResponse::Task(_) => {
             Err(Error::internal("response of another operation"))
         }
         ServiceResponse::Stream(stream) => {
@@ -228,7 +230,8 @@ fn message_id_from_key(key: &str) -> MessageId {
         .into()
 }
 
-/// Returns the agent that `model` names at the root. Below an agent, `model` is ignored.
+/// Returns the agent that `model` names at the root. Below an agent, and if there is only one, `model` is
+/// ignored: KAOS clients send their own name for a peer (09, 0.19).
 fn resolve_model<'a>(
     routes: &'a Routes,
     index: usize,
@@ -236,7 +239,9 @@ fn resolve_model<'a>(
 ) -> Option<&'a AgentEntry> {
     let directory = &routes.admission.directory;
     match model {
-        Some(model) if index == 0 => directory.get(directory.position(model)?),
+        Some(model) if index == 0 && !directory.has_single_agent() => {
+            directory.get(directory.position(model)?)
+        }
         _ => directory.get(index),
     }
 }

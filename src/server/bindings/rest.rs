@@ -8,20 +8,21 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Request as HttpRequest, StatusCode};
 use hyper::body::Incoming;
 
-use crate::model::{Binding, Error, ErrorKind, Limits, Request, Result, Version};
-use crate::server::admission::RequestContext;
+use crate::model::{Binding, Error, ErrorKind, Limits, Request, Response, Result, Task, Version};
+use crate::server::admission::{AdmittedCall, RequestContext};
 use crate::server::body;
 use crate::server::call_headers::{
-    release_head, requested_version, response_dialect, set_version_header,
+    has_base64_files, release_head, requested_version, response_dialect, set_version_header,
 };
 use crate::server::call_span::CallSpan;
 use crate::server::encodings;
 use crate::server::event_encoder::JsonEventEncoder;
+use crate::server::peer::ConnectionPeer;
 use crate::server::reply::{self, Reply};
 use crate::server::routes::Routes;
-use crate::server::transport::ConnectionPeer;
 use crate::service::{AgentEntry, ServiceResponse};
 use crate::wire::errors::{RestError, http_status};
+use crate::wire::file_encoding::FileConversion;
 use crate::wire::negotiation::{NegotiationError, RouteVersion, negotiate};
 use crate::wire::path::{RestRoute, RouteError, route};
 use crate::wire::{self, A2A_JSON, Dialect, read_rest, rest_content_type, write_body};
@@ -32,6 +33,14 @@ struct RestDecodeError {
     reply_version: Version,
     /// Value of `Allow`, if the path exists and the method does not.
     allowed_methods: Option<&'static str>,
+}
+
+/// Form of a successful reply.
+struct ReplyForm {
+    dialect: Dialect,
+    media_type: &'static str,
+    /// Whether the caller expects base64 text in the bytes of files.
+    has_base64_files: bool,
 }
 
 /// Handles a request to `agent`. `path` is the path below the agent.
@@ -101,14 +110,25 @@ async fn execute(
     let (mut request, dialect) = admission.decode(context, body, codec).await??;
     let dialect = response_dialect(&head.headers, &request, dialect);
     let version = route.route_version.version();
+    let has_base64_files = has_base64_files(&head.headers, version);
+    if has_base64_files {
+        FileConversion::Decode.apply_to_request(&mut request);
+    }
     let call = admission
         .resolve_agent(agent, context, &head.headers, version, &mut request)?
         .authorize(&request)?
         .rate_limit()?;
     let media_type = rest_content_type(mentions_a2a_json(&head.headers), version);
     release_head(head);
-    let response = call.call(request).await?;
-    let mut reply = encode(routes, response, dialect, media_type)?;
+    let mut response = call.call(request).await?;
+    let reserved = response.take_reservation();
+    let form = ReplyForm {
+        dialect,
+        media_type,
+        has_base64_files,
+    };
+    let reply = encode(routes, &call, response, form)?;
+    let mut reply = call.count_reply(reply, reserved)?;
     call.add_response_headers(reply.headers_mut());
     Ok(reply)
 }
@@ -161,28 +181,53 @@ fn decode(
 /// Encodes a response as JSON or an event stream.
 fn encode(
     routes: &Routes,
+    call: &AdmittedCall<'_>,
     response: ServiceResponse,
-    dialect: Dialect,
-    media_type: &'static str,
+    form: ReplyForm,
 ) -> Result<Reply> {
+    let ReplyForm {
+        dialect,
+        media_type,
+        has_base64_files,
+    } = form;
+    let response = match response {
+        // The cached encoding of a task has files in another form.
+        ServiceResponse::Task(task) if has_base64_files => {
+            Response::Task(Task::clone(&task)).into()
+        }
+        response => response,
+    };
     Ok(match response {
-        ServiceResponse::Single(response) => {
+        ServiceResponse::Single(mut response, _) => {
+            if has_base64_files {
+                FileConversion::Encode.apply_to_response(&mut response);
+            }
+            let dialect = dialect.for_response(&response);
             let mut out = Vec::with_capacity(1024);
             write_body(&mut out, &response, &dialect)?;
             reply::full(StatusCode::OK, media_type, out.into())
         }
+        ServiceResponse::Task(mut task) if task.large_size().is_some() => {
+            let body = encodings::encode_large_task(call, &mut task, &dialect)?;
+            reply::pieces(StatusCode::OK, media_type, [body])
+        }
         ServiceResponse::Task(task) => {
-            let body = encodings::encode_task(&task, &dialect);
+            let body = encodings::encode_task(&task, &dialect.for_task(&task));
             reply::full(StatusCode::OK, media_type, body)
         }
         ServiceResponse::Stream(stream) => {
-            routes.event_stream(*stream, JsonEventEncoder::new(None, dialect))
+            let encoder = JsonEventEncoder::new(None, dialect);
+            routes.event_stream(*stream, encoder.with_base64_files(has_base64_files))
         }
     })
 }
 
 /// Replies to a request whose caller is not authenticated, in the version of its path.
-fn unauthenticated(path: &str, request: &HttpRequest<Incoming>, error: Error) -> Reply {
+pub(in crate::server) fn unauthenticated(
+    path: &str,
+    request: &HttpRequest<Incoming>,
+    error: Error,
+) -> Reply {
     let route_version = match route(request.method().as_str(), path) {
         Ok(route) => route.route_version,
         Err(RouteError::NotFound(version) | RouteError::MethodNotAllowed(version, _)) => version,

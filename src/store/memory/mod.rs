@@ -7,13 +7,14 @@ mod stored_batch;
 mod tables;
 mod task_record;
 
+use std::cmp::Ordering;
 use std::sync::{Mutex, MutexGuard};
 
 use async_trait::async_trait;
 
 use self::stored_batch::{BatchForm, decode_entries};
 use self::tables::Tables;
-use self::task_record::webhook_id;
+use self::task_record::{TaskRecord, webhook_id, webhook_matches};
 use super::{
     Batch, CreateResult, Error, Head, IdempotencyKey, IdempotencyRecord, NewTask, PushRegistration,
     ReadLimit, Result, Snapshot, Store, TaskCounts, TaskPage, TaskQuery, Webhook, WebhookFilter,
@@ -99,32 +100,44 @@ impl Store for Memory {
     }
 
     async fn list(&self, scope: &Scope, query: &TaskQuery) -> Result<TaskPage> {
-        Ok(self.tables().list(scope, query))
+        let tables = self.tables();
+        if query.state.is_some_and(|state| !state.is_terminal()) {
+            return Ok(page(tables.unfinished_in_scope(scope), query));
+        }
+        Ok(page(tables.in_scope(scope), query))
     }
 
     async fn list_unfinished(&self, after: Option<&TaskId>, limit: usize) -> Result<Vec<Head>> {
-        let tables = self.tables();
-        let unfinished = tables.unfinished(after).take(limit);
-        Ok(unfinished.map(|record| record.head.clone()).collect())
+        Ok(self.tables().unfinished(after, limit, |_| true))
     }
 
     async fn list_runnable(&self, after: Option<&TaskId>, limit: usize) -> Result<Vec<Head>> {
-        let tables = self.tables();
-        let runnable = tables.unfinished(after).filter(|record| !record.parked);
-        let heads = runnable.map(|record| record.head.clone());
-        Ok(heads.take(limit).collect())
+        let is_runnable = |record: &TaskRecord| !record.parked;
+        Ok(self.tables().unfinished(after, limit, is_runnable))
     }
 
     async fn list_parked(&self, scope: &Scope, limit: usize) -> Result<Vec<Head>> {
-        Ok(self.tables().list_parked(scope, limit))
+        let tables = self.tables();
+        let parked = tables.unfinished_in_scope(scope);
+        let mut heads: Vec<_> = parked
+            .filter(|record| record.parked)
+            .map(|record| &record.head)
+            .collect();
+        heads.sort_unstable_by(|one, other| newest_first(other, one));
+        Ok(heads.into_iter().take(limit).cloned().collect())
     }
 
     async fn latest_time(&self) -> Result<Option<Timestamp>> {
-        Ok(self.tables().latest_time())
+        let tables = self.tables();
+        let times = tables.tasks.iter();
+        Ok(times.map(|(_, record)| record.head.status_time).max())
     }
 
     async fn list_ended(&self, before: Timestamp, limit: usize) -> Result<Vec<Head>> {
-        Ok(self.tables().list_ended(before, limit))
+        let tables = self.tables();
+        let ended = tables.ended.iter().take_while(|(time, _)| *time < before);
+        let heads = ended.map(|(_, number)| tables.tasks[*number].head.clone());
+        Ok(heads.take(limit).collect())
     }
 
     async fn count_ended(&self) -> Result<u64> {
@@ -165,21 +178,30 @@ impl Store for Memory {
     }
 
     async fn put_config(&self, task: &Head, config: &PushRegistration) -> Result<()> {
-        self.tables().put_config(task, config);
+        let mut tables = self.tables();
+        if let Some(number) = tables.number(task) {
+            let position = tables.tasks[number].head.position;
+            tables.put_webhook(number, config, position);
+        }
         Ok(())
     }
 
     async fn list_configs(&self, task: &Head) -> Result<Vec<PushRegistration>> {
         let tables = self.tables();
-        let record = tables.record(task).into_iter();
-        let webhooks = record.flat_map(|record| &record.webhooks);
+        let webhooks = tables.webhooks_of(task).iter();
         Ok(webhooks
             .map(|webhook| webhook.registration.clone())
             .collect())
     }
 
     async fn delete_config(&self, task: &Head, id: &PushConfigId) -> Result<()> {
-        self.tables().delete_config(task, id);
+        let tables = &mut *self.tables();
+        if let Some(number) = tables.number(task) {
+            let webhooks = &mut tables.tasks[number].webhooks;
+            for webhook in webhooks.extract_if(.., |webhook| webhook_id(webhook) == Some(id)) {
+                tables.webhooks.remove(&webhook.number);
+            }
+        }
         Ok(())
     }
 
@@ -189,34 +211,62 @@ impl Store for Memory {
         after: Option<u64>,
         limit: usize,
     ) -> Result<Vec<Webhook>> {
-        Ok(self.tables().list_webhooks(filter, after, limit))
+        let tables = self.tables();
+        let numbers = tables.webhooks.range(after.map_or(0, |after| after + 1)..);
+        let wanted = numbers.filter_map(|(number, task)| {
+            let record = &tables.tasks[*task];
+            let is_wanted =
+                |webhook: &Webhook| webhook.number == *number && webhook_matches(webhook, filter);
+            record.webhook(is_wanted)
+        });
+        Ok(wanted.take(limit).collect())
     }
 
     async fn find_webhook(&self, task: &Head, id: &PushConfigId) -> Result<Option<Webhook>> {
         let tables = self.tables();
-        let Some(record) = tables.record(task) else {
-            return Ok(None);
-        };
-        let mut webhooks = record.webhooks.iter();
-        let webhook = webhooks.find(|webhook| webhook_id(webhook) == Some(id));
-        Ok(webhook.map(|webhook| record.with_head(webhook)))
+        let record = tables.record(task);
+        Ok(record.and_then(|record| record.webhook(|webhook| webhook_id(webhook) == Some(id))))
     }
 
     async fn record_delivery(&self, webhook: &Webhook) -> Result<bool> {
         let mut tables = self.tables();
-        let Some(record) = tables.record_mut(&webhook.task) else {
-            return Ok(false);
-        };
-        let mut webhooks = record.webhooks.iter_mut();
-        let is_same = |stored: &&mut Webhook| {
-            stored.number == webhook.number && stored.generation == webhook.generation
-        };
-        let Some(stored) = webhooks.find(is_same) else {
-            return Ok(false);
-        };
-        stored.delivery.clone_from(&webhook.delivery);
-        Ok(true)
+        let stored = tables.record_mut(&webhook.task).and_then(|record| {
+            let mut webhooks = record.webhooks.iter_mut();
+            webhooks.find(|stored| {
+                stored.number == webhook.number && stored.generation == webhook.generation
+            })
+        });
+        let is_recorded = stored.is_some();
+        if let Some(stored) = stored {
+            stored.delivery.clone_from(&webhook.delivery);
+        }
+        Ok(is_recorded)
     }
+}
+
+/// Returns the page of a query among the tasks of a scope.
+fn page<'a>(records: impl Iterator<Item = &'a TaskRecord>, query: &TaskQuery) -> TaskPage {
+    let heads = records.map(|record| &record.head);
+    let mut heads: Vec<_> = heads.filter(|head| query.matches(head)).collect();
+    let total = heads.len() as u64;
+    if let Some((time, id)) = &query.after {
+        heads.retain(|head| (head.status_time, &head.id) < (*time, id));
+    }
+    // Sorts the page alone: the other tasks of the scope may be many.
+    if heads.len() > query.limit {
+        heads.select_nth_unstable_by(query.limit, |one, other| newest_first(one, other));
+        heads.truncate(query.limit);
+    }
+    heads.sort_unstable_by(|one, other| newest_first(one, other));
+    TaskPage {
+        tasks: heads.into_iter().cloned().collect(),
+        total,
+    }
+}
+
+/// Order of a list: status time descending, then id descending.
+fn newest_first(one: &Head, other: &Head) -> Ordering {
+    (other.status_time, &other.id).cmp(&(one.status_time, &one.id))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::stored_batch::{BatchForm, StoredBatch};
-use crate::model::{PushConfigId, Seq, TaskId, Timestamp};
+use crate::model::{PushConfigId, Seq, TaskId};
 use crate::store::{
     Batch, DeliveryProgress, DeliveryState, Head, PushRegistration, Snapshot, Webhook,
     WebhookFilter,
@@ -26,13 +26,13 @@ pub(super) struct TaskRecord {
 
 impl TaskRecord {
     /// Creates a record with an empty log.
-    pub(super) fn new(head: Head, scope_slot: usize) -> Self {
+    pub(super) fn new(head: Head, scope_slot: usize, alias: Option<TaskId>) -> Self {
         Self {
             head,
             parked: false,
             scope_slot,
             batches: Vec::new(),
-            alias: None,
+            alias,
             keys: Vec::new(),
             webhooks: Vec::new(),
             snapshot: None,
@@ -48,12 +48,6 @@ impl TaskRecord {
         self.parked = batch.parked;
     }
 
-    /// Returns the time at which the task ended.
-    pub(super) fn end_time(&self) -> Option<Timestamp> {
-        let has_ended = self.head.state.is_terminal();
-        has_ended.then_some(self.head.status_time)
-    }
-
     /// Returns the batches that have the `limit` entries after `after`.
     pub(super) fn batches(&self, after: Seq, limit: usize) -> &[StoredBatch] {
         if after >= self.head.position || limit == 0 {
@@ -65,12 +59,13 @@ impl TaskRecord {
         &self.batches[next.saturating_sub(1)..end]
     }
 
-    /// Returns a webhook of this task with the current head.
-    pub(super) fn with_head(&self, webhook: &Webhook) -> Webhook {
-        Webhook {
+    /// Returns the first webhook that passes a filter, with the current head.
+    pub(super) fn webhook(&self, filter: impl Fn(&Webhook) -> bool) -> Option<Webhook> {
+        let webhook = self.webhooks.iter().find(|webhook| filter(webhook))?;
+        Some(Webhook {
             task: self.head.clone(),
             ..webhook.clone()
-        }
+        })
     }
 
     /// Replaces the registration with the same id. Delivery continues at the same position. Returns `false` if there is

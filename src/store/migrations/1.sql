@@ -30,10 +30,9 @@ CREATE TABLE task (
 CREATE UNIQUE INDEX task_id ON task (id);
 CREATE UNIQUE INDEX task_alias ON task (scope, alias) WHERE alias IS NOT NULL;
 
--- One index for each filter of a list. They are read backwards: lists are ordered by status time descending, and appending to
--- the end of an index is cheapest. Tasks with the same status time are ordered by id, which is not in the indexes: few tasks
--- share a millisecond.
-CREATE INDEX task_by_time ON task (scope, status_time);
+-- Indexes of lists. They are read backwards: lists are ordered by status time descending, and appending to the end of an index
+-- is cheapest. A list without a filter merges the states. Tasks with the same status time are ordered by id, which is not in
+-- the indexes: few tasks share a millisecond.
 CREATE INDEX task_by_state ON task (scope, state, status_time);
 CREATE INDEX task_by_context ON task (scope, context, status_time, state);
 
@@ -101,7 +100,7 @@ CREATE TABLE webhook (
 CREATE INDEX webhook_active ON webhook (number) WHERE delivery_state = 0;
 CREATE INDEX webhook_failed ON webhook (number) WHERE delivery_state = 2;
 
--- Number of tasks by scope and state; scope 0 counts all scopes. Lists read their totals from it.
+-- Number of tasks by scope and state. Lists read their totals from it.
 CREATE TABLE task_count (
     scope INTEGER NOT NULL,
     state INTEGER NOT NULL,

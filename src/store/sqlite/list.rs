@@ -1,13 +1,12 @@
 //! Lists, sweeps and counts of tasks.
 
 use rusqlite::types::Value;
-use rusqlite::{Connection, params, params_from_iter};
+use rusqlite::{Connection, Rows, params, params_from_iter};
 
 use super::read::scope_number;
 use super::row::{
     HEAD_COLUMNS, count_column, head_from_row, scoped_head_from_row, sql_limit, state_column,
 };
-use super::write::ALL_SCOPES;
 use crate::model::{Scope, TaskId, TaskState, Timestamp};
 use crate::store::codec::state_number;
 use crate::store::{Head, TaskCounts, TaskPage, TaskQuery};
@@ -22,17 +21,24 @@ pub(super) fn list(
     let Some(number) = scope_number(&transaction, scope)? else {
         return Ok(TaskPage::default());
     };
-    let filter = ListFilter::new(number, query);
-    let total = total(&transaction, number, query, &filter)?;
-    let (sql, values) = filter.into_page(query);
-    let mut statement = transaction.prepare_cached(&sql)?;
-    let heads = statement.query_map(params_from_iter(values), |row| {
-        head_from_row(row, scope.clone())
-    })?;
-    Ok(TaskPage {
-        tasks: heads.collect::<rusqlite::Result<_>>()?,
-        total,
-    })
+    let filters = ListFilter::for_query(number, query);
+    let total = total(&transaction, number, query, &filters)?;
+    let mut tasks = Vec::new();
+    for filter in filters {
+        let (sql, values) = filter.into_page(query);
+        let mut statement = transaction.prepare_cached(&sql)?;
+        let heads = statement.query_map(params_from_iter(values), |row| {
+            head_from_row(row, scope.clone())
+        })?;
+        for head in heads {
+            tasks.push(head?);
+        }
+    }
+    tasks.sort_unstable_by(|one: &Head, other| {
+        (other.status_time, &other.id).cmp(&(one.status_time, &one.id))
+    });
+    tasks.truncate(query.limit);
+    Ok(TaskPage { tasks, total })
 }
 
 /// Counts the matches: from the counters of `task_count` if only the state is filtered, else from the index.
@@ -40,28 +46,29 @@ fn total(
     connection: &Connection,
     scope: i64,
     query: &TaskQuery,
-    filter: &ListFilter,
+    filters: &[ListFilter],
 ) -> rusqlite::Result<u64> {
-    if query.context_id.is_some() || query.since.is_some() {
-        let mut statement = connection.prepare_cached(&filter.select("count(*)"))?;
-        return statement.query_row(params_from_iter(&filter.values), |row| count_column(row, 0));
+    if query.context_id.is_none() && query.since.is_none() {
+        let mut statement =
+            connection.prepare_cached("SELECT state, tasks FROM task_count WHERE scope = ?1")?;
+        let counts = statement.query([scope])?;
+        return sum_counts(counts, |state| {
+            query.state.is_none_or(|wanted| wanted == state)
+        });
     }
-    sum_counts(connection, scope, |state| {
-        query.state.is_none_or(|wanted| wanted == state)
-    })
+    let mut total = 0;
+    for filter in filters {
+        let mut statement = connection.prepare_cached(&filter.select("count(*)"))?;
+        let values = params_from_iter(&filter.values);
+        total += statement.query_row(values, |row| count_column(row, 0))?;
+    }
+    Ok(total)
 }
 
-/// Sums the counters of a scope over the states that pass `includes`.
-fn sum_counts(
-    connection: &Connection,
-    scope: i64,
-    includes: impl Fn(TaskState) -> bool,
-) -> rusqlite::Result<u64> {
-    let mut statement =
-        connection.prepare_cached("SELECT state, tasks FROM task_count WHERE scope = ?1")?;
-    let mut rows = statement.query([scope])?;
+/// Sums counters over the states that pass `includes`. Each row is a state and its counter.
+fn sum_counts(mut counts: Rows<'_>, includes: impl Fn(TaskState) -> bool) -> rusqlite::Result<u64> {
     let mut total = 0;
-    while let Some(row) = rows.next()? {
+    while let Some(row) = counts.next()? {
         if includes(state_column(row, 0)?) {
             total += count_column(row, 1)?;
         }
@@ -69,7 +76,7 @@ fn sum_counts(
     Ok(total)
 }
 
-/// SQL of a [`TaskQuery`] without its cursor.
+/// SQL of a [`TaskQuery`] without its cursor: one search of an index.
 ///
 /// Every query names its index, because SQLite has no statistics to choose one by.
 pub(super) struct ListFilter {
@@ -78,11 +85,22 @@ pub(super) struct ListFilter {
 }
 
 impl ListFilter {
-    pub(super) fn new(scope: i64, query: &TaskQuery) -> Self {
-        let index = match (&query.context_id, query.state) {
-            (Some(_), _) => "task_by_context",
-            (None, Some(_)) => "task_by_state",
-            (None, None) => "task_by_time",
+    /// Returns the searches of a query. A list of a whole scope searches every state: an index without the state would
+    /// cost each new task one more page.
+    pub(super) fn for_query(scope: i64, query: &TaskQuery) -> Vec<Self> {
+        if query.context_id.is_some() || query.state.is_some() {
+            return vec![Self::new(scope, query, query.state)];
+        }
+        let states = TaskState::ALL.into_iter().chain([TaskState::Unspecified]);
+        states
+            .map(|state| Self::new(scope, query, Some(state)))
+            .collect()
+    }
+
+    fn new(scope: i64, query: &TaskQuery, state: Option<TaskState>) -> Self {
+        let index = match query.context_id {
+            Some(_) => "task_by_context",
+            None => "task_by_state",
         };
         let mut filter = Self {
             from: format!("FROM task INDEXED BY {index} WHERE scope = ?"),
@@ -91,7 +109,7 @@ impl ListFilter {
         if let Some(context_id) = &query.context_id {
             filter.and("context = ?", context_id.to_string());
         }
-        if let Some(state) = query.state {
+        if let Some(state) = state {
             filter.and("state = ?", i64::from(state_number(state)));
         }
         if let Some(since) = query.since {
@@ -235,7 +253,9 @@ pub(super) fn list_ended(
 
 /// Counts ended tasks.
 pub(super) fn count_ended(connection: &Connection) -> rusqlite::Result<u64> {
-    sum_counts(connection, ALL_SCOPES, TaskState::is_terminal)
+    let sql = "SELECT state, sum(tasks) FROM task_count GROUP BY state";
+    let mut statement = connection.prepare_cached(sql)?;
+    sum_counts(statement.query(())?, TaskState::is_terminal)
 }
 
 /// Counts the tasks of one agent and tenant over all owners.

@@ -38,9 +38,6 @@ const DELETE_TASK: [&str; 5] = [
 /// Maximum number of scopes, and of task rows, in the writer's cache. A full cache is cleared.
 const MAX_CACHED_ROWS: usize = 4_096;
 
-/// Scope number under which `task_count` counts the tasks of all scopes.
-pub(super) const ALL_SCOPES: i64 = 0;
-
 /// Rows that the writer has read or written, and the uncommitted changes of the current transaction.
 ///
 /// The cached rows need no invalidation but a rollback, because the writer is the only one that writes.
@@ -365,12 +362,10 @@ impl<'a> Transaction<'a> {
         })
     }
 
-    /// Notes a change of the number of tasks in a state, for the scope and for all scopes together.
+    /// Notes a change of the number of tasks in a state.
     fn adjust_count(&mut self, scope: i64, state: TaskState, change: i64) {
-        for scope in [scope, ALL_SCOPES] {
-            let key = (scope, state_number(state));
-            *self.cache.count_changes.entry(key).or_default() += change;
-        }
+        let key = (scope, state_number(state));
+        *self.cache.count_changes.entry(key).or_default() += change;
     }
 
     fn write_count(&mut self, scope: i64, state: u8, change: i64) -> rusqlite::Result<()> {

@@ -12,7 +12,9 @@ use prometheus_client::encoding::text::encode;
 use tokio::time::Instant;
 
 use crate::model::{ErrorKind, Event, Operation, TaskState, Version};
-use registry::{AgentLabels, MetricsRegistry, PushLabels, TaskLabels, TokenLabels};
+use registry::{
+    AgentLabels, HookLabels, HookNameLabels, MetricsRegistry, PushLabels, TaskLabels, TokenLabels,
+};
 
 static REGISTRY: OnceLock<MetricsRegistry> = OnceLock::new();
 static OBSERVER: OnceLock<Box<dyn TaskObserver>> = OnceLock::new();
@@ -247,4 +249,26 @@ pub(crate) fn record_tokens(agent: &str, input: u64, output: u64) {
 /// Counts a call that exceeded a limit, by the name of its setting.
 pub(crate) fn record_limit_hit(name: &'static str) {
     record(|metrics| metrics.record_limit_hit(name));
+}
+
+/// Counts a run of a hook by its outcome, and records its duration.
+pub(crate) fn record_hook(
+    hook: &str,
+    phase: &'static str,
+    outcome: &'static str,
+    started: Instant,
+) {
+    record(|metrics| {
+        let labels = HookLabels {
+            hook: hook.to_owned(),
+            phase,
+            outcome,
+        };
+        metrics.hook_runs.get_or_create(&labels).inc();
+        let name = HookNameLabels {
+            hook: hook.to_owned(),
+        };
+        let seconds = started.elapsed().as_secs_f64();
+        metrics.hook_seconds.get_or_create(&name).observe(seconds);
+    });
 }

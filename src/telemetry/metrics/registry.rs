@@ -1,4 +1,4 @@
-//! Registry of all metrics with their names and labels. `docs/operate.md` documents each of them.
+//! Registry of all metrics with their names and labels. `docs/reference/metrics.md` documents each of them.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -57,6 +57,20 @@ pub(super) struct TokenLabels {
     pub(super) kind: &'static str,
 }
 
+/// Labels of hook runs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct HookLabels {
+    pub(super) hook: String,
+    pub(super) phase: &'static str,
+    pub(super) outcome: &'static str,
+}
+
+/// Label of metrics by hook.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct HookNameLabels {
+    pub(super) hook: String,
+}
+
 /// Duration histograms by agent.
 type DurationFamily = Family<AgentLabels, Histogram, fn() -> Histogram>;
 
@@ -80,6 +94,8 @@ pub(super) struct MetricsRegistry {
     auth_failures: Family<ReasonLabels, Counter>,
     limits: Family<LimitLabels, Counter>,
     pub(super) tokens: Family<TokenLabels, Counter>,
+    pub(super) hook_runs: Family<HookLabels, Counter>,
+    pub(super) hook_seconds: Family<HookNameLabels, Histogram, fn() -> Histogram>,
 }
 
 impl MetricsRegistry {
@@ -106,12 +122,14 @@ impl MetricsRegistry {
             auth_failures: Family::default(),
             limits: Family::default(),
             tokens: Family::default(),
+            hook_runs: Family::default(),
+            hook_seconds: Family::new_with_constructor(seconds),
         };
         metrics.register();
         metrics
     }
 
-    /// Registers every metric; a unit test compares the names with `docs/operate.md`.
+    /// Registers every metric; a unit test compares the names with `docs/reference/metrics.md`.
     fn register(&mut self) {
         let Self { registry, .. } = self;
         registry.register("calls", "Completed calls", self.calls.clone());
@@ -175,6 +193,12 @@ impl MetricsRegistry {
             "Tokens that models have read and written",
             self.tokens.clone(),
         );
+        registry.register("hook_runs", "Runs of server hooks", self.hook_runs.clone());
+        registry.register(
+            "hook_seconds",
+            "Duration of server hooks",
+            self.hook_seconds.clone(),
+        );
         registry.register(
             "limits_hit",
             "Calls that exceeded a limit",
@@ -220,7 +244,7 @@ fn seconds() -> Histogram {
 mod tests {
     #[test]
     fn every_metric_is_documented() {
-        let page = include_str!("../../../docs/operate.md");
+        let page = include_str!("../../../docs/reference/metrics.md");
         let (source, _) = include_str!("registry.rs")
             .split_once("#[cfg(test)]")
             .unwrap();
@@ -234,7 +258,10 @@ mod tests {
             let is_documented = ["", "_total"]
                 .iter()
                 .any(|suffix| page.contains(&format!("| `attache_{name}{suffix}` |")));
-            assert!(is_documented, "attache_{name} is not in docs/operate.md");
+            assert!(
+                is_documented,
+                "attache_{name} is not in docs/reference/metrics.md"
+            );
         }
         let rows = page.lines().filter(|line| line.starts_with("| `attache_"));
         assert_eq!(rows.count(), names.len());

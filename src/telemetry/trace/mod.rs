@@ -20,8 +20,8 @@ use tracing::{Level, Span};
 use crate::model::{Binding, Operation, TraceContext, Version};
 #[cfg(feature = "server")]
 pub(crate) use server_spans::{
-    call_span, push_span, record_failure, record_push_result, record_turn_end, span_context,
-    turn_span,
+    call_span, hook_span, push_span, record_entries, record_failure, record_push_result,
+    record_turn_end, span_context, turn_span,
 };
 
 /// Target of every span.

@@ -1,7 +1,7 @@
 //! Trace context of spans, from the OpenTelemetry layer.
 
-use opentelemetry::Context;
 use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState};
+use opentelemetry::{Context, KeyValue};
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
@@ -25,6 +25,16 @@ pub(super) fn span_context(span: &Span) -> Option<TraceContext> {
             .filter(|state| !state.is_empty())
             .map(String::as_str),
     )
+}
+
+/// Adds an event to a span.
+pub(super) fn add_event(
+    span: &Span,
+    name: &'static str,
+    attribute: Option<(&'static str, String)>,
+) {
+    let attribute = attribute.map(|(key, value)| KeyValue::new(key, value));
+    span.add_event(name, attribute.into_iter().collect());
 }
 
 /// Makes a span the child of a context of another process.

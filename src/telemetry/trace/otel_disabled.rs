@@ -9,3 +9,6 @@ pub(super) fn span_context(_: &Span) -> Option<TraceContext> {
 }
 
 pub(super) fn set_parent(_: &Span, _: &TraceContext) {}
+
+#[cfg(feature = "server")]
+pub(super) fn add_event(_: &Span, _: &'static str, _: Option<(&'static str, String)>) {}

@@ -5,7 +5,7 @@ use tracing::field::Empty;
 
 use super::{TARGET, context, with_parent};
 use crate::model::{
-    Binding, ErrorKind, Operation, Scope, Task, TaskId, TaskState, TraceContext, Version,
+    Binding, ErrorKind, Event, Operation, Scope, Task, TaskId, TaskState, TraceContext, Version,
 };
 
 /// Returns the trace context of a span.
@@ -83,6 +83,33 @@ pub(crate) fn record_turn_end(span: &Span, state: TaskState) {
     }
 }
 
+/// Adds one event per log entry to a span. Entries have no content there.
+pub(crate) fn record_entries(span: &Span, entries: &[Event]) {
+    for entry in entries {
+        let (name, attribute) = match entry {
+            Event::Created { .. } => ("a2a.created", None),
+            Event::Message(message) => {
+                let id = message.message_id.to_string();
+                ("a2a.message", Some(("a2a.message.id", id)))
+            }
+            Event::TraceContext(_) => ("a2a.trace_context", None),
+            Event::TurnStarted => ("a2a.turn_started", None),
+            Event::Status { status, .. } => {
+                let state = status.state.as_str().to_owned();
+                ("a2a.status", Some(("a2a.task.state", state)))
+            }
+            Event::Artifact { artifact, .. } => {
+                let id = artifact.artifact_id.to_string();
+                ("a2a.artifact", Some(("a2a.artifact.id", id)))
+            }
+            Event::CancelRequested { .. } => ("a2a.cancel_requested", None),
+            Event::Ignored { .. } => ("a2a.ignored", None),
+            Event::TurnEnded => ("a2a.turn_ended", None),
+        };
+        context::add_event(span, name, attribute);
+    }
+}
+
 /// Returns the span of one attempt to call a webhook.
 pub(crate) fn push_span(task: &TaskId, attempt: u32, parent: Option<&TraceContext>) -> Span {
     let span = tracing::info_span!(
@@ -107,4 +134,16 @@ pub(crate) fn record_push_result(span: &Span, status: Option<u16>, delivered: bo
     if !delivered {
         span.record("otel.status_code", "ERROR");
     }
+}
+
+/// Returns the span of one run of a hook that calls another process: a child of the current span.
+pub(crate) fn hook_span(hook: &str, phase: &'static str, task: Option<&TaskId>) -> Span {
+    tracing::info_span!(
+        target: TARGET,
+        "a2a.hook",
+        otel.kind = "client",
+        attache.hook.name = hook,
+        attache.hook.phase = phase,
+        a2a.task.id = task.map(tracing::field::display),
+    )
 }

@@ -19,6 +19,7 @@ impl<'a> LegacyCard<'a> {
         let interfaces: Vec<_> = card
             .supported_interfaces
             .iter()
+            .chain(&card.legacy_interfaces)
             .filter(|interface| is_pre_v1(interface))
             .collect();
         let schemes = card

@@ -1,5 +1,6 @@
 //! Agent cards: written as 1.0, 0.3, 0.2 or a union of all, and read from any of them (03 §7).
 
+mod interfaces;
 pub(super) mod legacy;
 mod read;
 mod scheme;
@@ -10,6 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use super::json;
 use crate::model::{AgentCard, Error, ErrorKind};
+pub use interfaces::GrpcOnCard;
+#[cfg(feature = "server")]
+pub(crate) use interfaces::ServerInterfaces;
 use legacy::LegacyCard;
 use read::AnyCard;
 use union::Union;

@@ -161,6 +161,8 @@ impl<'de> Deserialize<'de> for AnyCard {
             name: read.name,
             description: read.description,
             supported_interfaces,
+            // Signatures do not cover the list of 0.3, so it adds nothing to that of 1.0.
+            legacy_interfaces: Vec::new(),
             provider: read.provider,
             version: read.version,
             documentation_url: read.documentation_url,

@@ -8,7 +8,7 @@ use super::CardForm;
 use super::legacy::LegacyCard;
 use super::scheme::SchemeWriter;
 use super::write::{SkillWriter, transports, write_capabilities};
-use crate::model::{AgentCapabilities, AgentCard};
+use crate::model::{AgentCapabilities, AgentCard, Binding};
 
 /// Union of the 1.0 and 0.3 forms of a card.
 pub(super) struct Union<'a>(pub(super) &'a AgentCard, pub(super) &'a LegacyCard<'a>);
@@ -49,6 +49,11 @@ impl Serialize for Union<'_> {
         let others = transports(legacy.interfaces.get(1..).unwrap_or_default());
         if !others.is_empty() {
             map.serialize_entry("additionalInterfaces", &others)?;
+        }
+        let mut interfaces = card.supported_interfaces.iter();
+        if interfaces.any(|interface| interface.binding() == Some(Binding::JsonRpc)) {
+            // KAOS clients look for it (09, 0.16).
+            map.serialize_entry("supportedProtocols", &["jsonrpc"])?;
         }
         if card.capabilities.extended_agent_card == Some(true) {
             map.serialize_entry("supportsAuthenticatedExtendedCard", &true)?;

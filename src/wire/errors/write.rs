@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize as DeriveSerialize};
 
 use super::super::lenient::{parse_state, v03_state_name};
 use super::{
-    BAD_REQUEST, DOMAIN, ERROR_INFO, error_name, grpc_code, http_status, jsonrpc_code, message,
+    BAD_REQUEST, DOMAIN, ERROR_INFO, V03Terms, error_name, grpc_code, http_status, jsonrpc_code,
     reason,
 };
-use crate::model::{Error, ErrorKind, Object, Version};
+use crate::model::{Error, Object, Version};
 
 /// Error object of a JSON-RPC response.
 pub struct JsonRpcError<'a>(pub &'a Error, pub Version);
@@ -20,10 +20,13 @@ impl Serialize for JsonRpcError<'_> {
         let Self(error, version) = *self;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("code", &jsonrpc_code(error.kind()))?;
-        map.serialize_entry("message", message(error, version))?;
         match version {
-            Version::V1 => map.serialize_entry("data", &TypedDetails(error))?,
+            Version::V1 => {
+                map.serialize_entry("message", error.message())?;
+                map.serialize_entry("data", &TypedDetails(error, None))?;
+            }
             Version::V03 => {
+                map.serialize_entry("message", &V03Terms::Json.message(error))?;
                 if let Some(data) = v03_error_data(error) {
                     map.serialize_entry("data", &data)?;
                 }
@@ -33,25 +36,16 @@ impl Serialize for JsonRpcError<'_> {
     }
 }
 
-/// Returns the `data` object of 0.3, which has no typed details. `None` if it would only repeat the
-/// task id that the caller sent.
+/// Returns the `data` object of 0.3, which has no typed details. `None` without details.
 fn v03_error_data(error: &Error) -> Option<Object> {
-    let caller_named_task = !matches!(error.kind(), ErrorKind::Internal | ErrorKind::Unavailable);
-    if error
-        .metadata()
-        .all(|(key, _)| key == "taskId" && caller_named_task)
-    {
+    if error.metadata().len() == 0 {
         return None;
     }
-    Some(
-        error
-            .metadata()
-            .map(|(key, value)| match (key, parse_state(value)) {
-                ("state", Some(state)) => (key, serde_json::Value::from(v03_state_name(state))),
-                _ => (key, serde_json::Value::from(value)),
-            })
-            .collect(),
-    )
+    let detail = |(key, value)| match (key, parse_state(value)) {
+        ("state", Some(state)) => (key, serde_json::Value::from(v03_state_name(state))),
+        _ => (key, serde_json::Value::from(value)),
+    };
+    Some(error.metadata().map(detail).collect())
 }
 
 /// Body of a REST error.
@@ -60,18 +54,22 @@ pub struct RestError<'a>(pub &'a Error, pub Version);
 impl Serialize for RestError<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self(error, version) = *self;
+        let (terms, message) = match version {
+            Version::V1 => (None, Cow::Borrowed(error.message())),
+            Version::V03 => (Some(V03Terms::Proto), V03Terms::Proto.message(error)),
+        };
         let mut map = serializer.serialize_map(None)?;
         if version == Version::V03 {
             // 0.3 clients read `message`, some `code`; a2a-sdk 1.x in 0.3 mode reads `type`.
-            map.serialize_entry("message", message(error, version))?;
+            map.serialize_entry("message", &message)?;
             map.serialize_entry("code", &jsonrpc_code(error.kind()))?;
             map.serialize_entry("type", error_name(error.kind(), Version::V03))?;
         }
         let body = RestStatus {
             code: http_status(error.kind(), version),
             status: grpc_code(error.kind(), Version::V1).as_str(),
-            message: message(error, version),
-            details: TypedDetails(error),
+            message: &message,
+            details: TypedDetails(error, terms),
         };
         map.serialize_entry("error", &body)?;
         map.end()
@@ -86,8 +84,9 @@ struct RestStatus<'a> {
     details: TypedDetails<'a>,
 }
 
-/// Typed details: always the reason, and the invalid fields if there are any.
-struct TypedDetails<'a>(&'a Error);
+/// Typed details: always the reason, and the invalid fields if there are any, in the names of the
+/// caller.
+struct TypedDetails<'a>(&'a Error, Option<V03Terms>);
 
 impl Serialize for TypedDetails<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -95,12 +94,16 @@ impl Serialize for TypedDetails<'_> {
         seq.serialize_element(&JsonErrorInfo(self.0))?;
         if !self.0.violations().is_empty() {
             let field_violations = self.0.violations().iter();
+            let translate = |text| match self.1 {
+                Some(terms) => terms.translate(text),
+                None => Cow::Borrowed(text),
+            };
             seq.serialize_element(&BadRequest {
                 type_url: BAD_REQUEST.into(),
                 field_violations: field_violations
                     .map(|v| FieldViolation {
-                        field: v.field().into(),
-                        description: v.description().into(),
+                        field: translate(v.field()),
+                        description: translate(v.description()),
                     })
                     .collect(),
             })?;

@@ -7,7 +7,7 @@
 //! The unit tests compare the output byte by byte with `Serialize` of the model.
 
 use super::encode::write_text;
-use crate::model::{Artifact, ArtifactId, ContextId, Entry, Event, TaskId};
+use crate::model::{Artifact, ArtifactId, ContextId, Entry, Event, Task, TaskId};
 use crate::wire::{Dialect, write_event, write_json};
 
 /// Writer for the events of one stream in one dialect.
@@ -40,6 +40,11 @@ impl StreamEventWriter {
     #[must_use]
     pub fn dialect(&self) -> &Dialect {
         &self.dialect
+    }
+
+    /// Selects the dialect for the client of a task, as [`Dialect::for_task`].
+    pub fn select_dialect(&mut self, task: &Task) {
+        self.dialect = self.dialect.clone().for_task(task);
     }
 
     /// Writes the stream event of an entry, like [`write_event`]. Writes nothing for internal

@@ -5,7 +5,7 @@ use prost::Message;
 
 use super::field_count::has_at_most;
 use crate::model::{
-    Error, ErrorKind, Operation, Request, Response, Result, StreamResponse, Version,
+    Error, ErrorKind, Operation, Publish, Request, Response, Result, StreamResponse, Task, Version,
 };
 use crate::wire::proto_v03;
 
@@ -87,11 +87,12 @@ fn read<P: Message + Default, M: TryFrom<P, Error = Error>>(bytes: &[u8]) -> Res
     M::try_from(message)
 }
 
-/// Encodes a response; empty if it has no content.
+/// Encodes a response without internal metadata; empty if it has no content.
 ///
 /// # Errors
 /// Unsupported operation: the card has no interface of the requested version.
 pub fn write_grpc(out: &mut Vec<u8>, response: &Response, version: Version) -> Result<()> {
+    let response = &*response.published();
     match version {
         Version::V1 => write_v1(out, response),
         Version::V03 => write_v03(out, response)?,
@@ -138,14 +139,67 @@ fn write_v03(out: &mut Vec<u8>, response: &Response) -> Result<()> {
     Ok(())
 }
 
-/// Encodes a stream event. `closes` marks the last event, which 0.3 sends as `final`.
+/// Encodes a stream event without internal metadata. `closes` marks the last event, which 0.3 sends as `final`.
 pub fn write_grpc_event(out: &mut Vec<u8>, event: &StreamResponse, closes: bool, version: Version) {
+    let event = &*event.published();
     match version {
         Version::V1 => encode_into(out, &v1::StreamResponse::from(event)),
         Version::V03 => encode_into(out, &proto_v03::stream_response(event, closes)),
     }
 }
 
+/// Encodes a task like [`write_grpc`], without a copy of the response.
+pub fn write_grpc_task(out: &mut Vec<u8>, task: &Task, version: Version) {
+    let task = &*task.published();
+    match version {
+        Version::V1 => encode_into(out, &v1::Task::from(task)),
+        Version::V03 => encode_into(out, &v03::Task::from(task)),
+    }
+}
+
+/// Writes the bytes before an encoded task in a stream event. The task is field 1 of the event in both versions.
+pub fn write_event_header(out: &mut Vec<u8>, task_bytes: usize) {
+    prost::encoding::encode_key(1, prost::encoding::WireType::LengthDelimited, out);
+    prost::encoding::encode_varint(task_bytes as u64, out);
+}
+
 fn encode_into(out: &mut Vec<u8>, message: &impl Message) {
     message.encode(out).expect("a Vec grows as needed");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Artifact, Part};
+
+    #[test]
+    fn d02_the_event_of_a_task_is_a_header_and_the_task() {
+        let task = Task {
+            id: "t".into(),
+            context_id: "c".into(),
+            artifacts: vec![Artifact {
+                parts: vec![Part::text("x".repeat(1000))],
+                ..Artifact::default()
+            }],
+            ..Task::default()
+        };
+        for version in [Version::V1, Version::V03] {
+            let mut encoded = Vec::new();
+            write_grpc_task(&mut encoded, &task, version);
+            let mut response = Vec::new();
+            write_grpc(&mut response, &Response::Task(task.clone()), version).unwrap();
+            assert_eq!(encoded, response, "{version:?}");
+            let mut pieces = Vec::new();
+            write_event_header(&mut pieces, encoded.len());
+            pieces.extend_from_slice(&encoded);
+            let mut event = Vec::new();
+            write_grpc_event(
+                &mut event,
+                &StreamResponse::Task(task.clone()),
+                true,
+                version,
+            );
+            assert_eq!(pieces, event, "{version:?}");
+        }
+    }
 }

@@ -24,6 +24,7 @@ impl TryFrom<&AgentCard> for v03::AgentCard {
         let interfaces: Vec<_> = card
             .supported_interfaces
             .iter()
+            .chain(&card.legacy_interfaces)
             .filter(|one| is_pre_v1(one))
             .collect();
         let main = interfaces.first().ok_or(ErrorKind::UnsupportedOperation)?;
@@ -81,6 +82,7 @@ impl TryFrom<v03::AgentCard> for AgentCard {
             name: card.name,
             description: card.description,
             supported_interfaces,
+            legacy_interfaces: Vec::new(),
             provider: card.provider.map(Into::into),
             version: card.version,
             documentation_url: non_empty(card.documentation_url),

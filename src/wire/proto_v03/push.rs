@@ -4,10 +4,11 @@ use attache_proto::v03;
 
 use super::resource_name;
 use crate::model::{
-    AuthenticationInfo, DeletePushConfigRequest, Error, GetPushConfigRequest,
-    ListPushConfigsRequest, ListPushConfigsResponse, PushConfig, PushConfigId, TaskId,
+    DeletePushConfigRequest, Error, GetPushConfigRequest, ListPushConfigsRequest,
+    ListPushConfigsResponse, PushConfig, PushConfigId, TaskId,
 };
 use crate::wire::proto::{non_empty, or_empty, prefix_field, read_list, write_list};
+use crate::wire::v03::set_authentication;
 
 impl From<&PushConfig> for v03::PushNotificationConfig {
     fn from(config: &PushConfig) -> Self {
@@ -35,23 +36,17 @@ impl From<&PushConfig> for v03::PushNotificationConfig {
 impl From<v03::PushNotificationConfig> for PushConfig {
     /// Uses the first scheme. The others are kept to return them to the client.
     fn from(config: v03::PushNotificationConfig) -> Self {
-        let (schemes, credentials) = match config.authentication {
-            Some(info) => (Some(info.schemes), info.credentials),
-            None => (None, String::new()),
-        };
-        let mut schemes = schemes.map(Vec::into_iter);
-        let authentication = schemes.as_mut().map(|schemes| AuthenticationInfo {
-            scheme: schemes.next().unwrap_or_default(),
-            credentials: non_empty(credentials),
-        });
-        Self {
+        let mut read = Self {
             id: non_empty(config.id),
             url: config.url,
             token: non_empty(config.token),
-            authentication,
-            other_schemes: schemes.into_iter().flatten().collect(),
             ..Self::default()
+        };
+        if let Some(info) = config.authentication {
+            let credentials = non_empty(info.credentials);
+            set_authentication(&mut read, info.schemes.into_iter(), credentials);
         }
+        read
     }
 }
 

@@ -31,6 +31,7 @@ impl TryFrom<v03::SendMessageRequest> for SendMessageRequest {
             configuration: request.configuration.map(Into::into),
             metadata: read_option("metadata", request.metadata)?,
             alias: None,
+            dialect: None,
         })
     }
 }

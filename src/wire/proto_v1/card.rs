@@ -52,6 +52,7 @@ impl TryFrom<v1::AgentCard> for AgentCard {
                 .into_iter()
                 .map(Into::into)
                 .collect(),
+            legacy_interfaces: Vec::new(),
             provider: card.provider.map(Into::into),
             version: card.version,
             documentation_url: card.documentation_url,

@@ -34,6 +34,7 @@ impl TryFrom<v1::SendMessageRequest> for SendMessageRequest {
             configuration: request.configuration.map(Into::into),
             metadata: read_option("metadata", request.metadata)?,
             alias: None,
+            dialect: None,
         })
     }
 }

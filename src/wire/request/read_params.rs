@@ -1,11 +1,15 @@
 //! Deserialization of JSON-RPC params.
 
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
 use crate::model::{
-    CancelTaskRequest, DeletePushConfigRequest, Error, GetExtendedAgentCardRequest,
+    CancelTaskRequest, ClientDialect, DeletePushConfigRequest, Error, GetExtendedAgentCardRequest,
     GetPushConfigRequest, GetTaskRequest, ListPushConfigsRequest, MessageId, Operation, Request,
     SendMessageRequest, SubscribeToTaskRequest, TaskId, Version,
 };
 use crate::wire::json::read;
+use crate::wire::kaos::KaosMarks;
 use crate::wire::method::JsonRpcMethod;
 use crate::wire::negotiation::RouteVersion;
 use crate::wire::v03::{
@@ -18,13 +22,66 @@ use crate::wire::{Dialect, v1};
 /// # Errors
 /// Invalid parameters; names the field.
 pub fn read_params(method: JsonRpcMethod, params: &str) -> Result<(Request, Dialect), Error> {
-    if !params.starts_with('{') {
-        return Err(Error::invalid("params", "must be an object"));
-    }
+    check_object(params)?;
     match method.route_version.version() {
         Version::V1 => Ok((read_v1(method.operation, params)?, Dialect::V1)),
         Version::V03 => read_v03(method, params),
     }
+}
+
+/// Reads the params of a JSON-RPC call without `A2A-Version`, like [`read_params`]. Also recognizes the
+/// clients that mix versions: KAOS and fasta2a (09 S0, 08 §7).
+///
+/// # Errors
+/// Invalid parameters; names the field.
+pub fn read_unversioned_params(
+    method: JsonRpcMethod,
+    params: &str,
+) -> Result<(Request, Dialect), Error> {
+    match (method.route_version, method.operation) {
+        (RouteVersion::MethodV1, Operation::SendMessage) => read_kaos_or_v1(method, params),
+        (RouteVersion::MethodV03, Operation::SendMessage) => {
+            read_fasta2a_or_v03(params, Request::SendMessage)
+        }
+        (RouteVersion::MethodV03, Operation::SendStreamingMessage) => {
+            read_fasta2a_or_v03(params, Request::SendStreamingMessage)
+        }
+        _ => read_params(method, params),
+    }
+}
+
+fn read_kaos_or_v1(method: JsonRpcMethod, params: &str) -> Result<(Request, Dialect), Error> {
+    let (mut request, dialect) = read_params(method, params)?;
+    match &mut request {
+        Request::SendMessage(send) if KaosMarks::read(params).selects_dialect() => {
+            send.dialect = Some(ClientDialect::Kaos);
+            Ok((request, Dialect::Kaos))
+        }
+        _ => Ok((request, dialect)),
+    }
+}
+
+fn read_fasta2a_or_v03(
+    params: &str,
+    request: fn(Box<SendMessageRequest>) -> Request,
+) -> Result<(Request, Dialect), Error> {
+    check_object(params)?;
+    let send: V03SendParams<false> = read(params)?;
+    let dialect = if send.is_fasta2a() {
+        Dialect::Fasta2a
+    } else {
+        Dialect::V03
+    };
+    let mut send = send.into_model(true)?;
+    send.alias = None;
+    Ok((request(Box::new(send)), dialect))
+}
+
+fn check_object(params: &str) -> Result<(), Error> {
+    if params.starts_with('{') {
+        return Ok(());
+    }
+    Err(Error::invalid("params", "must be an object"))
 }
 
 fn read_v1(operation: Operation, params: &str) -> Result<Request, Error> {
@@ -82,7 +139,10 @@ fn read_v03(method: JsonRpcMethod, params: &str) -> Result<(Request, Dialect), E
         }
         Operation::CreatePushConfig => {
             let V03PushConfig(config) = read(params)?;
-            let dialect = reply_dialect(method.route_version, config.task_id.as_ref());
+            let dialect = match reply_dialect(method.route_version, config.task_id.as_ref()) {
+                Dialect::V03 if has_push_headers(params) => Dialect::V03PushSuccess,
+                dialect => dialect,
+            };
             Ok((Request::CreatePushConfig(Box::new(config)), dialect))
         }
         Operation::GetPushConfig => {
@@ -135,6 +195,22 @@ fn reply_dialect(route_version: RouteVersion, task: Option<&TaskId>) -> Dialect 
         | RouteVersion::ServiceV03
         | RouteVersion::ServiceV1 => Dialect::V03,
     }
+}
+
+/// Whether the push configuration has `headers` (09, 3.11).
+fn has_push_headers(params: &str) -> bool {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Params {
+        push_notification_config: Option<Marks>,
+    }
+    #[derive(Deserialize)]
+    struct Marks {
+        headers: Option<IgnoredAny>,
+    }
+    let read = serde_json::from_str::<Params>(params).ok();
+    let config = read.and_then(|params| params.push_notification_config);
+    config.is_some_and(|config| config.headers.is_some())
 }
 
 fn read_send(

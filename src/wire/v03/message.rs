@@ -1,5 +1,6 @@
 //! Messages, parts and artifacts in 0.3 JSON.
 
+use serde::de;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde::{Deserialize, Deserializer};
 
@@ -11,7 +12,7 @@ use crate::model::{
 };
 use crate::wire::json::field_error;
 use crate::wire::lenient::v03_role_name;
-use crate::wire::part::{KIND_KEY, WRAPPED_DATA_KEY};
+use crate::wire::part::{KIND_KEY, NamedKind, WRAPPED_DATA_KEY, is_tool_kind};
 
 impl<'a> V03<'a, Part> {
     /// Returns the metadata to write. `wrapped` adds the marker for wrapped data; `restored`
@@ -31,23 +32,26 @@ impl<'a> V03<'a, Part> {
     }
 
     fn write_kind<M: SerializeMap>(&self, map: &mut M, kind: &str) -> Result<(), M::Error> {
-        map.serialize_entry("kind", kind)?;
-        if self.1.is_v01() {
-            map.serialize_entry("type", kind)?;
+        match self.1 {
+            Audience::V03 | Audience::Tools => map.serialize_entry("kind", kind),
+            Audience::Kaos => map.serialize_entry("type", kind),
+            Audience::V01(_) => {
+                map.serialize_entry("kind", kind)?;
+                map.serialize_entry("type", kind)
+            }
         }
-        Ok(())
     }
 
-    /// Returns the original kind and members of a data part that
-    /// [`read_legacy_part`](crate::wire::part::read_legacy_part) created from an unknown kind.
-    fn legacy_kind(&self, data: &Json) -> Option<(String, Object)> {
+    /// Returns the kind and members of a tool part, for clients that run tools. All others get a data
+    /// part, because their SDKs refuse unknown kinds.
+    fn tool_part(&self, data: &Json) -> Option<(String, Object)> {
+        if !matches!(self.1, Audience::Tools) {
+            return None;
+        }
         let kind: String = self.0.metadata()?.get(KIND_KEY)?.read().ok()?;
         let members = Object::try_from(data.clone()).ok()?;
         let clash = members.get("kind").is_some() || members.get("metadata").is_some();
-        // 0.1 clients get `type` in addition to `kind`, so a member of that name would be a
-        // duplicate.
-        let clash = clash || self.1.is_v01() && members.get("type").is_some();
-        (!clash && !matches!(kind.as_str(), "text" | "file" | "data")).then_some((kind, members))
+        (!clash && is_tool_kind(&kind)).then_some((kind, members))
     }
 }
 
@@ -100,7 +104,7 @@ impl Serialize for V03<'_, Part> {
                 self.write_kind(&mut map, "file")?;
                 map.serialize_entry("file", &file(self.0, "uri", url))?;
             }
-            Content::Data(data) => match self.legacy_kind(data) {
+            Content::Data(data) => match self.tool_part(data) {
                 Some((kind, members)) => {
                     restored = true;
                     self.write_kind(&mut map, &kind)?;
@@ -128,12 +132,15 @@ impl Serialize for V03<'_, Part> {
 }
 
 /// Returns metadata unless it is empty. Versions before 1.0 omit an empty object (08 §3).
-pub(super) fn non_empty_metadata(metadata: &Option<Object>) -> Option<&Object> {
+pub(in crate::wire) fn non_empty_metadata(metadata: &Option<Object>) -> Option<&Object> {
     metadata.as_ref().filter(|metadata| !metadata.is_empty())
 }
 
 /// List of objects in 0.3 JSON.
-pub(super) struct V03List<'a, T>(pub(super) &'a [T], pub(super) Audience<'a>);
+pub(in crate::wire) struct V03List<'a, T>(
+    pub(in crate::wire) &'a [T],
+    pub(in crate::wire) Audience<'a>,
+);
 
 impl<T> Serialize for V03List<'_, T>
 where
@@ -172,7 +179,7 @@ impl Serialize for V03<'_, Message> {
         }
         if let Some(metadata) = non_empty_metadata(&message.metadata) {
             map.serialize_entry("metadata", metadata)?;
-            if let (Audience::Tools, Some(request)) = (audience, metadata.get(INPUT_REQUEST)) {
+            if let Some(request) = metadata.get(INPUT_REQUEST) {
                 map.serialize_entry("inputRequest", &request)?;
             }
         }
@@ -227,28 +234,57 @@ struct V03MessageMembers<const PROTO: bool> {
     input_request: Option<Json>,
 }
 
-impl<'de, const PROTO: bool> Deserialize<'de> for V03Message<PROTO> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let read = V03MessageMembers::<PROTO>::deserialize(deserializer)?;
-        if read.kind.is_some_and(|kind| kind != "message") {
+impl<const PROTO: bool> V03MessageMembers<PROTO> {
+    fn into_message<E: de::Error>(self) -> Result<Message, E> {
+        if self.kind.is_some_and(|kind| kind != "message") {
             return Err(field_error("kind", "must be message"));
         }
-        let mut metadata = read.metadata;
-        if let Some(request) = read.input_request {
+        let mut metadata = self.metadata;
+        if let Some(request) = self.input_request {
             metadata
                 .get_or_insert_default()
                 .insert(INPUT_REQUEST, request);
         }
-        Ok(Self(Message {
-            message_id: read.message_id,
-            role: read.role,
-            parts: read.parts.into_iter().map(|part| part.0).collect(),
-            context_id: read.context_id,
-            task_id: read.task_id,
-            reference_task_ids: read.reference_task_ids,
-            extensions: read.extensions,
+        Ok(Message {
+            message_id: self.message_id,
+            role: self.role,
+            parts: self.parts.into_iter().map(|read| read.part).collect(),
+            context_id: self.context_id,
+            task_id: self.task_id,
+            reference_task_ids: self.reference_task_ids,
+            extensions: self.extensions,
             metadata,
-        }))
+        })
+    }
+}
+
+impl<'de, const PROTO: bool> Deserialize<'de> for V03Message<PROTO> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let read = V03MessageMembers::<PROTO>::deserialize(deserializer)?;
+        read.into_message().map(Self)
+    }
+}
+
+/// Message of a client, and the kinds that it names.
+pub(in crate::wire) struct V03SentMessage<const PROTO: bool> {
+    pub(in crate::wire) message: Message,
+    /// Whether the message has a `kind`, or any part a `kind` or `type`.
+    pub(in crate::wire) has_kinds: bool,
+    /// Whether a part is a tool part.
+    pub(in crate::wire) has_tool_parts: bool,
+}
+
+impl<'de, const PROTO: bool> Deserialize<'de> for V03SentMessage<PROTO> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let read = V03MessageMembers::<PROTO>::deserialize(deserializer)?;
+        let mut kinds = read.parts.iter().map(|part| part.kind);
+        let has_tool_parts = kinds.clone().any(|kind| kind == NamedKind::Tool);
+        let has_kinds = read.kind.is_some() || kinds.any(|kind| kind != NamedKind::Absent);
+        Ok(Self {
+            message: read.into_message()?,
+            has_kinds,
+            has_tool_parts,
+        })
     }
 }
 
@@ -302,7 +338,7 @@ impl<'de, const PROTO: bool> Deserialize<'de> for V03Artifact<PROTO> {
                 artifact_id: read.artifact_id.unwrap_or_else(by_index),
                 name: read.name,
                 description: read.description,
-                parts: read.parts.into_iter().map(|part| part.0).collect(),
+                parts: read.parts.into_iter().map(|read| read.part).collect(),
                 extensions: read.extensions,
                 metadata: read.metadata,
             },

@@ -12,9 +12,11 @@ mod task;
 
 use crate::model::TaskId;
 
-pub(super) use message::V03Message;
-pub(super) use push::V03PushConfig;
+pub(super) use message::{V03List, V03Message, V03SentMessage, non_empty_metadata};
 pub(super) use push::parse_push_config_name;
+#[cfg(feature = "grpc")]
+pub(super) use push::set_authentication;
+pub(super) use push::{V03PushConfig, V03PushSuccess};
 pub(super) use request::{
     V03PushConfigParams, V03SendParams, V03TaskParams, parse_task_name, write_configuration,
     zero_as_absent,
@@ -29,8 +31,10 @@ pub(super) struct V03<'a, T: ?Sized>(pub(super) &'a T, pub(super) Audience<'a>);
 pub(super) enum Audience<'a> {
     /// Clients of 0.2 and 0.3.
     V03,
-    /// 0.3 clients that run tools and read the agent's question from `inputRequest`.
+    /// 0.3 clients that run tools: they understand the parts `tool-use` and `tool-result`.
     Tools,
+    /// KAOS clients, whose parts have `type` in place of `kind`.
+    Kaos,
     /// 0.1 clients, which expect the member names of 0.1 and the task id that they chose.
     V01(Option<&'a TaskId>),
 }

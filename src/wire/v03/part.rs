@@ -7,10 +7,13 @@ use std::marker::PhantomData;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 use crate::model::{Json, Object, Part};
-use crate::wire::part::{KindMember, read_legacy_part};
+use crate::wire::part::{KindMember, NamedKind, read_legacy_part};
 
 /// Part of 0.1 to 0.3. `PROTO` selects the ProtoJSON of 0.3 REST.
-pub(super) struct V03Part<const PROTO: bool>(pub(super) Part);
+pub(super) struct V03Part<const PROTO: bool> {
+    pub(super) part: Part,
+    pub(super) kind: NamedKind,
+}
 
 impl<'de, const PROTO: bool> Deserialize<'de> for V03Part<PROTO> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -18,15 +21,13 @@ impl<'de, const PROTO: bool> Deserialize<'de> for V03Part<PROTO> {
         if PROTO {
             unnest_data(&mut members);
         }
-        read_legacy_part(
-            members,
-            if PROTO {
-                KindMember::Absent
-            } else {
-                KindMember::Expected
-            },
-        )
-        .map(Self)
+        let kind_member = if PROTO {
+            KindMember::Absent
+        } else {
+            KindMember::Expected
+        };
+        let (part, kind) = read_legacy_part(members, kind_member)?;
+        Ok(Self { part, kind })
     }
 }
 

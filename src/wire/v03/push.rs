@@ -1,12 +1,16 @@
 //! Push configurations in 0.3 JSON.
 
+use std::collections::BTreeMap;
+
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde::{Deserialize, Deserializer};
 
 use super::{Audience, V03};
 use crate::model::{
-    AuthenticationInfo, Object, PushConfig, PushConfigId, Secret, TaskId, non_empty, or_default,
+    AuthenticationInfo, Json, Object, PushConfig, PushConfigId, Secret, TaskId, non_empty,
+    or_default,
 };
+use crate::wire::json::field_error;
 
 /// Push configuration without its task.
 pub(in crate::wire) struct V03PushConfigBody<'a>(pub(in crate::wire) &'a PushConfig);
@@ -27,6 +31,10 @@ impl Serialize for V03PushConfigBody<'_> {
                 "authentication",
                 &V03AuthenticationWriter(info, &config.other_schemes),
             )?;
+        }
+        if !config.headers.is_empty() {
+            let headers: BTreeMap<_, _> = config.headers.iter().map(|(k, v)| (k, v)).collect();
+            map.serialize_entry("headers", &headers)?;
         }
         map.end()
     }
@@ -60,6 +68,19 @@ impl Serialize for V03<'_, PushConfig> {
     }
 }
 
+/// Reply to clients that send `headers`: `success` beside the configuration (09, 3.12).
+pub(in crate::wire) struct V03PushSuccess<'a>(pub(in crate::wire) &'a PushConfig);
+
+impl Serialize for V03PushSuccess<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("success", &true)?;
+        map.serialize_entry("taskId", &self.0.task_id.clone().unwrap_or_default())?;
+        map.serialize_entry("pushNotificationConfig", &V03PushConfigBody(self.0))?;
+        map.end()
+    }
+}
+
 /// Push configuration of 0.1 to 0.3, nested below its task or flat.
 pub(in crate::wire) struct V03PushConfig(pub(in crate::wire) PushConfig);
 
@@ -84,7 +105,21 @@ struct V03PushConfigMembers {
     #[serde(default, deserialize_with = "non_empty")]
     token: Option<Secret>,
     authentication: Option<V03Authentication>,
-    headers: Option<Object>,
+    headers: Option<V03Headers>,
+}
+
+/// Request headers for the webhook.
+struct V03Headers(Vec<(String, String)>);
+
+impl<'de> Deserialize<'de> for V03Headers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let read = |(name, value): (String, Json)| match value.read() {
+            Ok(text) => Ok((name, text)),
+            Err(_) => Err(field_error(&name, "must be a string")),
+        };
+        let object = Object::deserialize(deserializer)?;
+        object.iter().map(read).collect::<Result<_, _>>().map(Self)
+    }
 }
 
 #[derive(Deserialize)]
@@ -147,29 +182,39 @@ impl V03PushConfigMembers {
             ..PushConfig::default()
         };
         if let Some(read) = self.authentication {
-            let mut schemes = read.scheme.into_iter().chain(read.schemes);
-            let info = AuthenticationInfo {
-                scheme: schemes.next().unwrap_or_default(),
-                credentials: read.credentials,
-            };
-            config.other_schemes = schemes.collect();
-            config.authentication = Some(info);
+            let schemes = read.scheme.into_iter().chain(read.schemes);
+            set_authentication(&mut config, schemes, read.credentials);
         }
         apply_headers(&mut config, self.headers);
         config
     }
 }
 
-/// Applies a `headers` member (09, 3.11). `Authorization` becomes the authentication; the operator
-/// decides whether others are sent.
-fn apply_headers(config: &mut PushConfig, headers: Option<Object>) {
-    for (name, value) in headers.iter().flat_map(Object::iter) {
-        let Ok(value) = value.read::<String>() else {
-            continue;
-        };
-        if !name.eq_ignore_ascii_case("authorization") {
+/// Sets the authentication of a 0.3 client: its first scheme. Without schemes and credentials there
+/// is none; older clients send an empty object or list then.
+pub(in crate::wire) fn set_authentication(
+    config: &mut PushConfig,
+    mut schemes: impl Iterator<Item = String>,
+    credentials: Option<Secret>,
+) {
+    let scheme = schemes.next();
+    if scheme.is_none() && credentials.is_none() {
+        return;
+    }
+    config.other_schemes = schemes.collect();
+    config.authentication = Some(AuthenticationInfo {
+        scheme: scheme.unwrap_or_default(),
+        credentials,
+    });
+}
+
+/// Applies a `headers` member (09, 3.11). `Authorization` becomes the authentication, unless there is
+/// one; validation then refuses it.
+fn apply_headers(config: &mut PushConfig, headers: Option<V03Headers>) {
+    for (name, value) in headers.into_iter().flat_map(|headers| headers.0) {
+        if !name.eq_ignore_ascii_case("authorization") || config.authentication.is_some() {
             config.headers.push((name, value.into()));
-        } else if config.authentication.is_none() {
+        } else {
             let (scheme, credentials) = match value.split_once(' ') {
                 Some((scheme, credentials)) => {
                     (scheme.to_owned(), Some(Secret::from(credentials.trim())))

@@ -4,9 +4,9 @@ use serde::Deserialize;
 use serde::ser::{SerializeMap, Serializer};
 
 use super::push::V03PushConfigBody;
-use super::{V03Message, V03PushConfig};
+use super::{V03PushConfig, V03SentMessage};
 use crate::model::{
-    ContextId, Error, MessageId, Object, PushConfigId, SendMessageConfiguration,
+    ClientDialect, ContextId, Error, MessageId, Object, PushConfigId, SendMessageConfiguration,
     SendMessageRequest, TaskId, int32, non_empty, or_default,
 };
 
@@ -16,7 +16,7 @@ use crate::model::{
 pub(in crate::wire) struct V03SendParams<const PROTO: bool> {
     // Named `request` in 0.2 REST.
     #[serde(alias = "request")]
-    message: Option<V03Message<PROTO>>,
+    message: Option<V03SentMessage<PROTO>>,
     configuration: Option<V03SendConfiguration>,
     metadata: Option<Object>,
     /// Beside the message in requests of KAOS and selectools (09, 0.8).
@@ -47,7 +47,9 @@ struct V03SendConfiguration {
     #[serde(
         alias = "push_notification_config",
         alias = "pushNotification",
-        alias = "push_notification"
+        alias = "push_notification",
+        // Name of 1.0, from clients that mix versions.
+        alias = "taskPushNotificationConfig"
     )]
     push_notification_config: Option<V03PushConfig>,
     #[serde(default, alias = "history_length", deserialize_with = "int32")]
@@ -63,7 +65,9 @@ impl V03SendConfiguration {
     fn into_model(self, blocks: bool) -> SendMessageConfiguration {
         let blocking = self
             .blocking
-            .or(self.return_immediately.map(|immediately| !immediately));
+            .or(self.return_immediately.map(|immediately| !immediately))
+            // The webhook reports the result, so the caller need not wait for it (09, 1.33).
+            .or(self.push_notification_config.as_ref().map(|_| false));
         SendMessageConfiguration {
             accepted_output_modes: self.accepted_output_modes,
             task_push_notification_config: self.push_notification_config.map(|config| config.0),
@@ -81,18 +85,25 @@ pub(in crate::wire) fn zero_as_absent(length: Option<i32>) -> Option<i32> {
 impl<const PROTO: bool> V03SendParams<PROTO> {
     /// Whether the body has the shape of 0.1, and not a newer one under an old method name.
     pub(in crate::wire) fn is_v01(&self) -> bool {
-        self.message.as_ref().is_none_or(|V03Message(message)| {
+        self.message.as_ref().is_none_or(|sent| {
+            let message = &sent.message;
             message.message_id.is_empty()
                 && message.context_id.is_none()
                 && message.task_id.is_none()
         }) && self.message_id.is_none()
     }
 
+    /// Whether the message has the form of fasta2a: parts of 1.0 in a call of 0.3, without any `kind`.
+    pub(in crate::wire) fn is_fasta2a(&self) -> bool {
+        self.message.as_ref().is_some_and(|sent| !sent.has_kinds)
+    }
+
     /// Converts to the model. `blocks` is the meaning of an absent flag in the configuration.
     pub(in crate::wire) fn into_model(self, blocks: bool) -> Result<SendMessageRequest, Error> {
-        let Some(V03Message(mut message)) = self.message else {
+        let Some(sent) = self.message else {
             return Err(Error::invalid("message", "is required"));
         };
+        let mut message = sent.message;
         message.context_id = message.context_id.or(self.context_id).or(self.session_id);
         if message.message_id.is_empty() {
             message.message_id = self.message_id.unwrap_or_default();
@@ -115,6 +126,7 @@ impl<const PROTO: bool> V03SendParams<PROTO> {
             configuration,
             metadata: self.metadata,
             alias: self.id,
+            dialect: sent.has_tool_parts.then_some(ClientDialect::Tools),
         })
     }
 }

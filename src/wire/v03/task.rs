@@ -46,7 +46,7 @@ impl Serialize for V03<'_, Task> {
         map.serialize_entry("kind", "task")?;
         match audience {
             Audience::V01(Some(id)) => map.serialize_entry("id", id)?,
-            Audience::V01(None) | Audience::V03 | Audience::Tools => {
+            Audience::V01(None) | Audience::V03 | Audience::Tools | Audience::Kaos => {
                 map.serialize_entry("id", &task.id)?
             }
         }
@@ -313,7 +313,7 @@ fn artifact_from_part<E: serde::de::Error, const PROTO: bool>(
     let artifact_id = ArtifactId::from(format!("artifact-{}", index.unwrap_or_default()));
     let artifact = Artifact {
         artifact_id,
-        parts: vec![part.0],
+        parts: vec![part.part],
         ..Artifact::default()
     };
     Ok(V03Artifact {

@@ -65,9 +65,6 @@ CREATE TABLE task_count (
     tasks INTEGER NOT NULL,
     PRIMARY KEY (scope, state)
 ) STRICT, WITHOUT ROWID;
-INSERT INTO "task_count" VALUES(0,1,0);
-INSERT INTO "task_count" VALUES(0,3,1);
-INSERT INTO "task_count" VALUES(0,6,1);
 INSERT INTO "task_count" VALUES(1,1,0);
 INSERT INTO "task_count" VALUES(1,3,1);
 INSERT INTO "task_count" VALUES(1,6,1);
@@ -93,7 +90,6 @@ CREATE TABLE webhook (
 INSERT INTO "webhook" VALUES(1,1,'hook',X'893454178012D642D869CA09D474D26493F19FD438B5C39A3492CC693E4C2939A6B5C2AD87EC99C5483C692DC422D67091DA185DFDD967EE13EA793783369D446F879DA7FA',0,0,2,2500,0,'');
 CREATE UNIQUE INDEX task_id ON task (id);
 CREATE UNIQUE INDEX task_alias ON task (scope, alias) WHERE alias IS NOT NULL;
-CREATE INDEX task_by_time ON task (scope, status_time);
 CREATE INDEX task_by_state ON task (scope, state, status_time);
 CREATE INDEX task_by_context ON task (scope, context, status_time, state);
 CREATE INDEX task_unfinished ON task (id) WHERE has_ended = 0;

@@ -64,16 +64,23 @@ async fn received_files_of_python_peers_are_decoded() {
     }
 }
 
-/// Sends a file twice, and returns the bytes that arrived.
-async fn sent(head: &str, encoding: FileEncoding) -> Vec<Vec<u8>> {
-    let answers = vec![task(b"", head), task(b"", head)];
+/// Sends a file twice, and returns the bytes that arrived. `is_probed`: a request for the card comes first.
+async fn sent(head: &str, encoding: FileEncoding, is_probed: bool) -> Vec<Vec<u8>> {
+    let mut answers = vec![task(b"", head), task(b"", head)];
+    if is_probed {
+        answers.insert(0, http_response(404, head, "{}"));
+    }
     let peer = Peer::with_responses(answers).await;
     let client = client(&peer, encoding);
     for _ in 0..2 {
         let message = Message::user("hi").part(Part::file(FILE, "x/y"));
         let _ = with_deadline(client.send_message(SendMessageRequest::new(message))).await;
     }
-    let requests = peer.requests().await;
+    let mut requests = peer.requests().await;
+    if is_probed {
+        let probe = requests.remove(0);
+        assert!(probe.head.starts_with("get /v1/card "), "{probe:?}");
+    }
     let bytes = requests.iter().map(|request| {
         let body: Value = serde_json::from_slice(&request.body).unwrap();
         let file = &body["message"]["content"][1]["file"]["fileWithBytes"];
@@ -86,13 +93,16 @@ async fn sent(head: &str, encoding: FileEncoding) -> Vec<Vec<u8>> {
 async fn files_are_sent_as_the_peer_expects_them() {
     let text = Base64::encode(FILE).as_str().as_bytes().to_vec();
     let raw = FILE.to_vec();
-    let python = "Server: uvicorn\r\n";
-    let known_later = [raw.clone(), text.clone()];
-    assert_eq!(sent(python, FileEncoding::Auto).await, known_later);
-    assert_eq!(
-        sent("", FileEncoding::Auto).await,
-        [raw.clone(), raw.clone()]
-    );
-    assert_eq!(sent("", FileEncoding::Base64).await, [text.clone(), text]);
-    assert_eq!(sent(python, FileEncoding::Raw).await, [raw.clone(), raw]);
+    let texts = [text.clone(), text];
+    let bytes = [raw.clone(), raw];
+    for (head, encoding, is_probed, expected) in [
+        ("Server: uvicorn\r\n", FileEncoding::Auto, true, &texts),
+        ("Server: a2a\r\n", FileEncoding::Auto, true, &texts),
+        ("", FileEncoding::Auto, true, &bytes),
+        ("", FileEncoding::Base64, false, &texts),
+        ("Server: uvicorn\r\n", FileEncoding::Raw, false, &bytes),
+    ] {
+        let got = sent(head, encoding, is_probed).await;
+        assert_eq!(got, *expected, "{head:?} {encoding:?}");
+    }
 }

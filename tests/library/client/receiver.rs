@@ -275,6 +275,53 @@ async fn receiver_serves_http() {
     }
 }
 
+/// D20: silent connections beyond the limit are closed for new ones, and a sender with credentials stays.
+#[tokio::test]
+async fn d20_silent_connections_do_not_lock_senders_out() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let (receiver, mut accepted) = PushReceiver::new(PushReceiverSettings {
+        max_connections: 8,
+        header_timeout: Duration::from_secs(600),
+        ..settings()
+    });
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let connect = || with_deadline(tokio::net::TcpStream::connect(address));
+    let golden: Value = serde_json::from_str(STATUS).unwrap();
+    let body = golden["request"]["body"].to_string();
+    let head = format!(
+        "POST / HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer s3cr3t\r\n\
+         A2A-Notification-Token: tok-5d41402a\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    let posting = async {
+        let mut silent = Vec::new();
+        for _ in 0..50 {
+            silent.push(connect().await.unwrap());
+        }
+        // Authenticated with its head; its body arrives after 50 more silent connections.
+        let mut sender = connect().await.unwrap();
+        sender.write_all(head.as_bytes()).await.unwrap();
+        let mut other = connect().await.unwrap();
+        other.write_all(head.as_bytes()).await.unwrap();
+        other.write_all(body.as_bytes()).await.unwrap();
+        let mut status = [0; 12];
+        with_deadline(other.read_exact(&mut status)).await.unwrap();
+        assert_eq!(&status, b"HTTP/1.1 200");
+        for _ in 0..50 {
+            silent.push(connect().await.unwrap());
+        }
+        sender.write_all(body.as_bytes()).await.unwrap();
+        with_deadline(sender.read_exact(&mut status)).await.unwrap();
+        assert_eq!(&status, b"HTTP/1.1 200");
+        with_deadline(accepted.next()).await
+    };
+    tokio::select! {
+        () = receiver.serve(listener) => panic!("it serves until it is dropped"),
+        notification = posting => assert!(notification.is_some()),
+    }
+}
+
 /// S73: age and required claims of a token with a valid signature.
 #[cfg(feature = "jws")]
 #[tokio::test]

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use attache::model::{
     Binding, ErrorKind, Message, SendMessageRequest, SendMessageResponse, TaskState, Version,
 };
-use attache::{Client, ClientTls, Tls};
+use attache::wire::card::GrpcOnCard;
+use attache::{Client, ClientTls, ServerSettings, Tls};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -57,7 +58,9 @@ impl Authority {
 
 async fn start(issued: &Issued) -> Running {
     let tls = Tls::from_pem(issued.certificate.as_bytes(), issued.key.as_bytes()).unwrap();
-    start_with(Echo, |server| server.tls(tls)).await
+    let mut settings = ServerSettings::default();
+    settings.grpc_on_card = GrpcOnCard::All;
+    start_with(Echo, |server| server.server_settings(settings).tls(tls)).await
 }
 
 fn client(server: &Running, binding: Binding) -> Client {

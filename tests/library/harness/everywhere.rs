@@ -102,9 +102,9 @@ pub(crate) fn has_details(client: &Client) -> bool {
     is_v1(client)
 }
 
-/// Whether errors carry a retry delay (06 §1, §2): HTTP in a header, 1.0 gRPC in its details, 0.3 gRPC not at all.
-pub(crate) fn has_retry_hint(client: &Client) -> bool {
-    is_v1(client) || client.interface().binding() != Some(Binding::Grpc)
+/// Whether one method returns the extended card, or else the public one (03 §6). Only 0.3 gRPC has it.
+pub(crate) fn has_one_card_method(client: &Client) -> bool {
+    !is_v1(client) && client.interface().binding() == Some(Binding::Grpc)
 }
 
 /// Whether stream events carry positions (05 §3). A position is the `id:` of an SSE event, so gRPC has none.

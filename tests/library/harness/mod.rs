@@ -6,6 +6,8 @@ pub(crate) mod everywhere;
 pub(crate) mod server_process;
 mod sse_reader;
 mod stepped_agent;
+#[cfg(feature = "server")]
+pub(crate) mod webhook_endpoint;
 mod wire_format;
 
 use std::net::SocketAddr;

@@ -4,15 +4,44 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 
-use attache::{AgentCard, Server};
+use attache::{Agent, AgentCard, Failure, Outcome, Server, Turn};
 use tokio::sync::oneshot;
 
-use super::{Echo, with_deadline};
+use super::{local_webhooks, with_deadline};
 
 /// Environment variable that makes the test [`serve`] a server.
 const IS_SERVER: &str = "ATTACHE_SERVER_PROCESS";
 /// Start of the line with the address of the server.
 const ADDRESS: &str = "listening on ";
+
+/// Agent of the server process. Writes as many artifacts of 1 MiB as the message says, then ends the turn as it says:
+/// `complete 3`, `ask 3`, `hold 3`. Repeats other messages.
+struct BulkAgent;
+
+impl Agent for BulkAgent {
+    async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
+        let text = turn.text();
+        let Some((ending, count)) = text
+            .split_once(' ')
+            .and_then(|(ending, count)| Some((ending, count.parse::<usize>().ok()?)))
+        else {
+            turn.write("echo", text).await;
+            return Ok(Outcome::Completed);
+        };
+        for number in 0..count {
+            let text = char::from(b'a' + (number % 26) as u8).to_string();
+            turn.write(number.to_string(), text.repeat(1 << 20)).await;
+        }
+        match ending {
+            "ask" => Ok(Outcome::InputRequired("more?".into())),
+            "hold" => {
+                turn.say("holding").await;
+                std::future::pending().await
+            }
+            _ => Ok(Outcome::Completed),
+        }
+    }
+}
 
 /// Main function of the server process. Without the environment variable it does nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -25,13 +54,14 @@ async fn serve() {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(0);
     });
-    let server = Server::new(AgentCard::new("Echo", "Says it back"), Echo);
+    let card = AgentCard::new("Bulk", "Writes large artifacts, or says it back");
+    let server = Server::new(card, BulkAgent).push(local_webhooks());
     let bound = server.bind("127.0.0.1:0").await.unwrap();
     println!("\n{ADDRESS}{}", bound.local_addr());
     bound.serve().await.unwrap();
 }
 
-/// Process of an echo agent with default settings. Killed on drop.
+/// Process of a [`BulkAgent`] with default settings. Webhooks may be on loopback. Killed on drop.
 pub(crate) struct ServerProcess {
     child: Child,
     pub(crate) address: SocketAddr,

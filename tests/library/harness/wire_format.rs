@@ -378,10 +378,12 @@ fn texts(parts: &Value) -> String {
         .collect()
 }
 
+/// Whether an object has a member, or any object in it. Metadata may have any members.
 fn contains_key(value: &Value, key: &str) -> bool {
     match value {
         Value::Object(map) => {
-            map.contains_key(key) || map.values().any(|value| contains_key(value, key))
+            let mut others = map.iter().filter(|(name, _)| *name != "metadata");
+            map.contains_key(key) || others.any(|(_, value)| contains_key(value, key))
         }
         Value::Array(items) => items.iter().any(|value| contains_key(value, key)),
         _ => false,

@@ -12,11 +12,12 @@ use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use crate::harness::server_process::ServerProcess;
 use crate::harness::{WireFormat, with_deadline};
+use crate::security::connection_limits::connect_from;
 use crate::security::hostile_clients::assert_served;
 
 const MAX_MEMORY_MB: u64 = 512;
@@ -97,13 +98,6 @@ async fn d05_large_health_requests_take_no_memory() {
     assert_served(server.address, WireFormat::Rpc1, 1).await;
     let peak = server.peak_memory_mb();
     assert!(peak <= MAX_MEMORY_MB, "{peak} MB");
-}
-
-/// Connects from a loopback address of its own.
-async fn connect_from(source: [u8; 4], address: SocketAddr) -> TcpStream {
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.bind((source, 0).into()).unwrap();
-    with_deadline(socket.connect(address)).await.unwrap()
 }
 
 /// One address may hold half of `max_buffered_body_bytes`: 16 bodies of 8 MiB.

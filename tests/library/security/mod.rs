@@ -2,6 +2,8 @@
 
 #[cfg(feature = "server")]
 pub(crate) mod ambiguous_requests;
+#[cfg(feature = "server")]
+pub(crate) mod connection_limits;
 pub(crate) mod coverage;
 #[cfg(feature = "server")]
 pub(crate) mod credential_end;
@@ -16,3 +18,5 @@ pub(crate) mod jwt;
 #[cfg(feature = "server")]
 pub(crate) mod large_bodies;
 pub(crate) mod robustness;
+#[cfg(all(feature = "grpc", target_os = "linux"))]
+pub(crate) mod unread_responses;

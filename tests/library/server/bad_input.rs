@@ -81,10 +81,16 @@ fn check_encoding(error: &Error, version: Version, field: &str, rule: &str) -> R
     };
     let rpc = write(&|out| wire::write_json(out, &JsonRpcError(error, version)));
     let rest = write(&|out| wire::write_json(out, &RestError(error, version)));
-    let details = json!([
-        {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "INVALID_PARAMS", "domain": "a2a-protocol.org"},
-        {"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": [{"field": field, "description": rule}]},
-    ]);
+    let details = |field: &str, rule: &str| {
+        json!([
+            {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "INVALID_PARAMS", "domain": "a2a-protocol.org"},
+            {"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": [{"field": field, "description": rule}]},
+        ])
+    };
+    let details = match version {
+        Version::V1 => details(field, rule),
+        Version::V03 => details(&in_v03_terms(field), &in_v03_terms(rule)),
+    };
     let (status, data) = match version {
         Version::V1 => (400, details.clone()),
         Version::V03 => (422, Value::Null),
@@ -103,6 +109,18 @@ fn check_encoding(error: &Error, version: Version, field: &str, rule: &str) -> R
     } else {
         Err(format!("{rpc} {rest}"))
     }
+}
+
+/// Names that REST of 0.3 uses instead of those of 1.0 (06 §2).
+fn in_v03_terms(text: &str) -> String {
+    let text = if text.ends_with("authentication.scheme") {
+        format!("{text}s")
+    } else {
+        text.to_owned()
+    };
+    text.replace("taskPushNotificationConfig", "pushNotification")
+        .replace("text, raw, url, data", "text, file, data")
+        .replace("mediaType", "file.mimeType")
 }
 
 /// Test row: a method and its params, or a request line and its body, then the invalid field and the rule.
@@ -1713,7 +1731,7 @@ fn a_push_config_needs_a_url_and_a_scheme() {
             ),
             (
                 "tasks/pushNotificationConfig/set",
-                r#"{"taskId":"t","pushNotificationConfig":{"url":"u","authentication":{"schemes":[]}}}"#,
+                r#"{"taskId":"t","pushNotificationConfig":{"url":"u","authentication":{"schemes":[""]}}}"#,
                 "authentication.scheme",
                 NOT_EMPTY,
             ),

@@ -208,7 +208,10 @@ async fn an_older_caller_is_answered_in_its_own_version() {
         (&json!("mine"), &json!("s"), &json!("s"))
     );
     let gone = server.error("tasks/get", json!({"id": "gone"})).await;
-    assert_eq!(gone, json!({"code": -32001, "message": "Task not found"}));
+    assert_eq!(
+        gone,
+        json!({"code": -32001, "message": "Task not found", "data": {"taskId": "gone"}})
+    );
 }
 
 /// Sends a text with an identity for deduplication: an idempotency key or the message id.

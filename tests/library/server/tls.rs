@@ -98,7 +98,7 @@ async fn http_2_is_chosen_in_the_handshake_and_the_card_says_https() {
         .unwrap();
     assert_eq!(
         Answer::read(&answer).json()["url"],
-        format!("https://{}/", server.address)
+        format!("https://{}", server.address)
     );
 }
 

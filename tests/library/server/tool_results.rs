@@ -74,35 +74,3 @@ async fn a_result_that_two_tasks_wait_for_is_a_task_of_its_own() {
     let one_alone = answer(&server, "same", &[&one["id"]]).await;
     assert_eq!(one_alone["id"], one["id"]);
 }
-
-/// `inputRequest` is repeated beside the metadata only for clients that run tools (09 2.8).
-#[tokio::test]
-async fn what_is_asked_of_a_tool_is_an_input_request_to_those_who_run_tools() {
-    let server = start(agent).await;
-    let asked = ask(&server, "one").await;
-    let message = &asked["status"]["message"];
-    let request = json!({"kind": "input-request", "requestId": "one"});
-    assert_eq!(
-        message["metadata"]["urn:attache:ext:input-request:v1"],
-        request
-    );
-    assert_eq!(message.get("inputRequest"), None);
-    let get =
-        json!({"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": asked["id"]}});
-    let head = "POST / HTTP/1.1\r\nContent-Type: application/json\r\nX-A2A-Extensions: urn:attache:ext:input-request:v1";
-    let told = server.send(head, get.to_string().as_bytes()).await.json();
-    assert_eq!(
-        told["result"]["status"]["message"]["inputRequest"], request,
-        "{told}"
-    );
-    // A client that sends tool parts runs tools.
-    let message = json!({"kind": "message", "messageId": "m", "role": "user",
-        "parts": [{"kind": "text", "text": "two"}, {"kind": "tool-list", "tools": []}]});
-    let told = server
-        .result("message/send", json!({"message": message}))
-        .await;
-    assert_eq!(
-        told["status"]["message"]["inputRequest"]["kind"], "input-request",
-        "{told}"
-    );
-}

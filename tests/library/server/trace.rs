@@ -138,6 +138,30 @@ fn a_turn_is_below_the_call_that_caused_it_over_every_binding() {
 }
 
 #[test]
+fn seed_2_51_spans_have_an_event_per_log_entry() {
+    let (_, spans) = traced(Binding::JsonRpc, TraceContext::parse(PARENT, None));
+    let turn = spans.iter().find(|span| span.name == "a2a.turn").unwrap();
+    let events = &turn.events.events;
+    let names: Vec<_> = events.iter().map(|event| &*event.name).collect();
+    let expected = [
+        "a2a.created",
+        "a2a.message",
+        "a2a.trace_context",
+        "a2a.turn_started",
+        "a2a.status",
+        "a2a.status",
+        "a2a.turn_ended",
+    ];
+    assert_eq!(names, expected);
+    let states = events
+        .iter()
+        .flat_map(|event| &event.attributes)
+        .filter(|attribute| attribute.key.as_str() == "a2a.task.state");
+    let states: Vec<_> = states.map(|state| state.value.to_string()).collect();
+    assert_eq!(states, ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"]);
+}
+
+#[test]
 fn a_trace_that_is_not_sampled_stays_so() {
     let (told, spans) = traced(
         Binding::JsonRpc,

@@ -14,18 +14,12 @@ async fn the_card_says_where_the_agent_is() {
     for path in ["/.well-known/agent-card.json", "/.well-known/agent.json"] {
         let card = server.get(path).await.json();
         assert_eq!(card["name"], "Echo");
-        let url = format!("http://{}/", server.address);
+        let url = format!("http://{}", server.address);
         let mut interfaces = Vec::new();
         for version in ["1.0", "0.3"] {
             for binding in ["JSONRPC", "HTTP+JSON"] {
                 interfaces.push(
                     json!({"url": url, "protocolBinding": binding, "protocolVersion": version}),
-                );
-            }
-            if cfg!(feature = "grpc") {
-                let url = server.address.to_string();
-                interfaces.push(
-                    json!({"url": url, "protocolBinding": "GRPC", "protocolVersion": version}),
                 );
             }
         }

@@ -50,6 +50,7 @@ pub(crate) fn card(fit: Fit) -> BoxedStrategy<AgentCard> {
                         ..skill
                     });
                 AgentCard {
+                    legacy_interfaces: Vec::new(),
                     name,
                     description,
                     supported_interfaces: interfaces,

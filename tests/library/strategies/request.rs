@@ -63,6 +63,7 @@ fn send(fit: Fit) -> BoxedStrategy<SendMessageRequest> {
                 configuration,
                 metadata,
                 alias: None,
+                dialect: None,
             },
         )
         .boxed()

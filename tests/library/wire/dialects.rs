@@ -380,11 +380,29 @@ fn legacy_parts_are_accepted_in_v1_requests() {
 }
 
 #[test]
-fn part_of_unknown_kind_round_trips() {
+fn seed_2_10_tool_parts_are_written_only_to_clients_that_run_tools() {
     let part = json!({"kind": "tool-result", "toolUseId": "u", "result": {"value": "42"}});
     let message = json!({"kind": "message", "messageId": "m", "role": "user", "parts": [part]});
     let read = wire::read_event(&message.to_string(), &Dialect::V03).unwrap();
-    assert_eq!(written(&read, &Dialect::V03), message);
+    assert_eq!(written(&read, &Dialect::V03Tools), message);
+    let data = json!({"toolUseId": "u", "result": {"value": "42"}});
+    let data = json!({"kind": "data", "data": data, "metadata": {"kind": "tool-result"}});
+    assert_eq!(written(&read, &Dialect::V03)["parts"], json!([data]));
+    let alias = None;
+    let v01 = written(&read, &Dialect::V01 { alias });
+    assert_eq!(v01["parts"][0]["type"], "data", "{v01}");
+}
+
+#[test]
+fn seed_1_32_data_parts_with_a_kind_stay_data_parts() {
+    for kind in ["invoice", "text", "message", "tool-list", ""] {
+        let data = json!({"kind": "data", "data": {"a": 1}, "metadata": {"kind": kind}});
+        let message = json!({"kind": "message", "messageId": "m", "role": "user", "parts": [data]});
+        let read = wire::read_event(&message.to_string(), &Dialect::V03).unwrap();
+        for dialect in [Dialect::V03, Dialect::V03Tools] {
+            assert_eq!(written(&read, &dialect), message, "{kind} {dialect:?}");
+        }
+    }
 }
 
 #[test]
@@ -491,7 +509,7 @@ fn headers_of_a_push_config_become_its_authentication() {
             json!({"taskId": "t", "pushNotificationConfig": {"url": "u", "headers": headers}}),
             "CreateTaskPushNotificationConfig",
             json!({"taskId": "t", "url": "u", "authentication": authentication}),
-            Dialect::V03,
+            Dialect::V03PushSuccess,
         );
     }
 }

@@ -110,12 +110,10 @@ impl Lossy for Part {
         // 08 §5: media type and filename of text and data parts.
         let mut metadata = self.metadata().cloned();
         if let Content::Data(data) = &self.content {
-            match Object::try_from(data.clone()) {
-                // 08 §3: data that is not an object is marked in its metadata, and empty metadata
-                // is omitted.
-                Err(_) => metadata = metadata.filter(|metadata| !metadata.is_empty()),
-                Ok(data) if form == Form::V03 => restore_kind(&data, &mut metadata),
-                Ok(_) => {}
+            // 08 §3: data that is not an object is marked in its metadata, and empty metadata is
+            // omitted.
+            if Object::try_from(data.clone()).is_err() {
+                metadata = metadata.filter(|metadata| !metadata.is_empty());
             }
         }
         omit_empty(&mut metadata, form);
@@ -123,23 +121,6 @@ impl Lossy for Part {
         if let Some(metadata) = metadata {
             *self = self.clone().with_metadata(metadata);
         }
-    }
-}
-
-/// 02 §5: data of an unknown kind is written as that kind, and read back with the kind as last
-/// metadata member.
-fn restore_kind(data: &Object, metadata: &mut Option<Object>) {
-    let Some(metadata) = metadata else { return };
-    let Some(kind) = metadata
-        .get("kind")
-        .filter(|kind| kind.get().starts_with('"'))
-    else {
-        return;
-    };
-    let known = matches!(kind.get(), r#""text""# | r#""file""# | r#""data""#);
-    if !known && data.get("kind").is_none() && data.get("metadata").is_none() {
-        metadata.remove("kind");
-        metadata.insert("kind", kind);
     }
 }
 
@@ -438,7 +419,7 @@ pub(crate) enum Carrier {
 }
 
 /// Returns the error as a client reads it. The retry delay is in a header, and in the details of
-/// 1.0 gRPC.
+/// gRPC.
 pub(crate) fn error_after(error: &Error, carrier: Carrier, version: Version) -> Error {
     let kind = error.kind();
     let all = ErrorKind::ALL.into_iter();
@@ -469,25 +450,16 @@ pub(crate) fn error_after(error: &Error, carrier: Carrier, version: Version) -> 
     let mut left = Error::new(read).with_message(message.to_owned());
     #[cfg(feature = "grpc")]
     if carrier == Carrier::Grpc {
-        // 06 §2: 0.3 gRPC has the error name and the message, without details.
-        if version == Version::V03 {
-            return left;
-        }
         left = error
             .retry_after()
             .into_iter()
             .fold(left, Error::with_retry_after);
     }
-    // 08 §5: typed details. 06 §2: 0.3 JSON-RPC has a data object, unless it would only repeat the
-    // task id of the caller.
+    // 08 §5: typed details. 06 §2: 0.3 JSON-RPC has a data object with the details, without violations.
     let typed = carrier != Carrier::JsonRpc || version == Version::V1;
-    // After a timeout the caller may not know the task id.
-    let named = !matches!(error.kind(), ErrorKind::Internal | ErrorKind::Unavailable);
-    if typed || !error.metadata().all(|(key, _)| key == "taskId" && named) {
-        left = error.metadata().fold(left, |left, (key, value)| {
-            left.with_detail(key.to_owned(), value)
-        });
-    }
+    left = error.metadata().fold(left, |left, (key, value)| {
+        left.with_detail(key.to_owned(), value)
+    });
     let violations = error.violations().iter().filter(|_| typed).cloned();
     violations.fold(left, Error::with_violation)
 }

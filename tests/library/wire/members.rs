@@ -277,7 +277,7 @@ fn card(form: CardForm, shape: &str) -> &'static str {
                  !capabilities:Capabilities securitySchemes:*Scheme securityRequirements:Requirement security
                  !defaultInputModes !defaultOutputModes !skills:Skill signatures:Signature iconUrl
                  protocolVersion url preferredTransport additionalInterfaces:Transport
-                 supportsAuthenticatedExtendedCard"
+                 supportedProtocols supportsAuthenticatedExtendedCard"
             }
         },
         "Capabilities" => match form {

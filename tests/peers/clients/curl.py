@@ -116,8 +116,8 @@ class JsonRpc(Curl):
     def subscribed(self, task, *more):
         return self.events('subscribe', {'id': task}, *more)
 
-    async def send(self, text, task=None, context=None):
-        return self.form.event(await self.call('send', {'message': self.form.message(text, task, context)}))
+    async def send(self, text, task=None, context=None, file=None):
+        return self.form.event(await self.call('send', {'message': self.form.message(text, task, context, file)}))
 
     async def get(self, task):
         return self.form.task(await self.call('get', {'id': task}))
@@ -177,8 +177,8 @@ class Rest(Curl):
     def subscribed(self, task, *more):
         return self.events(*self.args('GET', f'tasks/{task}:subscribe', None, *more))
 
-    async def send(self, text, task=None, context=None):
-        return self.form.event(await self.call('POST', 'message:send', self.form.request(text, task, context)))
+    async def send(self, text, task=None, context=None, file=None):
+        return self.form.event(await self.call('POST', 'message:send', self.form.request(text, task, context, file)))
 
     async def get(self, task):
         return self.form.task(await self.call('GET', f'tasks/{task}'))
@@ -226,11 +226,15 @@ class V10:
     }
     parts_key = 'parts'
 
-    def message(self, text, task, context):
-        return {'messageId': str(uuid.uuid4()), 'role': 'ROLE_USER', self.parts_key: [{'text': text}]} | ids(task, context)
+    def message(self, text, task, context, file=None):
+        parts = [{'text': text}] + ([self.file(file)] if file else [])
+        return {'messageId': str(uuid.uuid4()), 'role': 'ROLE_USER', self.parts_key: parts} | ids(task, context)
 
-    def request(self, text, task, context):
-        return {'message': self.message(text, task, context)}
+    def file(self, file):
+        return {'raw': encoded(file), 'filename': file.name, 'mediaType': file.media_type}
+
+    def request(self, text, task, context, file=None):
+        return {'message': self.message(text, task, context, file)}
 
     def event(self, event):
         [(kind, value)] = event.items()
@@ -294,9 +298,12 @@ class V03(V10):
         'delete_push_config': 'tasks/pushNotificationConfig/delete',
     }
 
-    def message(self, text, task, context):
-        return {'kind': 'message', 'messageId': str(uuid.uuid4()), 'role': 'user',
-                'parts': [{'kind': 'text', 'text': text}]} | ids(task, context)
+    def message(self, text, task, context, file=None):
+        parts = [{'kind': 'text', 'text': text}] + ([self.file(file)] if file else [])
+        return {'kind': 'message', 'messageId': str(uuid.uuid4()), 'role': 'user', 'parts': parts} | ids(task, context)
+
+    def file(self, file):
+        return {'kind': 'file', 'file': {'bytes': encoded(file), 'name': file.name, 'mimeType': file.media_type}}
 
     def event(self, event):
         return {'task': self.task, 'message': self.agent_message, 'status-update': self.status,
@@ -337,8 +344,11 @@ class V03Rest(V10):
     version, prefix, flags_final, header = '0.3', 'v1/', True, ()
     parts_key, status_message = 'content', 'message'
 
-    def request(self, text, task, context):
-        return {'request': self.message(text, task, context)}
+    def file(self, file):
+        return {'file': {'fileWithBytes': encoded(file), 'name': file.name, 'mimeType': file.media_type}}
+
+    def request(self, text, task, context, file=None):
+        return {'request': self.message(text, task, context, file)}
 
     def state(self, status):
         return super().state(status).replace('cancelled', 'canceled')
@@ -360,6 +370,10 @@ class V03Rest(V10):
         inner = config['pushNotificationConfig']
         same(inner['id'], name)
         return PushConfig(task, name, inner['url'], inner['token'])
+
+
+def encoded(file):
+    return base64.b64encode(file.file).decode()
 
 
 def ids(task, context):

@@ -22,7 +22,8 @@ class Client(scenario.Client):
     def __init__(self, card, url):
         self.url = url
         [target] = [interface.url for interface in card.additional_interfaces if interface.transport == 'GRPC']
-        self.channel = grpc.aio.insecure_channel(target)
+        # A name of its own: the server expects that the SDK is behind the default one, and sends base64 text as bytes.
+        self.channel = grpc.aio.insecure_channel(target, [('grpc.primary_user_agent', 'stubs')])
         self.stub = A2AServiceStub(self.channel)
 
     async def close(self):
@@ -47,8 +48,8 @@ class Client(scenario.Client):
         finally:
             call.cancel()
 
-    async def send(self, text, task=None, context=None):
-        return event_of(await self.call('SendMessage', message(text, task, context)))
+    async def send(self, text, task=None, context=None, file=None):
+        return event_of(await self.call('SendMessage', message(text, task, context, file)))
 
     def stream(self, text, task=None, context=None):
         return self.events('SendStreamingMessage', message(text, task, context))
@@ -90,9 +91,12 @@ def named(task, name):
     return f'tasks/{task}/pushNotificationConfigs/{name}'
 
 
-def message(text, task, context):
+def message(text, task, context, file=None):
+    parts = [pb.Part(text=text)]
+    if file:
+        parts.append(pb.Part(file=pb.FilePart(file_with_bytes=file.file, name=file.name, mime_type=file.media_type)))
     return pb.SendMessageRequest(
-        request=pb.Message(message_id=str(uuid.uuid4()), role=pb.ROLE_USER, content=[pb.Part(text=text)],
+        request=pb.Message(message_id=str(uuid.uuid4()), role=pb.ROLE_USER, content=parts,
                            task_id=task or '', context_id=context or ''),
         configuration=pb.SendMessageConfiguration(blocking=True))
 

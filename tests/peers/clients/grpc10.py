@@ -48,8 +48,8 @@ class Client(scenario.Client):
         finally:
             call.cancel()
 
-    async def send(self, text, task=None, context=None):
-        return event_of(await self.call('SendMessage', message(text, task, context)))
+    async def send(self, text, task=None, context=None, file=None):
+        return event_of(await self.call('SendMessage', message(text, task, context, file)))
 
     def stream(self, text, task=None, context=None):
         return self.events('SendStreamingMessage', message(text, task, context))

@@ -73,8 +73,9 @@ class Client(scenario.Client):
     async def card(self):
         return await self.call('card')
 
-    async def send(self, text, task=None, context=None):
-        return event_of(await self.call('send', text, task, context))
+    async def send(self, text, task=None, context=None, file=None):
+        file = file and vars(file) | {'file': base64.b64encode(file.file).decode()}
+        return event_of(await self.call('send', text, task, context, file))
 
     def stream(self, text, task=None, context=None):
         return self.events('stream', text, task, context)

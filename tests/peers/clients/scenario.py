@@ -6,11 +6,14 @@ All checks run concurrently. Prints one line per check. Exits with 1 if a check 
 """
 
 import asyncio
+import base64
+import json
 import os
 import re
 import signal
 import sys
 import traceback
+import urllib.request
 
 from dataclasses import dataclass, field
 
@@ -20,6 +23,7 @@ COMMANDS = ['help', 'stream', 'slow', 'ask', 'auth-elsewhere', 'auth', 'reject',
 TIDES = b'harbour,high water\nNorth,06:12\nSouth,06:47\n'
 TIDE = {'harbour': 'North', 'high_water': '06:12', 'metres': 3.4}
 WEBHOOK = 'http://127.0.0.1:9/a2a?x=1'
+UPLOAD = bytes(range(256)) + b'\r\n'
 
 
 @dataclass
@@ -90,9 +94,12 @@ class Client:
     finished_can_be_subscribed = False  # 0.3 over gRPC returns the task and ends the stream
     flags_final = False  # whether the client exposes the flag of 0.3 on the last status of a stream
     # False or shorter if the client has a defect.
-    reads_files = reads_append = reads_replies = True
+    reads_append = reads_replies = True
     reads_of_files = ('name', 'media_type')
     unknown_states = ()
+    continues_tasks = True  # whether a message can name its task
+    sends_files = True
+    stream = cancel = None
     list = subscribe = set_push_config = get_push_config = list_push_configs = delete_push_config = None
 
 
@@ -100,6 +107,8 @@ class Client:
 
 
 async def discover(client):
+    if client.card is None:
+        return 'not there'
     card = await client.card()
     same(card['name'], 'Attache demo')
     same(card['description'], 'A demo agent that shows everything an agent can do')
@@ -122,6 +131,8 @@ async def send(client):
 async def reply(client):
     if client.reads_replies:
         same(await client.send('reply'), AgentMessage([Part(text='a plain message, and no task')]))
+    if client.stream is None:
+        return 'not there' if not client.reads_replies else None
     same([event async for event in client.stream('reply')], [AgentMessage([Part(text='a plain message, and no task')])])
 
 
@@ -139,24 +150,53 @@ async def states(client):
 
 
 async def parts(client):
-    if client.reads_files:
-        task = await client.send('file')
-        [(artifact, [part]), _] = task.artifacts
-        same((artifact, part.file), ('tides.csv', TIDES))
-        for field in client.reads_of_files:
-            same(getattr(part, field), {'name': 'tides.csv', 'media_type': 'text/csv'}[field])
+    task = await client.send('file')
+    [(artifact, [part]), _] = task.artifacts
+    same((artifact, part.file), ('tides.csv', TIDES))
+    for field in client.reads_of_files:
+        same(getattr(part, field), {'name': 'tides.csv', 'media_type': 'text/csv'}[field])
     task = await client.send('data')
     same(task.artifacts[0], ('tide', [Part(data=TIDE)]))
+
+
+async def upload(client):
+    """A file arrives at the agent with the same bytes, and comes back with them."""
+    if not client.sends_files:
+        return 'not there'
+    sent = Part(file=UPLOAD, name='all.bin', media_type='application/octet-stream')
+    task = await client.send('keep this', file=sent)
+    same(task.state, 'completed')
+    [received] = [part for _, parts in task.artifacts for part in parts if part.file is not None]
+    same(received.file, UPLOAD)
+    for field in client.reads_of_files:
+        same(getattr(received, field), getattr(sent, field))
+    stored = await asyncio.to_thread(stored_files, client.server, task.id)
+    same(stored, [UPLOAD])
+
+
+def stored_files(url, task):
+    """Returns the files in the artifacts of a task, as a client of 1.0 reads them."""
+    call = {'jsonrpc': '2.0', 'id': 1, 'method': 'GetTask', 'params': {'id': task}}
+    headers = {'Content-Type': 'application/json', 'A2A-Version': '1.0'}
+    request = urllib.request.Request(url, json.dumps(call).encode(), headers)
+    with urllib.request.urlopen(request, timeout=DEADLINE) as answer:
+        artifacts = json.load(answer)['result']['artifacts']
+    return [base64.b64decode(part['raw'], validate=True)
+            for artifact in artifacts for part in artifact['parts'] if 'raw' in part]
 
 
 async def ask(client):
     task = await client.send('ask')
     same((task.state, task.status_text), ('input-required', 'What is your name?'))
+    if not client.continues_tasks:
+        return
     done = await client.send('Ada', task=task.id, context=task.context)
     same((done.id, done.context, done.state), (task.id, task.context, 'completed'))
     same(texts(done), [('greeting', 'Hello, Ada!')])
     same(done.history, ['ask', 'What is your name?', 'Ada'])
     same(await client.get(task.id), done)
+    if client.stream is None:
+        return
     # again as streams, which end when the task needs an answer
     events = [event async for event in client.stream('ask')]
     check(isinstance(events[0], Task), events)
@@ -170,6 +210,8 @@ async def ask(client):
 
 
 async def stream(client):
+    if client.stream is None:
+        return 'not there'
     events = [event async for event in client.stream('stream 50 20')]
     task = events[0]
     check(isinstance(task, Task) and task.state in ('submitted', 'working') and not task.artifacts, task)
@@ -189,6 +231,8 @@ async def stream(client):
 
 
 async def cancel(client):
+    if client.cancel is None:
+        return 'not there'
     events, canceled = [], None
     async for event in client.stream('slow 30'):
         events.append(event)
@@ -254,18 +298,24 @@ async def push_resubscribe_to_chunks(client):
 async def unknown(client):
     gone = '00000000-0000-4000-8000-000000000000'
     await refused(client, 'TaskNotFound', client.get(gone))
-    await refused(client, 'TaskNotFound', client.cancel(gone))
-    await refused(client, 'TaskNotFound', client.send('hi', task=gone))
-    await refused(client, 'TaskNotFound', collect(client.stream('hi', task=gone)))
+    if client.cancel:
+        await refused(client, 'TaskNotFound', client.cancel(gone))
+    if client.continues_tasks:
+        await refused(client, 'TaskNotFound', client.send('hi', task=gone))
+    if client.continues_tasks and client.stream:
+        await refused(client, 'TaskNotFound', collect(client.stream('hi', task=gone)))
     if client.subscribe:
         await not_subscribed(client, 'TaskNotFound', gone)
 
 
 async def finished(client):
     task = await client.send('done')
-    await refused(client, 'UnsupportedOperation', client.send('more', task=task.id))
-    await refused(client, 'UnsupportedOperation', collect(client.stream('more', task=task.id)))
-    await refused(client, 'TaskNotCancelable', client.cancel(task.id))
+    if client.continues_tasks:
+        await refused(client, 'UnsupportedOperation', client.send('more', task=task.id))
+    if client.continues_tasks and client.stream:
+        await refused(client, 'UnsupportedOperation', collect(client.stream('more', task=task.id)))
+    if client.cancel:
+        await refused(client, 'TaskNotCancelable', client.cancel(task.id))
     if client.finished_can_be_subscribed:
         same(await collect(client.subscribe(task.id)), [task])
     elif client.subscribe:
@@ -329,7 +379,7 @@ async def command_cancel(client):
     await refused(client, 'TaskNotCancelable', client.cancel(events[0].id))
 
 
-CHECKS = [discover, send, reply, states, parts, ask, stream, cancel, resubscribe, push_resubscribe_to_chunks, unknown,
+CHECKS = [discover, send, reply, states, parts, upload, ask, stream, cancel, resubscribe, push_resubscribe_to_chunks, unknown,
           finished, lists, push_configs]
 # Checks for a command agent: see tests/peers/command.py.
 COMMAND_CHECKS = [send, ask, command_stream, command_cancel, unknown, finished, lists]
@@ -366,7 +416,7 @@ async def collect(events):
 
 
 def text(parts):
-    return ''.join(part.text for part in parts)
+    return ''.join(part.text or '' for part in parts)
 
 
 def texts(task):
@@ -396,6 +446,8 @@ async def run_checks(connect):
     binding, version, demo, push = sys.argv[1:]
     checks = COMMAND_CHECKS if os.environ.get('ATTACHE_CHECKS') == 'command' else CHECKS
     clients = [await connect(binding, version, url) for url in (demo, push)]
+    for client, url in zip(clients, (demo, push)):
+        client.server = url
     results = await asyncio.gather(*(
         run_check(name, clients[name.__name__.startswith('push_')]) for name in checks
     ))

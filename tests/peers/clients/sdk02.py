@@ -28,8 +28,8 @@ class JsonRpc(scenario.Client):
     async def card(self):
         return card_of(await A2ACardResolver(self.http, self.url).get_agent_card())
 
-    async def send(self, text, task=None, context=None):
-        params = types.MessageSendParams(message=message(text, task, context))
+    async def send(self, text, task=None, context=None, file=None):
+        params = types.MessageSendParams(message=message(text, task, context, file))
         return event_of(result(await self.client.send_message(types.SendMessageRequest(id=fresh(), params=params))))
 
     async def stream(self, text, task=None, context=None):
@@ -81,8 +81,8 @@ class Grpc(scenario.Client):
 
     card = JsonRpc.card
 
-    async def send(self, text, task=None, context=None):
-        return await self.call(self.client.send_message(self.params(text, task, context)))
+    async def send(self, text, task=None, context=None, file=None):
+        return await self.call(self.client.send_message(self.params(text, task, context, file)))
 
     async def stream(self, text, task=None, context=None):
         events = self.client.send_message_streaming(self.params(text, task, context))
@@ -102,15 +102,14 @@ class Grpc(scenario.Client):
 
     async def call(self, call):
         try:
-            # It treats the bytes of a file as their base64.
-            return event_of(await call, plain_files=True)
+            return event_of(await call)
         except grpc.aio.AioRpcError as error:
             raise Refused(error.code().name) from error
 
-    def params(self, text, task, context):
+    def params(self, text, task, context, file=None):
         # Its protobuf cannot leave `blocking` unset, and sends false.
         configuration = types.MessageSendConfiguration(accepted_output_modes=[], blocking=True)
-        return types.MessageSendParams(message=message(text, task, context), configuration=configuration)
+        return types.MessageSendParams(message=message(text, task, context, file), configuration=configuration)
 
 
 def fresh():

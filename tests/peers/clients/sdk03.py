@@ -17,8 +17,6 @@ class Client(scenario.Client):
     def __init__(self, binding, card, url):
         self.errors = errors(binding)
         self.http, self.url = httpx.AsyncClient(), url
-        # Over protobuf this SDK treats the bytes of a file as their base64.
-        self.plain_files = binding != 'JSONRPC'
         # Over REST it does not read the status before the events of a subscription: every error is a 400.
         if binding == 'HTTP+JSON':
             self.subscribe_errors = dict.fromkeys(self.errors, 400)
@@ -35,9 +33,9 @@ class Client(scenario.Client):
     async def card(self):
         return card_of(await A2ACardResolver(self.http, self.url).get_agent_card())
 
-    async def send(self, text, task=None, context=None):
+    async def send(self, text, task=None, context=None, file=None):
         with Refusing():
-            [answer] = [event async for event in self.waiting.send_message(message(text, task, context))]
+            [answer] = [event async for event in self.waiting.send_message(message(text, task, context, file))]
             return self.event(answer)
 
     async def stream(self, text, task=None, context=None):
@@ -46,7 +44,7 @@ class Client(scenario.Client):
 
     async def get(self, task):
         with Refusing():
-            return task_of(await self.waiting.get_task(TaskQueryParams(id=task)), self.plain_files)
+            return task_of(await self.waiting.get_task(TaskQueryParams(id=task)))
 
     async def cancel(self, task):
         with Refusing():
@@ -77,7 +75,7 @@ class Client(scenario.Client):
         if isinstance(event, Message):
             return event_of(event)
         task, update = event
-        return event_of(update or task, self.plain_files)
+        return event_of(update or task)
 
 
 class Refusing:

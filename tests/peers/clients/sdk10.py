@@ -43,8 +43,6 @@ class Client(scenario.Client):
             )).create(card) for streaming in (False, True))
         if version == '0.3':
             self.list = None
-            # Over protobuf its 0.3 treats the bytes of a file as their base64, and fails.
-            self.reads_files = binding == 'JSONRPC'
             self.finished_can_be_subscribed = binding == 'GRPC'
             if binding == 'HTTP+JSON':  # the SDK says that its 0.3 over REST has neither
                 self.list_push_configs = self.delete_push_config = None
@@ -61,8 +59,8 @@ class Client(scenario.Client):
         }
 
     @refusing
-    async def send(self, text, task=None, context=None):
-        [answer] = [event async for event in self.waiting.send_message(message(text, task, context))]
+    async def send(self, text, task=None, context=None, file=None):
+        [answer] = [event async for event in self.waiting.send_message(message(text, task, context, file))]
         return event_of(answer)
 
     async def stream(self, text, task=None, context=None):
@@ -118,9 +116,12 @@ async def events(stream):
         await stream.aclose()
 
 
-def message(text, task, context):
+def message(text, task, context, file=None):
+    parts = [pb.Part(text=text)]
+    if file:
+        parts.append(pb.Part(raw=file.file, filename=file.name, media_type=file.media_type))
     return pb.SendMessageRequest(message=pb.Message(
-        message_id=str(uuid.uuid4()), role=pb.ROLE_USER, parts=[pb.Part(text=text)],
+        message_id=str(uuid.uuid4()), role=pb.ROLE_USER, parts=parts,
         task_id=task or '', context_id=context or '',
     ))
 

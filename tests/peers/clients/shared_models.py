@@ -5,14 +5,14 @@ import uuid
 
 import scenario
 
-from a2a.types import Message, PushNotificationConfig, Role, Task, TaskPushNotificationConfig
+from a2a.types import FilePart, FileWithBytes, Message, PushNotificationConfig, Role, Task, TaskPushNotificationConfig
 from a2a.types import TaskArtifactUpdateEvent, TaskStatusUpdateEvent, TextPart
 from scenario import AgentMessage, Chunk, Part, PushConfig, Status
 
 # Error codes of JSON-RPC, and of HTTP and gRPC in 0.3.
 CODES = {
     'TaskNotFound': (-32001, 404, 'NOT_FOUND'),
-    'TaskNotCancelable': (-32002, 409, 'UNIMPLEMENTED'),
+    'TaskNotCancelable': (-32002, 409, 'FAILED_PRECONDITION'),
     'PushNotificationNotSupported': (-32003, 501, 'UNIMPLEMENTED'),
     'UnsupportedOperation': (-32004, 501, 'UNIMPLEMENTED'),
 }
@@ -23,15 +23,18 @@ def errors(binding):
     return {name: codes[place] for name, codes in CODES.items()}
 
 
-def message(text, task, context):
-    return Message(
-        message_id=str(uuid.uuid4()), role=Role.user, parts=[TextPart(text=text)], task_id=task, context_id=context)
+def message(text, task, context, file=None):
+    parts = [TextPart(text=text)]
+    if file:
+        content = base64.b64encode(file.file).decode()
+        parts.append(FilePart(file=FileWithBytes(bytes=content, name=file.name, mime_type=file.media_type)))
+    return Message(message_id=str(uuid.uuid4()), role=Role.user, parts=parts, task_id=task, context_id=context)
 
 
-def event_of(event, plain_files=False):
+def event_of(event):
     match event:
         case Task():
-            return task_of(event, plain_files)
+            return task_of(event)
         case Message():
             return AgentMessage(parts_of(event.parts))
         case TaskStatusUpdateEvent():
@@ -42,10 +45,10 @@ def event_of(event, plain_files=False):
                          bool(event.append), bool(event.last_chunk))
 
 
-def task_of(task, plain_files=False):
+def task_of(task):
     return scenario.Task(
         task.id, task.context_id, task.status.state.value, status_text(task.status),
-        [(artifact.name, parts_of(artifact.parts, plain_files)) for artifact in task.artifacts or []],
+        [(artifact.name, parts_of(artifact.parts)) for artifact in task.artifacts or []],
         [scenario.text(parts_of(message.parts)) for message in task.history or []],
     )
 
@@ -54,20 +57,19 @@ def status_text(status):
     return scenario.text(parts_of(status.message.parts)) if status.message else ''
 
 
-def parts_of(parts, plain_files=False):
-    return [part_of(part.root, plain_files) for part in parts]
+def parts_of(parts):
+    return [part_of(part.root) for part in parts]
 
 
-def part_of(part, plain_files):
+def part_of(part):
     match part.kind:
         case 'text':
             return Part(text=part.text)
         case 'data':
             return Part(data=part.data)
         case 'file':
-            content = part.file.bytes.encode()
-            return Part(file=content if plain_files else base64.b64decode(content, validate=True),
-                        name=part.file.name, media_type=part.file.mime_type)
+            content = base64.b64decode(part.file.bytes, validate=True)
+            return Part(file=content, name=part.file.name, media_type=part.file.mime_type)
 
 
 def config(hook):

@@ -21,7 +21,7 @@ serve(async (binding, _, url) => {
         push: card.capabilities.pushNotifications ?? false, skills: card.skills.map((skill) => skill.id),
       };
     },
-    send: async (text, task, context) => eventOf(await client.sendMessage({ message: message(text, task, context) })),
+    send: async (text, task, context, file) => eventOf(await client.sendMessage({ message: message(text, task, context, file) })),
     stream: (text, task, context, signal) =>
       events(client.sendMessageStream({ message: message(text, task, context) }, { signal })),
     get: async (id) => eventOf(await client.getTask({ id })),
@@ -36,8 +36,9 @@ serve(async (binding, _, url) => {
   };
 });
 
-function message(text, taskId, contextId) {
+function message(text, taskId, contextId, file) {
   const message = { kind: 'message', messageId: randomUUID(), role: 'user', parts: [{ kind: 'text', text }] };
+  if (file) message.parts.push({ kind: 'file', file: { bytes: file.file, name: file.name, mimeType: file.media_type } });
   if (taskId) message.taskId = taskId;
   if (contextId) message.contextId = contextId;
   return message;

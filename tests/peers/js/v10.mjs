@@ -27,8 +27,8 @@ serve(async (binding, version, url) => {
       name: card.name, description: card.description, streaming: card.capabilities.streaming,
       push: card.capabilities.pushNotifications ?? false, skills: card.skills.map((skill) => skill.id),
     }),
-    async send(text, task, context) {
-      const answer = await client.sendMessage(request(text, task, context));
+    async send(text, task, context, file) {
+      const answer = await client.sendMessage(request(text, task, context, file));
       return answer.payload ? eventOf(answer) : 'messageId' in answer ? messageOf(answer) : taskOf(answer);
     },
     stream: (text, task, context, signal) =>
@@ -50,12 +50,16 @@ serve(async (binding, version, url) => {
   };
 });
 
-function request(text, taskId, contextId) {
-  const part = { content: { $case: 'text', value: text }, metadata: undefined, filename: '', mediaType: '' };
+function request(text, taskId, contextId, file) {
+  const parts = [{ content: { $case: 'text', value: text }, metadata: undefined, filename: '', mediaType: '' }];
+  if (file) {
+    const content = { $case: 'raw', value: Buffer.from(file.file, 'base64') };
+    parts.push({ content, metadata: undefined, filename: file.name, mediaType: file.media_type });
+  }
   return {
     tenant: '',
     message: {
-      messageId: randomUUID(), contextId: contextId ?? '', taskId: taskId ?? '', role: Role.ROLE_USER, parts: [part],
+      messageId: randomUUID(), contextId: contextId ?? '', taskId: taskId ?? '', role: Role.ROLE_USER, parts,
       metadata: undefined, extensions: [], referenceTaskIds: [],
     },
     configuration: undefined,
@@ -115,7 +119,7 @@ function statusText(status) {
 }
 
 function text(parts) {
-  return parts.map((part) => part.content.value).join('');
+  return parts.map(({ content }) => (content.$case === 'text' ? content.value : '')).join('');
 }
 
 function pushConfigOf({ taskId, id, url, token }) {

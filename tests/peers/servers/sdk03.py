@@ -3,11 +3,14 @@
 import asyncio
 
 import grpc
+import httpx
 from a2a.grpc import a2a_pb2_grpc
 from a2a.server.agent_execution import AgentExecutor
 from a2a.server.apps import A2ARESTFastAPIApplication, A2AStarletteApplication
 from a2a.server.request_handlers import DefaultRequestHandler, GrpcHandler
-from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
+from a2a.server.tasks import (
+    BasePushNotificationSender, InMemoryPushNotificationConfigStore, InMemoryTaskStore, TaskUpdater,
+)
 from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Part, TextPart
 from a2a.utils import new_task
 from starlette.applications import Starlette
@@ -40,11 +43,15 @@ async def main():
             AgentInterface(url=f"{url}/rest", transport="HTTP+JSON"),
             AgentInterface(url=grpc_address, transport="GRPC"),
         ],
-        capabilities=AgentCapabilities(streaming=True), default_input_modes=["text/plain"],
+        capabilities=AgentCapabilities(streaming=True, push_notifications=True), default_input_modes=["text/plain"],
         default_output_modes=["text/plain"],
         skills=[AgentSkill(id="echo", name="Echo", description="Says it back", tags=["echo"])],
     )
-    handler = DefaultRequestHandler(agent_executor=Echo(), task_store=InMemoryTaskStore())
+    configs = InMemoryPushNotificationConfigStore()
+    sender = BasePushNotificationSender(httpx_client=httpx.AsyncClient(), config_store=configs)
+    handler = DefaultRequestHandler(
+        agent_executor=Echo(), task_store=InMemoryTaskStore(), push_config_store=configs, push_sender=sender,
+    )
     a2a_pb2_grpc.add_A2AServiceServicer_to_server(GrpcHandler(card, handler), grpc_server)
     rest = A2ARESTFastAPIApplication(agent_card=card, http_handler=handler).build()
     app = Starlette(routes=A2AStarletteApplication(card, handler).routes(rpc_url="/rpc") + [Mount("/rest", rest)])

@@ -21,9 +21,9 @@ const echo = {
   async execute({ taskId, contextId, task, userMessage }, bus) {
     const status = (state) => ({ state, message: undefined, timestamp: new Date().toISOString() });
     const move = (state) => bus.publish(AgentEvent.statusUpdate({ taskId, contextId, status: status(state), metadata: undefined }));
-    const made = (artifactId, text, append, lastChunk) => bus.publish(AgentEvent.artifactUpdate({
+    const made = (artifactId, parts, append, lastChunk) => bus.publish(AgentEvent.artifactUpdate({
       taskId, contextId, append, lastChunk, metadata: undefined,
-      artifact: { artifactId, name: 'echo', description: '', parts: [part(text)], metadata: undefined, extensions: [] },
+      artifact: { artifactId, name: 'echo', description: '', parts, metadata: undefined, extensions: [] },
     }));
     bus.publish(AgentEvent.task(task ?? {
       id: taskId, contextId, status: status(TaskState.TASK_STATE_SUBMITTED), artifacts: [], history: [userMessage], metadata: undefined,
@@ -36,8 +36,8 @@ const echo = {
     } else if (text === 'ask') {
       move(TaskState.TASK_STATE_INPUT_REQUIRED);
     } else {
-      if (text === 'drip') for (let n = 0; n < 20; n += 1, await pause(100)) made('drip', `${n} `, n > 0, n === 19);
-      else made('echo', text, false, true);
+      if (text === 'drip') for (let n = 0; n < 20; n += 1, await pause(100)) made('drip', [part(`${n} `)], n > 0, n === 19);
+      else made('echo', userMessage.parts, false, true);
       move(TaskState.TASK_STATE_COMPLETED);
     }
     bus.finished();
@@ -76,7 +76,7 @@ const card = {
     { url: `${url}/rest`, protocolBinding: 'HTTP+JSON', protocolVersion: '1.0', tenant: '' },
     { url: `127.0.0.1:${port}`, protocolBinding: 'GRPC', protocolVersion: '1.0', tenant: '' },
   ],
-  capabilities: { streaming: true, pushNotifications: false, extensions: [], extendedAgentCard: false },
+  capabilities: { streaming: true, pushNotifications: true, extensions: [], extendedAgentCard: false },
   defaultInputModes: ['text/plain'], defaultOutputModes: ['text/plain'],
   skills: [{ id: 'echo', name: 'Echo', description: 'Says it back', tags: ['echo'] }],
 };

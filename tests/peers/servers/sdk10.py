@@ -3,12 +3,15 @@
 import asyncio
 
 import grpc
+import httpx
 from a2a.compat.v0_3 import a2a_v0_3_pb2_grpc
 from a2a.compat.v0_3.grpc_handler import CompatGrpcHandler
 from a2a.server.agent_execution import AgentExecutor
 from a2a.server.request_handlers import DefaultRequestHandler, GrpcHandler
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes, create_rest_routes
-from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
+from a2a.server.tasks import (
+    BasePushNotificationSender, InMemoryPushNotificationConfigStore, InMemoryTaskStore, TaskUpdater,
+)
 from a2a.types import a2a_pb2_grpc
 from a2a.types.a2a_pb2 import (
     AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Part, Task, TaskState, TaskStatus,
@@ -25,6 +28,9 @@ class Echo(AgentExecutor):
             task = Task(id=context.task_id, context_id=context.context_id, status=status, history=[context.message])
             await event_queue.enqueue_event(task)
         updater = TaskUpdater(event_queue, context.task_id, context.context_id)
+        files = [part for part in context.message.parts if part.WhichOneof("content") == "raw"]
+        if files:
+            await updater.add_artifact(files, name="file")
         await work(context.get_user_input(), updater, lambda text: Part(text=text))
 
     async def cancel(self, context, event_queue):
@@ -42,11 +48,16 @@ async def main():
     ]
     card = AgentCard(
         name="Echo", description="Says it back", version="1", supported_interfaces=interfaces,
-        capabilities=AgentCapabilities(streaming=True, push_notifications=False),
+        capabilities=AgentCapabilities(streaming=True, push_notifications=True),
         default_input_modes=["text/plain"], default_output_modes=["text/plain"],
         skills=[AgentSkill(id="echo", name="Echo", description="Says it back", tags=["echo"])],
     )
-    handler = DefaultRequestHandler(agent_executor=Echo(), task_store=InMemoryTaskStore(), agent_card=card)
+    configs = InMemoryPushNotificationConfigStore()
+    sender = BasePushNotificationSender(httpx_client=httpx.AsyncClient(), config_store=configs)
+    handler = DefaultRequestHandler(
+        agent_executor=Echo(), task_store=InMemoryTaskStore(), agent_card=card, push_config_store=configs,
+        push_sender=sender,
+    )
     a2a_pb2_grpc.add_A2AServiceServicer_to_server(GrpcHandler(handler), grpc_server)
     a2a_v0_3_pb2_grpc.add_A2AServiceServicer_to_server(CompatGrpcHandler(handler), grpc_server)
     routes = create_agent_card_routes(card)

@@ -1,4 +1,4 @@
-"""Shared by both servers of the official Python SDK: ports, the line with their URL, and shutdown."""
+"""Shared by the servers in Python: ports, the line with their URL, and shutdown."""
 
 import asyncio
 import os
@@ -15,11 +15,17 @@ def bind():
     return listener, f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
-async def serve(app, listener, url, grpc_server):
-    """Serves until stdin is closed, also by the end of the parent process."""
+def end_with_stdin():
+    """Ends the process when stdin is closed, also by the end of the parent process."""
     threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
-    await grpc_server.start()
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
+
+
+async def serve(app, listener, url, grpc_server=None):
+    """Serves until stdin is closed."""
+    end_with_stdin()
+    if grpc_server:
+        await grpc_server.start()
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
     ready = asyncio.create_task(server.serve(sockets=[listener]))
     while not server.started:
         await asyncio.sleep(0.01)

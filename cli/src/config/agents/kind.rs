@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use attache::RestartPolicy;
-use attache::jws::Signer;
 #[cfg(unix)]
 use attache_agents::{CommandAgent, CommandInput, CommandSettings, StdoutFormat};
 use attache_agents::{
@@ -16,7 +15,7 @@ use toml::Value;
 
 use super::super::error::{ConfigError, KeyError};
 use super::super::tree::ConfigTree;
-use super::BuiltAgent;
+use super::{AgentResources, BuiltAgent};
 
 /// A type of agent with its settings.
 #[derive(Debug)]
@@ -131,19 +130,17 @@ impl AgentKind {
     /// Default input and output media types on the card.
     pub(super) fn default_modes(&self) -> (Vec<String>, Vec<String>) {
         let any = || vec!["*/*".to_owned()];
-        // Other parts are converted to a line of text.
-        let text = || {
-            ["text/plain", "application/json"]
-                .map(str::to_owned)
-                .to_vec()
-        };
+        let list = |modes: &[&str]| modes.iter().map(|mode| (*mode).to_owned()).collect();
+        let text = || list(&["text/plain", "application/json"]);
+        // Files are noted in the prompt with name and media type.
+        let any_as_text = || list(&["text/plain", "application/json", "*/*"]);
         match self {
             #[cfg(unix)]
             Self::Command(settings) => {
                 let reads = if settings.input == Some(CommandInput::Json) {
                     any()
                 } else {
-                    text()
+                    any_as_text()
                 };
                 let writes = match settings.output {
                     StdoutFormat::Text | StdoutFormat::Lines => vec!["text/plain".to_owned()],
@@ -153,7 +150,7 @@ impl AgentKind {
                 (reads, writes)
             }
             Self::Http(settings) if settings.body == RequestBody::Text => (text(), any()),
-            Self::Llm(_) => (text(), vec!["text/plain".to_owned()]),
+            Self::Llm(_) => (any_as_text(), vec!["text/plain".to_owned()]),
             Self::Mcp(_) => (text(), any()),
             Self::Echo(_)
             | Self::Http(_)
@@ -189,19 +186,21 @@ impl AgentKind {
         matches!(self, Self::Router(_))
     }
 
-    /// Builds the agent. `others` are the agents built before it; `signer` signs delegation claims of its calls.
+    /// Builds the agent. `others` are the agents built before it.
     ///
     /// # Errors
     /// A setting is invalid; the key is relative to the section of the agent.
     pub(super) fn build(
         &self,
         others: &[RouteTarget],
-        signer: Option<&Signer>,
+        resources: AgentResources<'_>,
     ) -> Result<BuiltAgent, KeyError> {
         match self {
             #[cfg(unix)]
             Self::Command(settings) => {
-                let command = CommandAgent::from_settings((**settings).clone())
+                let mut settings = (**settings).clone();
+                settings.supervisor = resources.supervisor.cloned();
+                let command = CommandAgent::from_settings(settings)
                     .map_err(|error| KeyError::new("command", error))?;
                 Ok(BuiltAgent::new(command))
             }
@@ -212,23 +211,22 @@ impl AgentKind {
                 Ok(BuiltAgent::new(http))
             }
             Self::Llm(settings) => {
-                let llm = LlmAgent::new((**settings).clone())
-                    .map_err(|error| KeyError::new(error.key, &error))?;
-                Ok(BuiltAgent::new(match signer {
-                    Some(signer) => llm.with_signer(signer),
-                    None => llm,
-                }))
+                let llm = build_llm(settings, resources)?;
+                let skills = llm.configured_skills();
+                Ok(BuiltAgent::from_llm(llm, skills))
             }
             Self::Mcp(settings) => {
-                let mcp = McpAgent::new((**settings).clone())
-                    .map_err(|error| KeyError::new(error.key, &error))?;
+                let mut settings = (**settings).clone();
+                settings.server.supervisor = resources.supervisor.cloned();
+                let mcp =
+                    McpAgent::new(settings).map_err(|error| KeyError::new(error.key, &error))?;
                 Ok(BuiltAgent::new(mcp))
             }
             Self::Demo(_) => Ok(BuiltAgent::from_script(demo_agent())),
             Self::Remote(settings) => {
                 let remote = RemoteAgent::new((**settings).clone())
                     .map_err(|error| KeyError::new(error.key, &error))?;
-                Ok(BuiltAgent::new(match signer {
+                Ok(BuiltAgent::new(match resources.signer {
                     Some(signer) => remote.with_signer(signer),
                     None => remote,
                 }))
@@ -253,4 +251,21 @@ impl AgentKind {
             }
         }
     }
+}
+
+/// Builds an LLM agent.
+///
+/// # Errors
+/// A setting is invalid.
+pub(super) fn build_llm(
+    settings: &LlmSettings,
+    resources: AgentResources<'_>,
+) -> Result<LlmAgent, KeyError> {
+    let mut settings = settings.clone();
+    settings.supervisor = resources.supervisor.cloned();
+    let llm = LlmAgent::new(settings).map_err(|error| KeyError::new(error.key, &error))?;
+    Ok(match resources.signer {
+        Some(signer) => llm.with_signer(signer),
+        None => llm,
+    })
 }

@@ -25,7 +25,7 @@ fn card_get_001_a_card_by_host_url_or_file_is_the_same_card() {
     );
     assert!(
         text.fields("Interface")
-            .contains(&format!("JSONRPC 1.0 {origin}/").as_str()),
+            .contains(&format!("JSONRPC 1.0 {origin}").as_str()),
         "{}",
         text.out
     );

@@ -6,7 +6,8 @@ use std::sync::LazyLock;
 use std::sync::mpsc::sync_channel;
 use std::thread;
 
-use attache::{AgentCard, PushSettings, Server};
+use attache::wire::card::GrpcOnCard;
+use attache::{AgentCard, PushSettings, Server, ServerSettings};
 use attache_agents::demo_agent;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -175,7 +176,10 @@ pub(super) static DEMO: LazyLock<String> = LazyLock::new(|| {
             let card = AgentCard::new("Practice", "Practises").input_modes(["text/plain", "*/*"]);
             let mut push = PushSettings::default();
             push.egress.loopback = true;
+            let mut settings = ServerSettings::default();
+            settings.grpc_on_card = GrpcOnCard::All;
             let bound = Server::new(card, demo_agent())
+                .server_settings(settings)
                 .push(push)
                 .bind("127.0.0.1:0")
                 .await

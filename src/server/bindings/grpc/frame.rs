@@ -1,14 +1,12 @@
 //! gRPC framing: length-prefixed messages, status and trailers.
 
-use std::future::ready;
-
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use http_body_util::{BodyExt, Full};
 use tonic::{Code, Status};
 
 use crate::model::{Error, ErrorKind, Result};
-use crate::server::reply::{BoxedFrames, Reply, ReplyBody};
+use crate::server::reply::{BoxedFrames, PiecedBody, Reply, ReplyBody};
+use crate::wire::grpc::write_event_header;
 
 /// Length of a frame header: compression flag, and message length in four bytes.
 const FRAME_HEADER_BYTES: usize = 5;
@@ -45,12 +43,29 @@ pub(super) fn write<T>(out: &mut Vec<u8>, message: impl FnOnce(&mut Vec<u8>) -> 
     written
 }
 
+/// Returns the bytes before the message of a large task: the frame header, and in a stream also those of its event.
+pub(super) fn task_header(task_bytes: usize, is_event: bool) -> Bytes {
+    let mut field = Vec::new();
+    if is_event {
+        write_event_header(&mut field, task_bytes);
+    }
+    let mut out = vec![0];
+    // Messages are bounded far below 4 GiB.
+    let length = u32::try_from(field.len() + task_bytes).unwrap_or(u32::MAX);
+    out.extend_from_slice(&length.to_be_bytes());
+    out.extend_from_slice(&field);
+    out.into()
+}
+
 /// Returns a reply with one framed message and status OK.
 pub(super) fn unary_reply(framed: Vec<u8>) -> Reply {
-    let whole = Full::new(Bytes::from(framed)).map_err(|never| match never {});
-    stream_reply(Box::new(
-        whole.with_trailers(ready(Some(Ok(trailers(&Status::ok("")))))),
-    ))
+    pieced_reply(PiecedBody::new([framed.into()]))
+}
+
+/// Returns a reply with one framed message in pieces and status OK.
+pub(super) fn pieced_reply(message: PiecedBody) -> Reply {
+    let body = message.with_trailers(trailers(&Status::ok("")));
+    with_content_type(Reply::new(ReplyBody::Pieces(Box::new(body))))
 }
 
 /// Returns a reply whose body ends with trailers.

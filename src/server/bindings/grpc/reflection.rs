@@ -6,19 +6,19 @@ use std::sync::LazyLock;
 
 use http::Request;
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use tonic::codegen::Service as TowerService;
 use tonic_reflection::server::{Builder, Error};
 
+use crate::server::body::CountedBody;
 use crate::server::reply::{Reply, ReplyBody};
 
 type ReflectionFuture = Pin<Box<dyn Future<Output = Reply> + Send>>;
 /// Reflection service, type-erased.
 pub(super) type ReflectionService =
-    Box<dyn Fn(Request<Incoming>) -> ReflectionFuture + Send + Sync>;
+    Box<dyn Fn(Request<CountedBody>) -> ReflectionFuture + Send + Sync>;
 
 /// Maximum size of a reflection request, which names a file or a symbol.
-const MAX_REQUEST_BYTES: usize = 16 << 10;
+pub(super) const MAX_REQUEST_BYTES: usize = 16 << 10;
 
 /// Services by path prefix. The descriptors are decoded once per process.
 static SERVICES: LazyLock<Result<[(&str, ReflectionService); 2], Error>> = LazyLock::new(|| {
@@ -52,7 +52,7 @@ pub(super) fn service(path: &str) -> Option<&'static ReflectionService> {
 fn boxed_service<S>(service: S) -> ReflectionService
 where
     S: TowerService<
-            Request<Incoming>,
+            Request<CountedBody>,
             Response = http::Response<tonic::body::Body>,
             Error = Infallible,
         >,

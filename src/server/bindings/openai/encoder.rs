@@ -1,7 +1,8 @@
 //! Encoder of a task stream as chat completion chunks.
 
 use super::{failure_message, failure_status, stream_interrupted, with_task};
-use crate::model::{Error, Message, NO_CONTENT, StreamResponse, Task, TaskStatus};
+use crate::model::{Error, Message, NO_CONTENT, Result, StreamResponse, Task, TaskStatus};
+use crate::server::chunk_buffer::ChunkBuffer;
 use crate::server::encodings::with_stream_response;
 use crate::server::event_encoder::EventEncoder;
 use crate::server::reply::log_failure;
@@ -146,16 +147,24 @@ impl CompletionEncoder {
 }
 
 impl EventEncoder for CompletionEncoder {
-    fn write(&mut self, out: &mut Vec<u8>, stream: &TaskEventStream, item: &StreamItem) {
+    fn write(
+        &mut self,
+        out: &mut ChunkBuffer,
+        stream: &TaskEventStream,
+        item: StreamItem,
+    ) -> Result<()> {
         match item {
-            StreamItem::Full(response, _) => self.write_response(out, response, false),
+            StreamItem::Full(response, _) => self.write_response(out, &response, false),
+            // Completions begin with the message of the client, and never with a large task.
+            StreamItem::LargeTask(..) => return Err(Error::internal("stream of a subscription")),
             StreamItem::Update { entry, closes } => {
                 let (task, context) = stream.ids();
-                with_stream_response(entry, task, context, |response| {
-                    self.write_response(out, response, *closes)
+                with_stream_response(&entry, task, context, |response| {
+                    self.write_response(out, response, closes)
                 });
             }
         }
+        Ok(())
     }
 
     fn encode_failure(&mut self, error: Error) -> Vec<u8> {

@@ -555,3 +555,29 @@ async fn d16_flipped_bits_of_a_log_are_detected() {
     assert!(matches!(read, Err(Error::Damaged(_))), "{read:?}");
     assert_eq!(Sqlite::inspect(&path).unwrap().faults.len(), 1);
 }
+
+#[tokio::test]
+async fn d16_flipped_bits_of_a_snapshot_are_detected() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().canonicalize().unwrap().join("a.db");
+    let store = open(&path);
+    let head = create(&store, "t").await.unwrap();
+    let snapshot = Snapshot {
+        turns_ended: 1,
+        ..Snapshot::default()
+    };
+    store.save_snapshot(&head, Seq(1), &snapshot).await.unwrap();
+    let load = async || store.load_snapshot(&head, usize::MAX).await.unwrap();
+    assert_eq!(load().await, Some((Seq(1), snapshot)));
+    let tool = Connection::open(&path).unwrap();
+    let body = "SELECT body FROM snapshot";
+    let body: Vec<u8> = tool.query_row(body, (), |row| row.get(0)).unwrap();
+    for bit in 0..body.len() * 8 {
+        let mut damaged = body.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        let update = "UPDATE snapshot SET body = ?1";
+        tool.execute(update, [damaged]).unwrap();
+        // The log is read instead.
+        assert_eq!(load().await, None, "{bit}");
+    }
+}

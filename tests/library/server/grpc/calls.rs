@@ -1,8 +1,8 @@
 //! Every operation, and what surrounds it.
 
-use attache::Server;
 use attache::auth::{Access, ApiKeys};
 use attache::model::{AgentCard, AgentExtension};
+use attache::{CardAccess, HostedAgent, Server};
 use attache_proto::{v1, v03};
 use tonic::Code;
 
@@ -99,7 +99,7 @@ async fn tasks_have_resource_names_in_0_3_and_are_the_same_tasks() {
     let cancel = with_deadline(both.v03.cancel_task(v03::CancelTaskRequest { name }))
         .await
         .unwrap_err();
-    assert_eq!(cancel.code(), Code::Unimplemented);
+    assert_eq!(cancel.code(), Code::FailedPrecondition);
     assert!(
         cancel.message().starts_with("TaskNotCancelableError: "),
         "{cancel:?}"
@@ -254,6 +254,48 @@ async fn the_extended_card_is_given_in_both_versions() {
         (&*card.url, &*card.preferred_transport),
         ("example.com:443", "GRPC")
     );
+}
+
+/// `GetAgentCard` of 0.3 is the only way to a card over gRPC.
+#[tokio::test]
+async fn without_an_extended_card_0_3_gets_the_public_card() {
+    let server = start(Echo).await;
+    let mut both = clients(&server);
+    let card = with_deadline(both.v03.get_agent_card(v03::GetAgentCardRequest {}))
+        .await
+        .unwrap()
+        .into_inner();
+    assert_eq!((&*card.name, card.skills.len()), ("Echo", 1));
+    assert_eq!(card.url, format!("http://{}", server.address));
+    let transports: Vec<_> = card
+        .additional_interfaces
+        .iter()
+        .map(|one| (&*one.transport, &*one.url))
+        .collect();
+    let authority = server.address.to_string();
+    assert!(transports.contains(&("GRPC", &authority)), "{transports:?}");
+    let refused = with_deadline(
+        both.v1
+            .get_extended_agent_card(v1::GetExtendedAgentCardRequest::default()),
+    )
+    .await;
+    assert_eq!(refused.unwrap_err().code(), Code::FailedPrecondition);
+}
+
+#[tokio::test]
+async fn seed_1_13_a_protected_card_is_not_given_to_anonymous_callers_of_0_3() {
+    let keys = ApiKeys::new();
+    keys.add("ann", &KEY.into(), |ann| ann).unwrap();
+    let card = AgentCard::new("Secret", "Hides its card");
+    let agent = HostedAgent::new("secret", card, Echo).card_access(CardAccess::Authenticated);
+    let access = Access::new(keys).allow_anonymous();
+    let server = start_with(Echo, |_| Server::from_agent(agent).access(access)).await;
+    let mut both = clients(&server);
+    let ask = || v03::GetAgentCardRequest {};
+    let refused = with_deadline(both.v03.get_agent_card(ask())).await;
+    assert!(!refused.unwrap_err().message().contains("Secret"));
+    let card = with_deadline(both.v03.get_agent_card(with(ask(), &[("x-api-key", KEY)]))).await;
+    assert_eq!(card.unwrap().into_inner().name, "Secret");
 }
 
 #[tokio::test]

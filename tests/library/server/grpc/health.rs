@@ -204,3 +204,67 @@ async fn s70_reflection_is_there_only_when_asked_for() {
         .into_inner();
     assert!(with_deadline(stream.message()).await.unwrap().is_some());
 }
+
+/// Requests that end when the sender is dropped.
+struct OpenRequests<T>(Once<T>, tokio::sync::oneshot::Receiver<()>);
+
+impl<T: Unpin> tonic::codegen::tokio_stream::Stream for OpenRequests<T> {
+    type Item = T;
+
+    fn poll_next(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<T>> {
+        match std::pin::Pin::new(&mut self.0).poll_next(context) {
+            std::task::Poll::Ready(None) => {
+                let dropped = std::pin::Pin::new(&mut self.1);
+                std::future::Future::poll(dropped, context).map(|_| None)
+            }
+            other => other,
+        }
+    }
+}
+
+#[tokio::test]
+async fn d05_bodies_of_reflection_requests_are_counted() {
+    for (change, limit) in [
+        (
+            (|settings| settings.max_buffered_body_bytes = 64 << 10) as fn(&mut ServerSettings),
+            "max_buffered_body_bytes_per_caller = 32768",
+        ),
+        (
+            |settings| settings.max_streams = 4,
+            "max_streams_per_caller = 2",
+        ),
+    ] {
+        let mut settings = ServerSettings::default();
+        settings.grpc_reflection = true;
+        change(&mut settings);
+        let server = start_with(Echo, |server: Server| server.server_settings(settings)).await;
+        let list = MessageRequest::ListServices(String::new());
+        let mut client = ServerReflectionClient::new(channel(&server));
+        let mut open_requests = Vec::new();
+        let mut request = || {
+            let (open, dropped) = tokio::sync::oneshot::channel();
+            open_requests.push(open);
+            let request = ServerReflectionRequest {
+                message_request: Some(MessageRequest::ListServices(String::new())),
+                ..Default::default()
+            };
+            OpenRequests(Once(Some(request)), dropped)
+        };
+        let mut streams = Vec::new();
+        for _ in 0..2 {
+            let stream = with_deadline(client.server_reflection_info(request())).await;
+            let mut stream = stream.unwrap().into_inner();
+            assert!(with_deadline(stream.message()).await.unwrap().is_some());
+            streams.push(stream);
+        }
+        let refused = with_deadline(client.server_reflection_info(request())).await;
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.code(), Code::Unavailable);
+        assert!(refused.message().contains(limit), "{refused:?}");
+        drop(open_requests);
+        with_deadline(async { while reflect(&server, list.clone()).await.is_err() {} }).await;
+    }
+}

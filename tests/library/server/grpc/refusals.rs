@@ -12,7 +12,7 @@ use super::{Clients, Raw, SEND, clients, framed, say, say_v03, start_card, with}
 use crate::harness::{Echo, message, request, start, start_with, with_deadline};
 
 #[tokio::test]
-async fn errors_have_details_in_1_0_and_names_in_0_3() {
+async fn errors_have_details_and_names_in_0_3() {
     let server = start(Echo).await;
     let mut both = clients(&server);
     let get = v1::GetTaskRequest {
@@ -48,7 +48,10 @@ async fn errors_have_details_in_1_0_and_names_in_0_3() {
         (status.code(), status.message()),
         (Code::NotFound, "TaskNotFoundError: Task not found")
     );
-    assert!(status.details().is_empty());
+    let error = from_status(&status);
+    assert_eq!(error.kind(), ErrorKind::TaskNotFound);
+    assert_eq!(error.message(), "Task not found");
+    assert_eq!(error.metadata().collect::<Vec<_>>(), [("taskId", "gone")]);
     let get = v03::GetTaskRequest {
         name: "gone".to_owned(),
         ..Default::default()
@@ -88,13 +91,6 @@ async fn what_is_not_offered_is_refused_whatever_it_is_about() {
         .await
         .unwrap_err();
     assert_eq!(from_status(&status).kind(), ErrorKind::UnsupportedOperation);
-    let status = with_deadline(both.v03.get_agent_card(v03::GetAgentCardRequest {}))
-        .await
-        .unwrap_err();
-    assert_eq!(
-        from_status(&status).kind(),
-        ErrorKind::ExtendedAgentCardNotConfigured
-    );
 }
 
 /// 01 §2, the two gRPC rows: version metadata and the expected result.

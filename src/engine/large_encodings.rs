@@ -1,0 +1,86 @@
+//! Encodings of one large task, shared by its readers and counted once against the byte budget.
+
+use std::sync::{Arc, Mutex, Weak};
+
+use bytes::Bytes;
+
+use crate::model::Result;
+use crate::rt::{Reservation, lock};
+
+/// Size above which the encodings of a task count against the byte budget, and are not copied for each reader.
+const LARGE_TASK_BYTES: usize = 64 << 10;
+
+/// Whether a task of this size is large.
+pub(super) fn is_large(bytes: usize) -> bool {
+    bytes > LARGE_TASK_BYTES
+}
+
+/// Encodings by format number.
+#[derive(Debug, Default)]
+pub(super) struct LargeEncodings(Mutex<Vec<LargeEncoding>>);
+
+#[derive(Debug)]
+struct LargeEncoding {
+    format: u8,
+    bytes: Bytes,
+    /// Shared by the readers. Dead if there are none.
+    reservation: Weak<Reservation>,
+}
+
+/// Encoding for one reader.
+pub(super) struct EncodingRead {
+    pub(super) bytes: Bytes,
+    pub(super) reservation: Arc<Reservation>,
+    /// Whether this read has made the encoding.
+    pub(super) is_new: bool,
+}
+
+impl LargeEncodings {
+    /// Whether an encoding has readers.
+    pub(super) fn has_readers(&self) -> bool {
+        let encodings = lock(&self.0);
+        let mut reservations = encodings.iter().map(|encoding| &encoding.reservation);
+        reservations.any(|reservation| reservation.strong_count() > 0)
+    }
+
+    /// Returns the encoding of a format. Encodes under the lock: one reader encodes, the others wait for it.
+    ///
+    /// # Errors
+    /// Those of `reserve`, which is called if the encoding has no other reader.
+    pub(super) fn read(
+        &self,
+        format: u8,
+        reserve: impl FnOnce() -> Result<Reservation>,
+        encode: impl FnOnce() -> Vec<u8>,
+    ) -> Result<EncodingRead> {
+        let mut encodings = lock(&self.0);
+        let found = encodings
+            .iter_mut()
+            .find(|encoding| encoding.format == format);
+        if let Some(encoding) = found {
+            let reservation = match encoding.reservation.upgrade() {
+                Some(reservation) => reservation,
+                None => Arc::new(reserve()?),
+            };
+            encoding.reservation = Arc::downgrade(&reservation);
+            return Ok(EncodingRead {
+                bytes: encoding.bytes.clone(),
+                reservation,
+                is_new: false,
+            });
+        }
+        let reservation = Arc::new(reserve()?);
+        // Shrunk to its length, because it may stay in the cache.
+        let bytes = Bytes::from(encode().into_boxed_slice());
+        encodings.push(LargeEncoding {
+            format,
+            bytes: bytes.clone(),
+            reservation: Arc::downgrade(&reservation),
+        });
+        Ok(EncodingRead {
+            bytes,
+            reservation,
+            is_new: true,
+        })
+    }
+}

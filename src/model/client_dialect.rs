@@ -1,0 +1,64 @@
+//! Dialects of clients that a task remembers.
+
+use super::{Message, Object, SendMessageRequest, Task};
+
+/// Metadata key of the dialect. It is internal: callers do not receive it.
+const DIALECT_KEY: &str = "attache.dialect";
+
+/// Dialect of a client, recognized by its message. The log keeps it, so that later responses about the
+/// task have the same form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientDialect {
+    /// KAOS: names of 1.0, shapes of older versions (09, S0).
+    Kaos,
+    /// 0.x with the parts `tool-use` and `tool-result` (09, 2.9).
+    Tools,
+}
+
+impl ClientDialect {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Kaos => "kaos",
+            Self::Tools => "tools",
+        }
+    }
+
+    fn from_metadata(metadata: Option<&Object>) -> Option<Self> {
+        let name: String = metadata?.get(DIALECT_KEY)?.read().ok()?;
+        [Self::Kaos, Self::Tools]
+            .into_iter()
+            .find(|dialect| dialect.as_str() == name)
+    }
+
+    fn insert_into(self, metadata: &mut Option<Object>) {
+        metadata
+            .get_or_insert_default()
+            .insert(DIALECT_KEY, self.as_str());
+    }
+}
+
+impl SendMessageRequest {
+    /// Records the dialect of the client in the metadata of the message. The reserved metadata of the
+    /// client must have been removed before.
+    #[cfg(feature = "server")]
+    pub(crate) fn record_dialect(&mut self) {
+        if let Some(dialect) = self.dialect {
+            dialect.insert_into(&mut self.message.metadata);
+        }
+    }
+}
+
+impl Task {
+    /// Returns the dialect of the client that sent the last message with one.
+    #[must_use]
+    pub fn client_dialect(&self) -> Option<ClientDialect> {
+        ClientDialect::from_metadata(self.metadata.as_ref())
+    }
+
+    /// Keeps the dialect of a message.
+    pub(super) fn keep_dialect(&mut self, message: &Message) {
+        if let Some(dialect) = ClientDialect::from_metadata(message.metadata.as_ref()) {
+            dialect.insert_into(&mut self.metadata);
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Byte budget of outgoing data: in total, and for each caller.
+//!
+//! A reservation belongs to bytes that are produced for a reader: encoded replies, replayed pages, webhook bodies. It is
+//! released when the bytes are written or dropped. A reader that does not read thereby uses up the share of its caller,
+//! and no memory beyond it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use super::{BudgetLimits, ExceededLimit, KeyedBudget};
+use crate::model::{CallerKey, Error, ErrorKind, Result};
+use crate::telemetry::metrics;
+
+/// Amount that each caller gets even if the total is exhausted. Small replies therefore never wait.
+const FLOOR_BYTES: usize = 256 << 10;
+/// Size up to which bytes are not counted.
+const UNCOUNTED_BYTES: usize = 4 << 10;
+/// `Retry-After` of a refused reply.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Limits of a [`ByteBudget`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OutgoingLimits {
+    /// `max_outgoing_bytes`.
+    pub(crate) total: usize,
+    /// `max_outgoing_bytes_per_caller`.
+    pub(crate) per_caller: usize,
+    /// How long a reservation is awaited (`outgoing_timeout`).
+    pub(crate) timeout: Duration,
+}
+
+/// Budget of outgoing bytes.
+#[derive(Debug)]
+pub(crate) struct ByteBudget {
+    reserved: KeyedBudget<CallerKey>,
+    limits: BudgetLimits,
+    timeout: Duration,
+    /// Notified when bytes are released.
+    released: Notify,
+}
+
+/// Part of a [`ByteBudget`]. Released on drop.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    budget: Arc<ByteBudget>,
+    caller: CallerKey,
+    bytes: usize,
+}
+
+/// Whether data of this size counts against the budget.
+pub(crate) fn is_counted(bytes: usize) -> bool {
+    bytes > UNCOUNTED_BYTES
+}
+
+impl ByteBudget {
+    pub(crate) fn new(limits: OutgoingLimits) -> Arc<Self> {
+        Arc::new(Self {
+            reserved: KeyedBudget::default(),
+            limits: BudgetLimits {
+                total: limits.total,
+                per_key: limits.per_caller,
+                floor: FLOOR_BYTES,
+            },
+            timeout: limits.timeout,
+            released: Notify::new(),
+        })
+    }
+
+    /// Reserves bytes for a caller. More than the share of a caller counts as the whole share, so that data of any size
+    /// can be sent, one at a time.
+    ///
+    /// # Errors
+    /// Unavailable: the budget of the caller or of the server is exhausted.
+    pub(crate) fn try_reserve(
+        self: &Arc<Self>,
+        caller: &CallerKey,
+        bytes: usize,
+    ) -> Result<Reservation> {
+        let bytes = self.clamp(bytes);
+        match self.reserved.reserve(caller, bytes, self.limits) {
+            Ok(()) => Ok(Reservation {
+                budget: self.clone(),
+                caller: caller.clone(),
+                bytes,
+            }),
+            Err(exceeded) => Err(self.exceeded(exceeded)),
+        }
+    }
+
+    /// Reserves bytes for a caller, and waits up to `outgoing_timeout` for them. The caller of this function holds none
+    /// of the data meanwhile.
+    ///
+    /// # Errors
+    /// Unavailable: the budget was exhausted for that time.
+    pub(crate) async fn reserve(
+        self: &Arc<Self>,
+        caller: &CallerKey,
+        bytes: usize,
+    ) -> Result<Reservation> {
+        let waiting = async {
+            loop {
+                let released = self.released.notified();
+                if let Ok(reservation) = self.try_reserve(caller, bytes) {
+                    return reservation;
+                }
+                released.await;
+            }
+        };
+        if let Ok(reservation) = timeout(self.timeout, waiting).await {
+            return Ok(reservation);
+        }
+        let last_try = self.try_reserve(caller, bytes);
+        last_try.inspect_err(|_| metrics::record_limit_hit("max_outgoing_bytes"))
+    }
+
+    fn clamp(&self, bytes: usize) -> usize {
+        bytes.min(self.limits.per_key).min(self.limits.total)
+    }
+
+    fn exceeded(&self, exceeded: ExceededLimit) -> Error {
+        let (subject, setting, limit) = match exceeded {
+            ExceededLimit::Total => ("", "max_outgoing_bytes", self.limits.total),
+            ExceededLimit::Key => (
+                " of this caller",
+                "max_outgoing_bytes_per_caller",
+                self.limits.per_key,
+            ),
+        };
+        Error::new(ErrorKind::Unavailable)
+            .with_message(format!(
+                "too many unread responses{subject} in memory (limit: {setting} = {limit})"
+            ))
+            .with_retry_after(RETRY_AFTER)
+    }
+
+    /// Returns the reserved bytes in total.
+    #[cfg(test)]
+    pub(crate) fn reserved_bytes(&self) -> usize {
+        self.reserved.total()
+    }
+}
+
+impl Reservation {
+    /// Extends the reservation.
+    ///
+    /// # Errors
+    /// Those of [`ByteBudget::try_reserve`]. The reservation is unchanged then.
+    pub(crate) fn try_grow(&mut self, bytes: usize) -> Result<()> {
+        let total = self.budget.clamp(self.bytes.saturating_add(bytes));
+        let mut more = self.budget.try_reserve(&self.caller, total - self.bytes)?;
+        self.bytes += std::mem::take(&mut more.bytes);
+        Ok(())
+    }
+
+    /// Sets the size once it is known. The data exists already, so this does not fail.
+    fn set_bytes(&mut self, bytes: usize) {
+        let bytes = self.budget.clamp(bytes);
+        if bytes > self.bytes {
+            let more = bytes - self.bytes;
+            self.budget.reserved.force_reserve(&self.caller, more);
+            self.bytes = bytes;
+        } else {
+            self.release(self.bytes - bytes);
+        }
+    }
+
+    /// Returns the bytes, which hold the reservation until they are dropped.
+    pub(crate) fn attach(mut self, bytes: Bytes) -> Bytes {
+        self.set_bytes(bytes.len());
+        Bytes::from_owner(ReservedBytes {
+            bytes,
+            _reservation: self,
+        })
+    }
+
+    fn release(&mut self, bytes: usize) {
+        if bytes > 0 {
+            self.budget.reserved.release(&self.caller, bytes);
+            self.bytes -= bytes;
+            self.budget.released.notify_waiters();
+        }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.release(self.bytes);
+    }
+}
+
+/// Bytes with their reservation.
+struct ReservedBytes {
+    bytes: Bytes,
+    _reservation: Reservation,
+}
+
+impl AsRef<[u8]> for ReservedBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::model::Caller;
+
+    const MIB: usize = 1 << 20;
+    const TIMEOUT: Duration = Duration::from_secs(30);
+
+    fn budget() -> Arc<ByteBudget> {
+        ByteBudget::new(OutgoingLimits {
+            total: 8 * MIB,
+            per_caller: 4 * MIB,
+            timeout: TIMEOUT,
+        })
+    }
+
+    fn caller(name: &str) -> CallerKey {
+        CallerKey::Caller(Caller::new(name))
+    }
+
+    #[test]
+    fn d02_one_caller_gets_its_share_and_others_the_rest() {
+        let budget = budget();
+        let [ann, bob, eve] = ["ann", "bob", "eve"].map(caller);
+        let _held = budget.try_reserve(&ann, 4 * MIB).unwrap();
+        let refused = budget.try_reserve(&ann, 1).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unavailable);
+        assert!(refused.retry_after().is_some());
+        assert!(
+            refused
+                .message()
+                .contains("max_outgoing_bytes_per_caller = 4194304"),
+            "{refused}"
+        );
+        let _other = budget.try_reserve(&bob, 4 * MIB).unwrap();
+        let refused = budget.try_reserve(&eve, MIB).unwrap_err();
+        assert!(
+            refused.message().contains("max_outgoing_bytes = 8388608"),
+            "{refused}"
+        );
+        let _floor = budget.try_reserve(&eve, FLOOR_BYTES).unwrap();
+        assert!(budget.try_reserve(&eve, 1).is_err(), "the floor is used up");
+    }
+
+    #[test]
+    fn d02_data_above_the_share_is_sent_alone() {
+        let budget = budget();
+        let ann = caller("ann");
+        let held = budget.try_reserve(&ann, 100 * MIB).unwrap();
+        assert_eq!(budget.reserved_bytes(), 4 * MIB);
+        assert!(budget.try_reserve(&ann, 1).is_err());
+        drop(held);
+        assert_eq!(budget.reserved_bytes(), 0);
+    }
+
+    #[test]
+    fn d02_bytes_hold_their_reservation_until_they_are_dropped() {
+        let budget = budget();
+        let mut reservation = budget.try_reserve(&caller("ann"), MIB).unwrap();
+        reservation.try_grow(MIB).unwrap();
+        assert!(reservation.try_grow(100 * MIB).is_ok(), "up to the share");
+        let mut bytes = reservation.attach(Bytes::from(vec![7; 3 * MIB]));
+        assert_eq!(budget.reserved_bytes(), 3 * MIB);
+        let first = bytes.split_to(MIB);
+        drop(bytes);
+        assert_eq!(first[0], 7);
+        assert_eq!(budget.reserved_bytes(), 3 * MIB, "a slice is unread");
+        drop(first);
+        assert_eq!(budget.reserved_bytes(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn d02_a_reservation_waits_for_a_release_or_times_out() {
+        let budget = budget();
+        let ann = caller("ann");
+        let held = budget.try_reserve(&ann, 4 * MIB).unwrap();
+        let start = Instant::now();
+        let refused = budget.reserve(&ann, MIB).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unavailable);
+        assert_eq!(start.elapsed(), TIMEOUT);
+        let (waited, ()) = tokio::join!(budget.reserve(&ann, MIB), async { drop(held) });
+        assert!(waited.is_ok());
+        assert_eq!(start.elapsed(), TIMEOUT);
+    }
+}
