@@ -8,11 +8,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use rustix::process::{Pid, Signal, WaitStatus, kill_process};
+use rustix::process::{Pid, Signal, WaitStatus, getppid, kill_process};
 use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithOrigin;
 
 use super::descendants::Descendants;
 use super::exit_status::exit_like;
@@ -65,7 +66,7 @@ enum SuperviseError {
 }
 
 fn run(args: SuperviseArgs) -> Result<WaitStatus, SuperviseError> {
-    let group_signals = GroupSignals::handle()?;
+    let mut group_signals = GroupSignals::handle()?;
     Descendants::adopt_orphans();
     // Locked before the server is checked: if the server has ended, its successor may own the lock already.
     let _lock = args.lock_file.map(lock_shared).transpose()?;
@@ -98,25 +99,27 @@ fn run(args: SuperviseArgs) -> Result<WaitStatus, SuperviseError> {
 /// Signals to the process group, with handlers that only record them. They must not be ignored: the program would inherit
 /// that, whereas handlers end with `exec`.
 struct GroupSignals {
-    received: [(i32, Arc<AtomicBool>); GROUP_SIGNALS.len()],
+    received: SignalsInfo<WithOrigin>,
+    server: Option<Pid>,
 }
 
 impl GroupSignals {
     fn handle() -> io::Result<Self> {
-        let received = GROUP_SIGNALS.map(|signal| (signal, Arc::default()));
-        for (signal, flag) in &received {
-            signal_hook::flag::register(*signal, Arc::clone(flag))?;
-        }
-        Ok(Self { received })
+        Ok(Self {
+            received: SignalsInfo::new(GROUP_SIGNALS)?,
+            server: getppid(),
+        })
     }
 
-    /// Sends the program the signals that arrived before it ran, such as SIGTERM of a cancel right after the start.
-    fn forward(&self, program: Pid) {
-        for (signal, flag) in &self.received {
-            let signal = flag
-                .load(Ordering::SeqCst)
-                .then(|| Signal::from_named_raw(*signal));
-            if let Some(Some(signal)) = signal {
+    /// Sends the program the signals of the server that arrived before it ran, such as SIGTERM of a cancel right after the
+    /// start. The program has already received those that it sent to its own group.
+    fn forward(&mut self, program: Pid) {
+        for received in self.received.pending() {
+            let sender = received
+                .process
+                .and_then(|sender| Pid::from_raw(sender.pid));
+            let signal = Signal::from_named_raw(received.signal);
+            if let Some(signal) = signal.filter(|_| sender.is_some() && sender == self.server) {
                 let _ = kill_process(program, signal);
             }
         }
