@@ -45,7 +45,7 @@ def table(spec, rows):
         medians[server] = {column: median(good, column) for column in columns}
         failures[server] = next((row["error"][:80] for row in mine if "error" in row), "")
     limit = medians.get("limit", {}).get(columns[0])
-    print(f"\n### {spec}\n\n| server | ratio to limit | {' | '.join(columns)} |\n|{'---|' * (len(columns) + 2)}")
+    print(f"\n## {spec}\n\n| server | ratio to limit | {' | '.join(columns)} |\n|{'---|' * (len(columns) + 2)}")
     sign = 1 if kind in LESS_IS_BETTER else -1
     for server, found in sorted(medians.items(), key=lambda item: (item[1][columns[0]] is None, sign * (item[1][columns[0]] or 0))):
         first = found[columns[0]]
