@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use attache::model::{Caller, ContextId, Event, Message, Scope, TaskId, TaskState, Timestamp};
 use attache::store::sqlite::{Options, Synchronous};
-use attache::store::{Batch, IdempotencyKey, Memory, NewTask, Sqlite, Store};
+use attache::store::{Batch, IdempotencyKey, Memory, NewTask, Sqlite, Store, WriterRole};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
@@ -157,6 +157,7 @@ fn new_task(number: usize, keyed: bool) -> NewTask {
         parked: false,
         key,
         turn: 1,
+        writer: WriterRole::Holder,
     };
     let scope = Scope {
         agent: "bench".into(),

@@ -136,11 +136,11 @@ impl From<Error> for model::Error {
                 Self::invalid("Idempotency-Key", "was used before with another body")
             }
             // A conflict on create means that a concurrent call has taken the id or alias: a retry finds that task.
-            Error::Store(error @ (store::Error::Failed(_) | store::Error::Conflict)) => {
-                Self::new(ErrorKind::Unavailable)
-                    .with_retry_after(RETRY_AFTER)
-                    .with_source(error)
-            }
+            Error::Store(
+                error @ (store::Error::Failed(_) | store::Error::Conflict | store::Error::Fenced),
+            ) => Self::new(ErrorKind::Unavailable)
+                .with_retry_after(RETRY_AFTER)
+                .with_source(error),
             Error::Store(error @ store::Error::Damaged(_)) => {
                 let message = error.to_string();
                 Self::internal(error).with_message(message)

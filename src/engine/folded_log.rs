@@ -7,7 +7,7 @@ use crate::model::{
     Entry, Event, FoldError, Message, Scope, Seq, Task, TaskState, TaskStatus, Timestamp,
     TraceContext,
 };
-use crate::store::{Head, Snapshot};
+use crate::store::{Head, Holder, Snapshot};
 
 /// The task before the first entry, shared by all empty folds.
 static EMPTY_TASK: LazyLock<Arc<Task>> = LazyLock::new(Arc::default);
@@ -167,6 +167,7 @@ impl FoldedLog {
             position: self.position,
             state: status.state,
             status_time: status.timestamp.unwrap_or_default(),
+            holder: Holder::None,
         }
     }
 

@@ -10,6 +10,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// The log does not end where the caller expects, or an id or alias is taken. Read, fold, and try again.
     Conflict,
+    /// Another replica holds the task, or the other replicas have evicted this one. Stop the work on the task.
+    Fenced,
     /// The idempotency key was used before with the same body: the message is already applied.
     AlreadyApplied,
     /// The idempotency key was used before with another body.
@@ -24,6 +26,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Conflict => "the log does not end at the expected position, or the id is taken",
+            Self::Fenced => "another replica holds the task",
             Self::AlreadyApplied => "the idempotency key was used before with the same body",
             Self::KeyReused => "the idempotency key was used before with another body",
             Self::Damaged(_) => "the stored data of the task is damaged",
@@ -35,7 +38,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Conflict | Self::AlreadyApplied | Self::KeyReused => None,
+            Self::Conflict | Self::Fenced | Self::AlreadyApplied | Self::KeyReused => None,
             Self::Damaged(cause) | Self::Failed(cause) => Some(&**cause),
         }
     }

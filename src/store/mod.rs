@@ -6,6 +6,7 @@
 //! [`Memory`] is the default. [`Sqlite`] (feature `sqlite`) persists everything in one file.
 //! To add a store, implement [`Store`] and run [`conformance()`] on it in a test.
 
+mod cluster;
 mod codec;
 mod conformance;
 mod error;
@@ -15,12 +16,16 @@ pub mod sqlite;
 mod task;
 mod webhook;
 
+use std::collections::HashSet;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::model::{Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
+use crate::model::{Caller, Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
 
+pub use cluster::{Heartbeat, Holder, Notification, Notifier, WriterRole};
 pub use conformance::conformance;
 pub use error::{Error, HealthProblem, Result};
 pub use memory::Memory;
@@ -49,6 +54,13 @@ pub(crate) type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>
 /// - **Freshness.** A read includes every write that was committed before the read began.
 ///
 /// [`conformance()`] checks this contract, except durability and the effect of a crash.
+///
+/// # Several processes
+///
+/// Several processes (replicas) may share a store that returns a [`lease`](Self::lease). Each unfinished task then has at
+/// most one [`Holder`], and every append names the [role](WriterRole) of its replica. A replica that sends no heartbeat for
+/// one lease is evicted: the store refuses its writes, and the other replicas take over its tasks and webhooks. The methods
+/// from [`lease`](Self::lease) on serve such stores. Their defaults serve stores of one process.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// Returns whether tasks survive the end of the process.
@@ -91,18 +103,20 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// - [`Error::KeyReused`]: the scope has used the key with another body.
     /// - [`Error::Conflict`]: a task of any scope has the id, or a task of this scope has the alias.
-    /// - [`Error::Failed`]: the store failed. The task may have been created.
+    /// - [`Error::Failed`]: the store failed, or this replica was evicted. The task may have been created.
     async fn create(&self, task: &NewTask) -> Result<CreateResult>;
 
     /// Appends a batch to a log that ends at position `at`, in one commit, and returns the position of the new end.
     ///
-    /// The idempotency key is checked before the position. Batches of several tasks may share one commit (group commit);
+    /// The idempotency key is checked before the position, the position before the holder. Batches of several tasks may share one commit (group commit);
     /// an error of one batch does not affect the others.
     ///
     /// # Errors
     /// - [`Error::AlreadyApplied`]: the scope has used the key with the same body. Nothing is appended.
     /// - [`Error::KeyReused`]: the scope has used the key with another body. Nothing is appended.
     /// - [`Error::Conflict`]: the log does not end at `at`, or the task does not exist. Nothing is appended.
+    /// - [`Error::Fenced`]: another replica holds the task and the role is [`WriterRole::Holder`], or this replica was
+    ///   evicted. Nothing is appended.
     /// - [`Error::Failed`]: the store failed. The batch is applied entirely or not at all: read the log before a retry.
     async fn append(&self, task: &Head, at: Seq, batch: &Batch) -> Result<Seq>;
 
@@ -187,6 +201,8 @@ pub trait Store: Send + Sync + 'static {
 
     /// Registers a webhook of a task, or replaces the one with the same id. For a removed task this does nothing.
     ///
+    /// This replica becomes the holder of the webhook.
+    ///
     /// A replaced webhook keeps its [`number`](Webhook::number) and delivery position, gets a new
     /// [`generation`](Webhook::generation), and becomes [`Active`](DeliveryState::Active) again with no failed attempts.
     async fn put_config(&self, task: &Head, config: &PushRegistration) -> Result<()>;
@@ -214,6 +230,101 @@ pub trait Store: Send + Sync + 'static {
 
     /// Records the delivery progress of a webhook.
     ///
-    /// Returns `false` and changes nothing if the webhook was deleted, or registered again since `webhook` was read.
+    /// This replica becomes the holder of a webhook without one. The holder is cleared with the last delivery.
+    ///
+    /// Returns `false` and changes nothing if the webhook was deleted, was registered again since `webhook` was read, or is
+    /// held by another replica.
     async fn record_delivery(&self, webhook: &Webhook) -> Result<bool>;
+
+    /// Returns the lease of a replica: other replicas evict it if its heartbeats stop for this long.
+    ///
+    /// `None`: one process uses the store. The engine then sends no heartbeats and takes nothing over.
+    fn lease(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Returns the notifier that reaches all replicas.
+    fn notifier(&self) -> Option<Arc<dyn Notifier>> {
+        None
+    }
+
+    /// Joins the cluster or renews the membership. The result describes the state at the time of the call.
+    ///
+    /// The store observes the heartbeats of the other replicas here, and evicts those that are silent for one lease.
+    async fn heartbeat(&self) -> Result<Heartbeat> {
+        Ok(Heartbeat::SingleProcess)
+    }
+
+    /// Makes this replica the holder of at most `limit` tasks that have work left, and whose holder is none or removed.
+    ///
+    /// Tasks of the given agents are taken, and tasks of agents that no live replica serves. Concurrent calls of several
+    /// replicas return different tasks. If the call fails, its tasks may be held: [`list_held`](Self::list_held) finds them.
+    async fn take_over(&self, _agents: &[Arc<str>], _limit: usize) -> Result<Vec<Head>> {
+        Ok(Vec::new())
+    }
+
+    /// Lists the tasks that this replica holds and that are not in `known`.
+    async fn list_held(&self, _known: &HashSet<TaskId>) -> Result<Vec<Head>> {
+        Ok(Vec::new())
+    }
+
+    /// Releases the tasks and webhooks of this replica and removes it from the cluster. It is the last call.
+    async fn leave_cluster(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Sets the agents that this replica serves from now on.
+    async fn set_agents(&self, _agents: &[Arc<str>]) -> Result<()> {
+        Ok(())
+    }
+
+    /// Returns whether this replica runs the job now. If `true`, no replica runs it again before `period` has passed.
+    ///
+    /// A job must tolerate two concurrent runs.
+    async fn claim_job(&self, _job: &'static str, _period: Duration) -> Result<bool> {
+        Ok(true)
+    }
+
+    /// Returns the end of each log, in the order of `tasks`. `None`: the task was removed.
+    async fn positions(&self, tasks: &[Head]) -> Result<Vec<Option<Seq>>> {
+        let mut positions = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            let found = self.find(&task.scope, &task.id).await?;
+            let found = found.filter(|head| head.id == task.id);
+            positions.push(found.map(|head| head.position));
+        }
+        Ok(positions)
+    }
+
+    /// Reads several logs from their start, in the order of `tasks`.
+    ///
+    /// The read ends when its entries reach about `max_bytes` ([`Event::memory_size`](crate::model::Event::memory_size)): a
+    /// log that does not reach the [position](Head::position) of its head continues with [`read`](Self::read).
+    async fn read_many(&self, tasks: &[Head], max_bytes: usize) -> Result<Vec<Vec<Entry>>> {
+        let mut bytes_left = max_bytes;
+        let mut logs = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            let limit = ReadLimit {
+                entries: usize::MAX,
+                bytes: bytes_left,
+            };
+            let entries = self.read(task, Seq(0), limit).await?;
+            let sizes = entries.iter().map(|entry| entry.event.memory_size());
+            bytes_left = bytes_left.saturating_sub(sizes.sum());
+            logs.push(entries);
+        }
+        Ok(logs)
+    }
+
+    /// Counts the active webhooks of a caller over all agents and tenants.
+    ///
+    /// `None`: the store does not count, and the limit applies to this process.
+    async fn count_open_webhooks(&self, _caller: &Caller) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
+    /// Makes this replica the holder of at most `limit` active webhooks whose holder is none or removed, by number.
+    async fn take_over_webhooks(&self, _limit: usize) -> Result<Vec<Webhook>> {
+        Ok(Vec::new())
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::PushRegistration;
+use super::{Holder, PushRegistration, WriterRole};
 use crate::model::{
     ContextId, Entry, Event, Message, Scope, Seq, Task, TaskId, TaskState, Timestamp, TraceContext,
 };
@@ -10,8 +10,9 @@ use crate::model::{
 /// Summary of a task that is available without reading its log.
 ///
 /// Heads come from [`create`](super::Store::create), [`find`](super::Store::find), [`list`](super::Store::list) and the
-/// sweeps. A caller therefore cannot read a log without naming its scope.
-#[derive(Debug, Clone, PartialEq)]
+/// sweeps. A caller therefore cannot read a log without naming its scope. Two heads are equal if they describe the same
+/// state of the task, whatever replica holds it.
+#[derive(Debug, Clone)]
 pub struct Head {
     /// Id of the task.
     pub id: TaskId,
@@ -25,6 +26,28 @@ pub struct Head {
     pub state: TaskState,
     /// Time at which the task entered that state.
     pub status_time: Timestamp,
+    /// Replica that runs the task at the time of the read.
+    pub holder: Holder,
+}
+
+impl PartialEq for Head {
+    fn eq(&self, other: &Self) -> bool {
+        let Self {
+            id,
+            scope,
+            context_id,
+            position,
+            state,
+            status_time,
+            holder: _,
+        } = self;
+        *id == other.id
+            && *scope == other.scope
+            && *context_id == other.context_id
+            && *position == other.position
+            && *state == other.state
+            && *status_time == other.status_time
+    }
 }
 
 /// Parameters of [`Store::create`](super::Store::create).
@@ -55,6 +78,7 @@ impl NewTask {
             position,
             state: self.batch.state,
             status_time: self.batch.status_time,
+            holder: Holder::None,
         }
     }
 }
@@ -107,6 +131,8 @@ pub struct Batch {
     pub key: Option<IdempotencyKey>,
     /// Number of the turn that handles that message. The store returns it with the key and does not interpret it.
     pub turn: u64,
+    /// Role of the replica that appends the batch.
+    pub writer: WriterRole,
 }
 
 impl Batch {

@@ -124,6 +124,7 @@ impl Runner {
             // Refused: nothing was written, and there is no task.
             Err(
                 error @ (store::Error::Conflict
+                | store::Error::Fenced
                 | store::Error::AlreadyApplied
                 | store::Error::KeyReused),
             ) => {

@@ -7,7 +7,7 @@ use super::create::CreateParams;
 use crate::engine::folded_log::FoldedLog;
 use crate::engine::journal::SizedBatch;
 use crate::model::{Event, Seq, Timestamp};
-use crate::store::{Batch, Head, IdempotencyKey};
+use crate::store::{Batch, Head, IdempotencyKey, WriterRole};
 
 /// Capacity in events that an empty buffer keeps while the task is idle.
 const IDLE_CAPACITY: usize = 4;
@@ -110,6 +110,7 @@ impl CommitPipeline {
             parked: log.is_parked(),
             key,
             turn: log.newest_turn(),
+            writer: WriterRole::Holder,
         };
         SizedBatch {
             batch,

@@ -11,7 +11,7 @@ use crate::engine::maintenance::MAX_RETRY_DELAY;
 use crate::engine::{Error, RestartPolicy, Result, UnansweredPolicy, reason};
 use crate::model::{Seq, TaskState, TaskStatus};
 use crate::rt::cancel;
-use crate::store::{Batch, Head, ReadLimit};
+use crate::store::{Batch, Head, ReadLimit, WriterRole};
 
 /// Decision about a task whose runner was lost.
 enum RecoveryAction {
@@ -176,6 +176,7 @@ impl Runner {
             parked: false,
             key: None,
             turn: 0,
+            writer: WriterRole::Holder,
         };
         journal.append(head, head.position, &batch).await?;
         tracing::error!(task = %self.id, "task failed: its log is damaged; see `attache db check`");

@@ -11,7 +11,7 @@ pub(in crate::engine) type RunnerResult<T = ()> = std::result::Result<T, RunnerS
 /// Reason why a runner stops although its task has work left.
 #[derive(Debug)]
 pub(in crate::engine) enum RunnerStop {
-    /// Another process runs the task: it has started a turn after ours. Nothing more may be appended here.
+    /// Another process runs the task: it has started a turn after ours, or holds the task. Nothing more may be appended here.
     Superseded,
     /// The store failed, the log is corrupt, or the engine shuts down. The runner retries until the task has an end.
     Failed(Error),
@@ -25,7 +25,10 @@ impl From<Error> for RunnerStop {
 
 impl From<store::Error> for RunnerStop {
     fn from(error: store::Error) -> Self {
-        Self::Failed(error.into())
+        match error {
+            store::Error::Fenced => Self::Superseded,
+            error => Self::Failed(error.into()),
+        }
     }
 }
 

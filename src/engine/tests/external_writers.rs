@@ -3,7 +3,7 @@
 use super::harness::*;
 use super::*;
 use crate::model::TaskStatus;
-use crate::store::Batch;
+use crate::store::{Batch, WriterRole};
 
 /// An engine whose store has external writers. The test plays the other process.
 struct SharedLog {
@@ -50,6 +50,7 @@ impl SharedLog {
             parked,
             key: None,
             turn: 0,
+            writer: WriterRole::Holder,
         };
         let at = self
             .engine

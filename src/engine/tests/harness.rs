@@ -16,7 +16,7 @@ use crate::hooks::HookChain;
 use crate::model::{Artifact, Entry, Event, Json, PushConfigId, TaskState, Timestamp};
 use crate::store::{
     self, Batch, CreateResult, IdempotencyRecord, Memory, NewTask, ReadLimit, Snapshot, Webhook,
-    WebhookFilter,
+    WebhookFilter, WriterRole,
 };
 
 pub(crate) use super::{call, scope, within_deadline};
@@ -192,6 +192,7 @@ impl FaultyStore {
             parked: false,
             key: None,
             turn: 0,
+            writer: WriterRole::Holder,
         };
         self.memory.append(head, at, &batch).await.unwrap();
     }

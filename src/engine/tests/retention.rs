@@ -390,6 +390,7 @@ async fn r10_an_orphaned_task_is_recovered_by_another_process() {
             parked: false,
             key: None,
             turn: 0,
+            writer: store::WriterRole::Holder,
         };
         let at = Seq(entries(&engine, &alive).await.len() as u64);
         store.append(&alive, at, &batch).await.unwrap();

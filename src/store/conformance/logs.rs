@@ -12,7 +12,7 @@ use super::{
     registration, status_batch, timestamp,
 };
 use crate::model::{Artifact, Entry, Event, Message, Part, Scope, Seq, TaskId, TaskState};
-use crate::store::{Batch, CreateResult, Error, Head, NewTask, ReadLimit, Store};
+use crate::store::{Batch, CreateResult, Error, Head, Holder, NewTask, ReadLimit, Store};
 
 pub(super) async fn check<S: Store>(make: &impl AsyncFn() -> S) {
     create_writes_the_first_batch(&make().await).await;
@@ -41,6 +41,7 @@ async fn create_writes_the_first_batch(store: &dyn Store) {
         position: Seq(2),
         state: TaskState::Working,
         status_time: timestamp(1_234),
+        holder: Holder::None,
     };
     let entries: Vec<_> = task.batch.entries(Seq(0)).collect();
     let opened = expect_ok(store.create(&task).await, "`create` succeeds");

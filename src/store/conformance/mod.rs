@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use super::{
     Batch, CreateResult, Head, IdempotencyKey, NewTask, PushRegistration, ReadLimit, Result, Store,
+    WriterRole,
 };
 use crate::model::{
     Caller, Entry, Event, PushConfig, Scope, Seq, TaskId, TaskState, TaskStatus, Timestamp, Version,
@@ -102,6 +103,7 @@ fn batch(events: Vec<Event>, state: TaskState, status_time: i64) -> Batch {
         parked: false,
         key: None,
         turn: 0,
+        writer: WriterRole::Holder,
     }
 }
 

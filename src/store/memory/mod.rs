@@ -275,7 +275,7 @@ mod tests {
 
     use super::*;
     use crate::model::{Caller, ContextId, Event, Message, TaskState};
-    use crate::store::conformance;
+    use crate::store::{WriterRole, conformance};
 
     #[tokio::test(flavor = "multi_thread")]
     async fn memory_passes_the_conformance_suite() {
@@ -302,6 +302,7 @@ mod tests {
             parked: false,
             key: None,
             turn: 0,
+            writer: WriterRole::Holder,
         }
     }
 

@@ -129,6 +129,7 @@ pub(super) fn check_row_size(body: Vec<u8>) -> Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::WriterRole;
 
     #[test]
     fn large_events_get_rows_of_their_own() {
@@ -148,6 +149,7 @@ mod tests {
                 parked: false,
                 key: None,
                 turn: 1,
+                writer: WriterRole::Holder,
             };
             let rows = EncodedBatch::new(&batch).unwrap().rows;
             let found: Vec<_> = rows.iter().map(|row| row.count).collect();

@@ -4,8 +4,8 @@ use rusqlite::Row;
 
 use super::error::corrupt_row;
 use crate::model::{Caller, Scope, Seq, TaskState, Timestamp};
-use crate::store::Head;
 use crate::store::codec::{CodecError, state_from_number};
+use crate::store::{Head, Holder};
 
 /// Columns that [`head_from_row`] reads.
 pub(super) const HEAD_COLUMNS: &str =
@@ -20,6 +20,7 @@ pub(super) fn head_from_row(row: &Row<'_>, scope: Scope) -> rusqlite::Result<Hea
         position: seq_column(row, 2)?,
         state: state_column(row, 3)?,
         status_time: time_column(row, 4)?,
+        holder: Holder::None,
     })
 }
 

@@ -15,7 +15,7 @@ use super::row::{seq_column, sql_limit, sql_position, state_column, time_column}
 use super::writer::CommandResult;
 use crate::model::{PushConfigId, Scope, Seq, TaskId, TaskState, Timestamp};
 use crate::store::codec::state_number;
-use crate::store::{CreateResult, Error, Head, IdempotencyKey};
+use crate::store::{CreateResult, Error, Head, Holder, IdempotencyKey};
 
 const INSERT_TASK: &str =
     "INSERT INTO task (id, scope, context, alias, position, state, has_ended, is_parked, status_time)
@@ -128,6 +128,7 @@ impl<'a> Transaction<'a> {
             position,
             state: task.batch.state,
             status_time: task.batch.status_time,
+            holder: Holder::None,
         })))
     }
 

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::*;
 use crate::model::{Caller, Event, PushConfig, Task, TaskState, Version};
-use crate::store::{Error, IdempotencyKey, conformance};
+use crate::store::{Error, IdempotencyKey, WriterRole, conformance};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sqlite_passes_the_conformance_suite() {
@@ -389,6 +389,7 @@ fn batch(text: &str, state: TaskState, millis: i64) -> Batch {
         parked: false,
         key: None,
         turn: 0,
+        writer: WriterRole::Holder,
     }
 }
 
