@@ -10,6 +10,7 @@ mod cluster;
 mod codec;
 mod conformance;
 mod error;
+mod failure_detector;
 mod memory;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
@@ -26,9 +27,9 @@ use async_trait::async_trait;
 use crate::model::{Caller, Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
 
 pub use cluster::{Heartbeat, Holder, Notification, Notifier, WriterRole};
-pub use conformance::conformance;
+pub use conformance::{conformance, conformance_shared};
 pub use error::{Error, HealthProblem, Result};
-pub use memory::Memory;
+pub use memory::{Memory, MemoryReplica};
 #[cfg(feature = "sqlite")]
 pub use sqlite::Sqlite;
 pub use task::{
@@ -53,7 +54,8 @@ pub(crate) type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>
 ///   committed write survives the end of the process. Snapshots are exempt.
 /// - **Freshness.** A read includes every write that was committed before the read began.
 ///
-/// [`conformance()`] checks this contract, except durability and the effect of a crash.
+/// [`conformance()`] checks this contract, except durability and the effect of a crash. [`conformance_shared`] checks the
+/// part for several processes.
 ///
 /// # Several processes
 ///

@@ -5,6 +5,7 @@ mod keys;
 mod lists;
 mod logs;
 mod removal;
+mod shared;
 mod snapshots;
 mod sweeps;
 mod webhooks;
@@ -19,6 +20,8 @@ use super::{
 use crate::model::{
     Caller, Entry, Event, PushConfig, Scope, Seq, TaskId, TaskState, TaskStatus, Timestamp, Version,
 };
+
+pub use shared::conformance_shared;
 
 /// Checks a store against the contract of [`Store`] and returns if it holds.
 ///

@@ -3,6 +3,8 @@
 //! Logs are kept in the binary form of [`codec`](super::codec), which takes a quarter of the memory, and decoded on read.
 //! A message over 64 KiB is shared instead of copied.
 
+mod cluster_state;
+mod replica;
 mod stored_batch;
 mod tables;
 mod task_record;
@@ -21,6 +23,8 @@ use super::{
 };
 use crate::model::{Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
 use crate::rt::lock;
+
+pub use replica::MemoryReplica;
 
 /// Store in memory. Tasks are lost when the process ends.
 #[derive(Debug, Default)]
@@ -229,18 +233,7 @@ impl Store for Memory {
     }
 
     async fn record_delivery(&self, webhook: &Webhook) -> Result<bool> {
-        let mut tables = self.tables();
-        let stored = tables.record_mut(&webhook.task).and_then(|record| {
-            let mut webhooks = record.webhooks.iter_mut();
-            webhooks.find(|stored| {
-                stored.number == webhook.number && stored.generation == webhook.generation
-            })
-        });
-        let is_recorded = stored.is_some();
-        if let Some(stored) = stored {
-            stored.delivery.clone_from(&webhook.delivery);
-        }
-        Ok(is_recorded)
+        Ok(self.tables().record_delivery(webhook))
     }
 }
 

@@ -294,6 +294,21 @@ impl Tables {
         self.webhooks.insert(self.last_webhook, task);
     }
 
+    /// Records the progress of a webhook, unless it was deleted or registered again.
+    pub(super) fn record_delivery(&mut self, webhook: &Webhook) -> bool {
+        let stored = self.record_mut(&webhook.task).and_then(|record| {
+            let mut webhooks = record.webhooks.iter_mut();
+            webhooks.find(|stored| {
+                stored.number == webhook.number && stored.generation == webhook.generation
+            })
+        });
+        let is_recorded = stored.is_some();
+        if let Some(stored) = stored {
+            stored.delivery.clone_from(&webhook.delivery);
+        }
+        is_recorded
+    }
+
     fn add_to_sweeps(&mut self, number: usize) {
         let head = &self.tasks[number].head;
         if head.state.is_terminal() {
