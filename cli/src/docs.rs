@@ -9,6 +9,8 @@ mod html;
 pub(crate) mod mcp_documents;
 pub(crate) mod pages;
 #[cfg(test)]
+mod questions;
+#[cfg(test)]
 mod reference_pages;
 pub(crate) mod search;
 pub(crate) mod server;

@@ -10,7 +10,7 @@ pub(crate) struct DocsArgs {
     #[command(subcommand)]
     pub(crate) verb: Option<DocsCommand>,
 
-    /// Page to print, such as `push`; without it a browser opens
+    /// Page or section to print, such as `push` or `push#requests`; without it a browser opens
     #[arg(value_name = "PAGE")]
     pub(crate) page: Option<String>,
 

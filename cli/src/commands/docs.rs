@@ -57,14 +57,20 @@ fn search(query: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     for section in found {
         writeln!(out, "{}", section.label())?;
-        writeln!(out, "  {}", section.excerpt)?;
-        writeln!(out, "  attache docs {}", section.page)?;
+        writeln!(out, "  {}", section.passage(query))?;
+        writeln!(out, "  attache docs {}", section.address())?;
     }
     Ok(())
 }
 
 fn print_page(name: &str) -> anyhow::Result<()> {
-    let Some(page) = pages::find(name) else {
+    let Some(section) = pages::find_section(name) else {
+        if let Some(page) = name.split_once('#').and_then(|(page, _)| pages::find(page)) {
+            bail!(
+                "there is no section `{name}`; the whole page: attache docs {}",
+                page.path
+            );
+        }
         let nearest = pages::all().max_by(|a, b| {
             let similarity = |page: &Page| strsim::jaro_winkler(page.path, name);
             similarity(a).total_cmp(&similarity(b))
@@ -76,7 +82,7 @@ fn print_page(name: &str) -> anyhow::Result<()> {
             shell_words::quote(name)
         );
     };
-    let text = terminal::render(page.path, page.markdown, terminal_style());
+    let text = terminal::render(section.page.path, section.markdown, terminal_style());
     io::stdout().lock().write_all(text.as_bytes())?;
     Ok(())
 }

@@ -40,8 +40,17 @@ pub(super) fn render(path: &str, root: &str, markdown: &str) -> RenderedPage {
     let mut events = Vec::new();
     let mut code: Option<CodeBlock> = None;
     let mut is_source_link = false;
+    let mut columns = TableColumns::default();
     for event in parser(markdown) {
+        columns.observe(&event);
         match event {
+            Event::Start(Tag::TableCell) if !columns.is_head => {
+                let label = escape(columns.label());
+                events.push(raw(format!("<td data-label=\"{label}\">")));
+            }
+            Event::End(TagEnd::TableCell) if !columns.is_head => {
+                events.push(raw("</td>".to_owned()));
+            }
             Event::Start(Tag::CodeBlock(kind)) => code = Some(CodeBlock::new(&kind)),
             Event::Text(text) if let Some(block) = &mut code => block.text.push_str(&text),
             Event::End(TagEnd::CodeBlock) => {
@@ -81,6 +90,42 @@ pub(super) fn render(path: &str, root: &str, markdown: &str) -> RenderedPage {
     RenderedPage {
         html: page,
         headings,
+    }
+}
+
+/// Names of the columns of the current table. Narrow screens stack the cells of a row and show the names before them.
+#[derive(Default)]
+struct TableColumns {
+    names: Vec<String>,
+    is_head: bool,
+    /// Number of cells of the current row that have begun.
+    count: usize,
+}
+
+impl TableColumns {
+    fn observe(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Start(Tag::TableHead) => {
+                self.is_head = true;
+                self.names.clear();
+            }
+            Event::End(TagEnd::TableHead) => self.is_head = false,
+            Event::Start(Tag::TableRow) => self.count = 0,
+            Event::Start(Tag::TableCell) if self.is_head => self.names.push(String::new()),
+            Event::Start(Tag::TableCell) => self.count += 1,
+            Event::Text(text) | Event::Code(text) if self.is_head => {
+                if let Some(name) = self.names.last_mut() {
+                    name.push_str(text);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Name of the column of the current cell.
+    fn label(&self) -> &str {
+        let column = self.count.saturating_sub(1);
+        self.names.get(column).map_or("", String::as_str)
     }
 }
 
@@ -190,6 +235,23 @@ pub(super) fn visible_code(language: &str, code: &str) -> String {
     lines.map(|line| format!("{line}\n")).collect()
 }
 
+/// Returns the part of a page from the heading with this id to the next heading of its level or above.
+pub(super) fn section_text<'a>(markdown: &'a str, id: &str) -> Option<&'a str> {
+    let headings = headings(markdown);
+    let starts = parser(markdown)
+        .into_offset_iter()
+        .filter(|(event, _)| matches!(event, Event::Start(Tag::Heading { .. })))
+        .map(|(_, range)| range.start);
+    let mut rest = headings
+        .iter()
+        .zip(starts)
+        .skip_while(|(it, _)| it.id != id);
+    let (heading, start) = rest.next()?;
+    let end = rest.find(|(next, _)| next.level <= heading.level);
+    let end = end.map_or(markdown.len(), |(_, end)| end);
+    markdown.get(start..end)
+}
+
 /// Returns the headings of a page with unique ids.
 pub(super) fn headings(markdown: &str) -> Vec<Heading> {
     let mut headings: Vec<Heading> = Vec::new();
@@ -271,6 +333,31 @@ mod tests {
     fn headings_have_the_anchors_of_markdown_hosts() {
         let ids = heading_ids("# A `b` c\n## What's new?\n## What's new?\n");
         assert_eq!(ids, ["a-b-c", "whats-new", "whats-new-1"]);
+    }
+
+    #[test]
+    fn cells_have_the_name_of_their_column() {
+        let page = render(
+            "index",
+            "",
+            "# T\n| a | `b` |\n|---|---|\n| 1 | |\n| 2 | 3 |\n",
+        );
+        let rows = page.html.split_once("<tbody>").unwrap().1;
+        assert_eq!(rows.matches("<td data-label=\"a\">").count(), 2, "{rows}");
+        assert!(rows.contains("<td data-label=\"b\"></td>"), "{rows}");
+        assert!(rows.contains("<td data-label=\"b\">3</td>"), "{rows}");
+    }
+
+    #[test]
+    fn a_section_ends_at_the_next_heading_of_its_level() {
+        let page = "# T\nx\n## A\na\n### B\nb\n```sh\n# no heading\n```\n## C\nc\n";
+        assert_eq!(
+            section_text(page, "b"),
+            Some("### B\nb\n```sh\n# no heading\n```\n")
+        );
+        assert!(section_text(page, "a").unwrap().ends_with("```\n"));
+        assert_eq!(section_text(page, "c"), Some("## C\nc\n"));
+        assert_eq!(section_text(page, "d"), None);
     }
 
     #[test]

@@ -36,15 +36,15 @@ impl Documents for DocsPages {
     }
 
     fn read(&self, path: &str) -> Option<String> {
-        pages::find(path).map(|page| page.markdown.to_owned())
+        pages::find_section(path).map(|section| section.markdown.to_owned())
     }
 
     fn search(&self, query: &str, limit: usize) -> Vec<DocumentSection> {
         let found = self.index.search(query, limit).into_iter();
         let sections = found.map(|section| DocumentSection {
-            path: section.page.to_owned(),
+            path: section.address(),
             heading: section.label(),
-            excerpt: section.excerpt.clone(),
+            excerpt: section.passage(query),
         });
         sections.collect()
     }

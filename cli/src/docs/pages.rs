@@ -4,6 +4,8 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
+use super::html;
+
 /// Path and Markdown text of each page of `docs/map.toml`.
 const TEXTS: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/pages.rs"));
 
@@ -114,6 +116,25 @@ pub(crate) fn find(path: &str) -> Option<Page> {
     matches.next().filter(|_| matches.next().is_none())
 }
 
+/// A page, or the part of it below one heading.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PageSection {
+    pub(crate) page: Page,
+    pub(crate) markdown: &'static str,
+}
+
+/// Returns the page of `push`, or the section of `push#retries-and-dead-letters`.
+pub(crate) fn find_section(name: &str) -> Option<PageSection> {
+    let (path, anchor) = name.split_once('#').unwrap_or((name, ""));
+    let page = find(path)?;
+    let markdown = if anchor.is_empty() {
+        page.markdown
+    } else {
+        html::section_text(page.markdown, anchor)?
+    };
+    Some(PageSection { page, markdown })
+}
+
 fn title(markdown: &'static str) -> &'static str {
     let heading = markdown.lines().find_map(|line| line.strip_prefix("# "));
     heading.unwrap_or_default().trim()
@@ -177,7 +198,6 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     use super::*;
-    use crate::docs::html;
 
     fn repository() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

@@ -2,21 +2,23 @@
 //!
 //! The site contains the same index as JSON, and its script computes the same stems.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use pulldown_cmark::{Event, Tag, TagEnd};
 use serde::Serialize;
 
-use super::html::{headings, parser};
+use super::html::{code_language, headings, parser, visible_code};
 use super::pages::{self, Page};
 
 /// Term frequency saturation of BM25.
 const K1: f64 = 1.2;
 /// Length normalization of BM25.
 const B: f64 = 0.6;
-const TITLE_WEIGHT: u32 = 6;
-const HEADING_WEIGHT: u32 = 4;
-const BODY_WEIGHT: u32 = 1;
+/// Weights of a word by its place, in fractions of a word in a paragraph.
+const TITLE_WEIGHT: u32 = 6 * BODY_WEIGHT;
+const HEADING_WEIGHT: u32 = 4 * BODY_WEIGHT;
+const BODY_WEIGHT: u32 = 5;
+const CODE_WEIGHT: u32 = 2;
 /// Factor for integer scores, which keep the index small.
 const SCALE: f64 = 16.0;
 /// Share of the score that a word with a matching prefix gets.
@@ -24,6 +26,10 @@ const PREFIX_FACTOR: f64 = 0.5;
 /// Shortest query word that matches as a prefix.
 const MIN_PREFIX: usize = 3;
 const EXCERPT_CHARS: usize = 160;
+/// Number of words of a passage in which matches are counted.
+const PASSAGE_WORDS: usize = 22;
+/// A passage begins at most this number of words before its first match.
+const MAX_WORDS_BEFORE_MATCH: usize = 10;
 
 /// Words that do not select a section.
 const STOP_WORDS: &[&str] = &[
@@ -42,8 +48,11 @@ pub(crate) struct Section {
     pub(crate) anchor: String,
     pub(crate) title: &'static str,
     pub(crate) heading: String,
-    /// Start of the text.
+    /// Summary of the page, or the start of the text below a heading.
     pub(crate) excerpt: String,
+    /// The whole text below the heading.
+    #[serde(skip)]
+    text: String,
 }
 
 impl Section {
@@ -54,6 +63,54 @@ impl Section {
         } else {
             format!("{} › {}", self.title, self.heading)
         }
+    }
+
+    /// Name of the section as an argument of `attache docs`: `push#retries-and-dead-letters`.
+    pub(crate) fn address(&self) -> String {
+        if self.anchor.is_empty() {
+            self.page.to_owned()
+        } else {
+            format!("{}#{}", self.page, self.anchor)
+        }
+    }
+
+    /// The part of the text that contains the most words of a query. Returns the excerpt if it contains none.
+    pub(crate) fn passage(&self, query: &str) -> String {
+        let wanted = stems(query);
+        let words: Vec<&str> = self.text.split_whitespace().collect();
+        let matches: Vec<Vec<usize>> = words
+            .iter()
+            .map(|word| {
+                let found = stems(word);
+                let positions = wanted.iter().enumerate();
+                positions
+                    .filter(|(_, stem)| found.contains(stem))
+                    .map(|(position, _)| position)
+                    .collect()
+            })
+            .collect();
+        let mut start = 0;
+        let mut most = 0;
+        for (first, window) in matches
+            .windows(PASSAGE_WORDS.min(words.len()).max(1))
+            .enumerate()
+        {
+            let distinct: BTreeSet<&usize> = window.iter().flatten().collect();
+            if distinct.len() > most {
+                most = distinct.len();
+                start = first;
+            }
+        }
+        if most == 0 {
+            return self.excerpt.clone();
+        }
+        // The first matching word opens the best window: its sentence begins before it.
+        let begins_sentence = |at: usize| at == 0 || words[at - 1].ends_with(['.', ':', ';']);
+        let earliest = start.saturating_sub(MAX_WORDS_BEFORE_MATCH);
+        let first = (earliest..=start).rev().find(|at| begins_sentence(*at));
+        let first = first.unwrap_or(start);
+        let mark = if first == 0 { "" } else { "… " };
+        format!("{mark}{}", excerpt(&words[first..].join(" ")))
     }
 }
 
@@ -101,7 +158,8 @@ impl Index {
                     section_words.add(page.title, BODY_WEIGHT);
                     section_words.add(&text.section.heading, HEADING_WEIGHT);
                 }
-                section_words.add(&text.body, BODY_WEIGHT);
+                section_words.add(&text.prose, BODY_WEIGHT);
+                section_words.add(&text.code, CODE_WEIGHT);
                 sections.push(text.section);
                 words.push(section_words);
             }
@@ -118,10 +176,12 @@ impl Index {
     pub(crate) fn search(&self, query: &str, limit: usize) -> Vec<&Section> {
         let mut scores: HashMap<usize, f64> = HashMap::new();
         let mut matched: HashMap<usize, u32> = HashMap::new();
-        for stem in stems(query) {
+        let wanted = stems(query);
+        for (position, stem) in wanted.iter().enumerate() {
+            let is_last = position + 1 == wanted.len();
             let mut best: HashMap<usize, f64> = HashMap::new();
-            for (word, postings) in self.matching_words(&stem) {
-                let factor = if *word == stem { 1.0 } else { PREFIX_FACTOR };
+            for (word, postings) in self.matching_words(stem, is_last) {
+                let factor = if word == stem { 1.0 } else { PREFIX_FACTOR };
                 for &(section, score) in postings {
                     let score = f64::from(score) * factor;
                     let entry = best.entry(section).or_default();
@@ -148,16 +208,18 @@ impl Index {
         sections.collect()
     }
 
-    /// The indexed words that equal the stem or begin with it.
+    /// The indexed words that equal the stem. Words that begin with it match too if it is the last word, which a reader
+    /// may still be typing, or if no indexed word equals it.
     fn matching_words<'a>(
         &'a self,
         stem: &'a str,
+        is_last: bool,
     ) -> impl Iterator<Item = (&'a String, &'a Vec<(usize, u32)>)> {
+        let is_prefix = is_last || !self.postings.contains_key(stem);
+        let is_prefix = is_prefix && stem.len() >= MIN_PREFIX;
         self.postings
             .range(stem.to_owned()..)
-            .take_while(move |(word, _)| {
-                *word == stem || (stem.len() >= MIN_PREFIX && word.starts_with(stem))
-            })
+            .take_while(move |(word, _)| *word == stem || (is_prefix && word.starts_with(stem)))
     }
 }
 
@@ -178,7 +240,7 @@ fn score(words: &[SectionWords]) -> BTreeMap<String, Vec<(usize, u32)>> {
         for (word, &uses) in &section.counts {
             let sections = f64::from(frequency.get(word.as_str()).copied().unwrap_or(1));
             let idf = (1.0 + (count - sections + 0.5) / (sections + 0.5)).ln();
-            let tf = f64::from(uses);
+            let tf = f64::from(uses) / f64::from(BODY_WEIGHT);
             let score = SCALE * idf * tf * (K1 + 1.0) / (tf + norm);
             let entry = postings.entry(word.clone()).or_default();
             entry.push((number, score.round().max(1.0) as u32));
@@ -190,7 +252,27 @@ fn score(words: &[SectionWords]) -> BTreeMap<String, Vec<(usize, u32)>> {
 /// Text of a section.
 struct SectionText {
     section: Section,
-    body: String,
+    /// Text outside of code blocks.
+    prose: String,
+    /// Text of code blocks.
+    code: String,
+}
+
+impl SectionText {
+    /// Adds text: of a code block if it has a language, else of a paragraph or table.
+    fn push(&mut self, text: &str, language: Option<&str>) {
+        match language {
+            Some(language) => {
+                let code = visible_code(language, text);
+                self.section.text.push_str(&code);
+                self.code.push_str(&code);
+            }
+            None => {
+                self.section.text.push_str(text);
+                self.prose.push_str(text);
+            }
+        }
+    }
 }
 
 /// Splits a page at its headings below the title.
@@ -198,6 +280,7 @@ fn split_sections(page: Page) -> Vec<SectionText> {
     let mut next_heading = headings(page.markdown).into_iter();
     let mut sections: Vec<SectionText> = Vec::new();
     let mut is_heading = false;
+    let mut language: Option<String> = None;
     for event in parser(page.markdown) {
         match event {
             Event::Start(Tag::Heading { .. }) => {
@@ -212,26 +295,36 @@ fn split_sections(page: Page) -> Vec<SectionText> {
                         title: page.title,
                         heading: heading.map(|it| it.text).unwrap_or_default(),
                         excerpt: String::new(),
+                        text: String::new(),
                     },
-                    body: String::new(),
+                    prose: String::new(),
+                    code: String::new(),
                 });
             }
             Event::End(TagEnd::Heading(_)) => is_heading = false,
+            Event::Start(Tag::CodeBlock(kind)) => language = Some(code_language(&kind).to_owned()),
+            Event::End(TagEnd::CodeBlock) => language = None,
             Event::Text(text) | Event::Code(text) if !is_heading => {
                 if let Some(last) = sections.last_mut() {
-                    last.body.push_str(&text);
+                    last.push(&text, language.as_deref());
                 }
             }
+            // A link or an emphasis may end within a word or before a full stop.
+            Event::End(TagEnd::Link | TagEnd::Emphasis | TagEnd::Strong) => {}
             Event::SoftBreak | Event::HardBreak | Event::End(_) => {
-                if let Some(last) = sections.last_mut().filter(|it| !it.body.ends_with(' ')) {
-                    last.body.push(' ');
+                if let Some(last) = sections.last_mut() {
+                    last.push(" ", None);
                 }
             }
             _ => {}
         }
     }
     for text in &mut sections {
-        text.section.excerpt = excerpt(&text.body);
+        text.section.excerpt = if text.section.anchor.is_empty() {
+            page.summary.to_owned()
+        } else {
+            excerpt(&text.section.text)
+        };
     }
     sections
 }
@@ -244,7 +337,8 @@ fn excerpt(text: &str) -> String {
     }
     let cut: String = text.chars().take(EXCERPT_CHARS).collect();
     let end = cut.rfind(' ').unwrap_or(cut.len());
-    format!("{}…", &cut[..end])
+    let cut = cut[..end].trim_end_matches(['.', ',', ':', ';']);
+    format!("{cut}…")
 }
 
 /// Returns the stems of the words of a text, without stop words.
@@ -304,6 +398,29 @@ mod tests {
             let is_found = found.iter().any(|section| section.page == page.path);
             assert!(is_found, "{}: {}", page.path, page.title);
         }
+    }
+
+    #[test]
+    fn a_passage_shows_the_words_of_the_query() {
+        let index = Index::build();
+        let found = index.search("webhook unreachable retried", 8);
+        let section = found
+            .iter()
+            .find(|section| section.address() == "push#retries-and-dead-letters")
+            .unwrap();
+        let passage = section.passage("webhook unreachable retried");
+        assert!(passage.contains("unreachable, slower than"), "{passage}");
+        assert_eq!(section.passage("xyzzy"), section.excerpt);
+        assert_eq!(section.passage(""), section.excerpt);
+    }
+
+    #[test]
+    fn only_the_last_word_of_a_query_is_a_prefix() {
+        let index = Index::build();
+        let words = |stem, is_last| index.matching_words(stem, is_last).count();
+        assert_eq!(words("run", false), 1);
+        assert!(words("run", true) > 1);
+        assert!(words("idempot", false) > 0);
     }
 
     #[test]

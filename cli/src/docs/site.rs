@@ -33,6 +33,7 @@ pub(crate) fn build(origin: Option<&str>) -> serde_json::Result<Vec<SiteFile>> {
         });
     }
     files.push(asset("style.css", include_str!("assets/style.css")));
+    files.push(asset("icon.svg", include_str!("assets/icon.svg")));
     files.push(asset("site.js", include_str!("assets/site.js")));
     let index = serde_json::to_string(&Index::build())?;
     files.push(asset("search.json", &index));
@@ -50,6 +51,7 @@ pub(crate) fn media_type(path: &str) -> &'static str {
         Some("css") => "text/css; charset=utf-8",
         Some("js") => "text/javascript; charset=utf-8",
         Some("json") => "application/json",
+        Some("svg") => "image/svg+xml",
         Some("xml") => "application/xml",
         Some(_) | None => "text/plain; charset=utf-8",
     }
@@ -77,7 +79,7 @@ fn page_html(page: &Page, all: &[Page], previous: Option<&Page>, next: Option<&P
         "<!doctype html>\n<html lang=\"en\" data-root=\"{root}\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"description\" content=\"{summary}\">\n<title>{title}</title>\n\
-         <link rel=\"stylesheet\" href=\"{root}style.css\">\n<link rel=\"alternate\" type=\"text/markdown\" href=\"{root}{path}.md\">\n\
+         <link rel=\"icon\" href=\"{root}icon.svg\">\n<link rel=\"stylesheet\" href=\"{root}style.css\">\n<link rel=\"alternate\" type=\"text/markdown\" href=\"{root}{path}.md\">\n\
          <script src=\"{root}site.js\" defer></script>\n</head>\n<body>\n\
          <a class=\"skip\" href=\"#content\">Skip to the content</a>\n\
          <header class=\"bar\"><button type=\"button\" id=\"menu\" aria-expanded=\"false\" aria-controls=\"pages\">Pages</button>\

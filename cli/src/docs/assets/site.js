@@ -18,7 +18,9 @@ function readTheme() {
 function applyTheme(theme) {
   if (theme === "system") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = theme;
-  themeButton.textContent = `Theme: ${theme}`;
+  const label = document.createElement("span");
+  label.textContent = "Theme: ";
+  themeButton.replaceChildren(label, theme);
 }
 applyTheme(readTheme());
 themeButton.addEventListener("click", () => {
@@ -75,10 +77,12 @@ async function loadIndex() {
 function search({ sections, postings, words, stopWords }, text) {
   const scores = new Map();
   const stems = text.toLowerCase().split(/[^\p{L}\p{N}]+/u).filter((word) => word && !stopWords.includes(word)).map(stem);
-  for (const wanted of stems) {
+  for (const [position, wanted] of stems.entries()) {
     const best = new Map();
+    // The last word may be unfinished, and an unknown word may be the start of a known one.
+    const isPrefix = wanted.length >= 3 && (position === stems.length - 1 || !Object.hasOwn(postings, wanted));
     for (const word of words) {
-      if (word !== wanted && !(wanted.length >= 3 && word.startsWith(wanted))) continue;
+      if (word !== wanted && !(isPrefix && word.startsWith(wanted))) continue;
       const factor = word === wanted ? 1 : 0.5;
       for (const [section, score] of postings[word]) {
         best.set(section, Math.max(best.get(section) ?? 0, score * factor));
