@@ -55,6 +55,8 @@ pub struct PushConfig {
 impl PushConfig {
     /// Maximum number of additional request headers.
     pub const MAX_HEADERS: usize = 16;
+    /// Maximum length of the name and the value of one header, in bytes.
+    pub const MAX_HEADER_BYTES: usize = 8192;
 
     /// Returns the additional request headers that may be sent.
     #[cfg(feature = "server")]
@@ -128,10 +130,15 @@ impl PushConfig {
             );
             return Err(Violation::new(field, rule));
         }
-        for (index, (name, _)) in self.headers.iter().enumerate() {
+        for (index, (name, value)) in self.headers.iter().enumerate() {
             let mut earlier = self.headers[..index].iter();
+            let bytes = name.len() + value.expose().len();
             let rule = if !is_token(name) {
                 "must be the name of an HTTP header"
+            } else if bytes > Self::MAX_HEADER_BYTES {
+                "must have at most 8192 bytes with its name"
+            } else if name.eq_ignore_ascii_case("authorization") {
+                "must be a scheme and credentials, such as `Bearer abc`, and replaces `authentication`"
             } else if is_forbidden_header(name) {
                 "must not be set: the server or the connection sets it"
             } else if earlier.any(|(other, _)| other.eq_ignore_ascii_case(name)) {
@@ -167,7 +174,6 @@ impl PushConfig {
 
 /// Headers of a notification that clients must not set: those of the connection and of the server.
 const FORBIDDEN_HEADERS: [&str; 16] = [
-    "authorization",
     "connection",
     "cookie",
     "expect",
@@ -183,6 +189,7 @@ const FORBIDDEN_HEADERS: [&str; 16] = [
     "trailer",
     "transfer-encoding",
     "upgrade",
+    "user-agent",
 ];
 
 /// Prefixes of such headers: the content, and the version, id and signature of the notification.

@@ -228,7 +228,7 @@ impl ReloadableConfig {
                 return Err(Error::invalid("extended_card", reason));
             }
             if self.access.is_none() && hosted.card_options.access == CardAccess::Authenticated {
-                let reason = "`authenticated` requires `access`: nobody could read the card";
+                let reason = "`authenticated` requires `access`: no caller could read the card";
                 return Err(Error::invalid("card_access", reason));
             }
             if let Some(tenant) = hosted.tenants.iter().find(|tenant| !is_tenant(tenant)) {

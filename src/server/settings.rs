@@ -12,6 +12,7 @@ use crate::model::units::{
 use crate::model::{Binding, Error, Result};
 use crate::rt::{BudgetLimits, ConnectionLimits, OutgoingLimits};
 use crate::service::{EnforcedModes, StreamLimits};
+use crate::wire::V03RestForm;
 use crate::wire::card::{CardForm, GrpcOnCard, WELL_KNOWN};
 
 /// Settings of the HTTP server: limits, timeouts, streams, cards and CORS.
@@ -105,6 +106,9 @@ pub struct ServerSettings {
     pub shutdown_grace: Duration,
     /// Whether callers of version 1.0 must send `A2A-Version`.
     pub strict_version: bool,
+    /// Form of 0.3 REST replies to requests whose body does not select one, such as
+    /// `GET /v1/tasks/{id}`.
+    pub v03_rest_form: V03RestForm,
     /// Whether gRPC server reflection is enabled.
     pub grpc_reflection: bool,
     /// Whether to refuse message parts whose media type is not among the card's input modes.
@@ -320,6 +324,7 @@ impl Default for ServerSettings {
             shutdown_delay: Duration::ZERO,
             shutdown_grace: Duration::from_secs(10),
             strict_version: false,
+            v03_rest_form: V03RestForm::ProtoJson,
             grpc_reflection: false,
             enforce_input_modes: true,
             enforce_output_modes: false,

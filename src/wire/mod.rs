@@ -43,6 +43,7 @@ mod request;
 pub mod sse;
 mod strict;
 mod v03;
+mod v03_rest_form;
 mod v1;
 mod write_response;
 
@@ -63,6 +64,7 @@ pub use write_response::{
 };
 
 pub use fast::StreamEventWriter;
+pub use v03_rest_form::V03RestForm;
 
 #[cfg(feature = "grpc")]
 use request::list_tasks_unsupported;

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::json::read;
 use super::kaos::KaosMarks;
-use super::v03::V03PushConfig;
+use super::v03::V1PushConfig;
 use crate::model::{
     ContextId, Error, Message, MessageId, Object, PushConfig, PushConfigId,
     SendMessageConfiguration, SendMessageRequest, TaskId, int32, non_empty, or_default,
@@ -42,7 +42,7 @@ struct V1SendConfiguration {
         alias = "pushNotificationConfig",
         alias = "push_notification_config"
     )]
-    task_push_notification_config: Option<V03PushConfig>,
+    task_push_notification_config: Option<V1PushConfig>,
     #[serde(default, alias = "history_length", deserialize_with = "int32")]
     history_length: Option<i32>,
     #[serde(alias = "return_immediately")]
@@ -58,18 +58,12 @@ impl From<V1SendConfiguration> for SendMessageConfiguration {
             .or(read.blocking.map(|blocking| !blocking));
         Self {
             accepted_output_modes: read.accepted_output_modes,
-            task_push_notification_config: read.task_push_notification_config.map(without_headers),
+            task_push_notification_config: read
+                .task_push_notification_config
+                .map(|config| config.0),
             history_length: read.history_length,
             return_immediately: immediately.unwrap_or_default(),
         }
-    }
-}
-
-/// Returns a configuration without the headers that only 0.x clients may add.
-fn without_headers(V03PushConfig(config): V03PushConfig) -> PushConfig {
-    PushConfig {
-        headers: Vec::new(),
-        ..config
     }
 }
 
@@ -125,10 +119,10 @@ pub(super) fn read_push_config(params: &str) -> Result<PushConfig, Error> {
         )]
         id: Option<PushConfigId>,
         #[serde(alias = "pushNotificationConfig", alias = "push_notification_config")]
-        config: Option<V03PushConfig>,
+        config: Option<V1PushConfig>,
     }
     let draft: DraftPushConfig = read(params)?;
-    let Some(config) = draft.config.map(without_headers) else {
+    let Some(V1PushConfig(config)) = draft.config else {
         return read(params);
     };
     Ok(PushConfig {

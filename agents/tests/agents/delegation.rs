@@ -63,7 +63,7 @@ async fn child_task(child: &TestServer, task: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn seed_2_15_progress_of_a_delegation_is_a_text_with_the_task() {
+async fn seed_2_15_seed_2_16_progress_of_a_delegation_is_a_text_with_the_task() {
     let leaf_model = model(&[says("42")]).await;
     let leaf = agent(settings(&leaf_model)).await;
     let root_model = model(&[asks("the answer?"), says("it is 42")]).await;

@@ -5,7 +5,7 @@ use attache::model::AgentCard;
 use serde_json::Value;
 
 use crate::args::CardGetArgs;
-use crate::card_schema::findings;
+use crate::card_schema::{CardSchema, findings};
 use crate::error::{CliError, CliResult};
 use crate::output::Output;
 use crate::reference;
@@ -36,7 +36,7 @@ pub(crate) async fn get(args: CardGetArgs, settings: &Settings, out: &mut Output
 fn validate(text: &str, out: &mut Output) -> CliResult {
     let card: Value = serde_json::from_str(text)
         .map_err(|error| CliError::card_invalid(format!("the card is not JSON: {error}")))?;
-    let found = findings(&card);
+    let found = findings(&card, CardSchema::V1);
     let Some(first) = found.first() else {
         return Ok(());
     };

@@ -6,7 +6,7 @@ use attache::model::AgentCard;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::card_schema::findings;
+use crate::card_schema::{CardSchema, findings};
 use crate::error::{CliError, CliResult};
 use crate::output::{Output, TextPage};
 use crate::reference::{self, is_loopback};
@@ -26,7 +26,8 @@ pub(crate) async fn run(exit_code: bool, settings: &Settings, out: &mut Output) 
     let received = reference::fetch_document(settings).await?;
     let read: Value = serde_json::from_str(&received.text)
         .map_err(|error| CliError::card_invalid(format!("the card is not JSON: {error}")))?;
-    let errors = findings(&read);
+    let schema = CardSchema::select(settings.version.as_deref(), &read);
+    let errors = findings(&read, schema);
     // A card that cannot be parsed has errors that explain it.
     let warnings = received
         .parse()

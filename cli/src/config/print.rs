@@ -51,7 +51,7 @@ pub(crate) fn print(config: &Config) -> anyhow::Result<String> {
     for (index, hook) in config.hooks.hooks.iter().enumerate() {
         let path = format!("hooks.{index}");
         let _ = writeln!(text, "\n[[hooks]]");
-        lines(&mut text, config, &path, &table(hook)?);
+        print_keys(&mut text, config, &path, &table(hook)?);
     }
     for agent in &config.agents {
         let name = format!("agents.{}", agent.name);
@@ -87,11 +87,11 @@ fn section(text: &mut String, config: &Config, name: &str, values: &Table) {
     let before = if text.is_empty() { "" } else { "\n" };
     // Writing to a string cannot fail.
     let _ = writeln!(text, "{before}[{name}]");
-    lines(text, config, name, values);
+    print_keys(text, config, name, values);
 }
 
 /// Prints the keys of a section with their origins.
-fn lines(text: &mut String, config: &Config, name: &str, values: &Table) {
+fn print_keys(text: &mut String, config: &Config, name: &str, values: &Table) {
     for (key, value) in values {
         let path = format!("{name}.{key}");
         let value = as_written(config, &path, value);

@@ -137,7 +137,7 @@ fn seed_1_13_seed_1_20_a_card_needs_a_credential_and_calls_an_extension() {
     );
 }
 
-/// Without keys nobody could read the cards.
+/// Without keys, no caller could read the cards.
 #[test]
 fn cards_for_authenticated_callers_need_authentication() {
     for (text, expected) in [

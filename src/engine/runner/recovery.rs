@@ -121,9 +121,13 @@ impl Runner {
         self.fail_task_with(reason, failure_text(reason)).await
     }
 
-    /// Fails a task that has waited for input for this long.
+    /// Fails a task that has waited for input or credentials for this long.
     async fn fail_unanswered(&mut self, age: Duration) -> RunnerResult {
-        let text = format!("input timeout after {} s", age.as_secs_f64());
+        let missing = match self.log.task.status.state {
+            TaskState::AuthRequired => "authorization",
+            _ => "input",
+        };
+        let text = format!("{missing} timeout after {} s", age.as_secs_f64());
         self.fail_task_with(reason::EXPIRED, text).await
     }
 

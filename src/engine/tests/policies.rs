@@ -118,11 +118,15 @@ async fn seed_2_26_the_text_of_an_input_timeout_names_it() {
         max_parked_age: Some(age),
         ..Settings::default()
     };
-    for settings in [by_policy, by_limit] {
+    for (settings, command, missing) in [
+        (by_policy, "ask", "input"),
+        (by_limit.clone(), "ask", "input"),
+        (by_limit, "auth", "authorization"),
+    ] {
         let store = Arc::default();
         let clock = ManualClock::starting_at(1_000);
         let engine = two_agents(&store, AgentSettings::default(), settings, &clock);
-        let [accepted, _] = start_for_both(&engine, "ask").await;
+        let [accepted, _] = start_for_both(&engine, command).await;
         let head = accepted.head.clone();
         within_deadline(engine.await_turn_result(accepted))
             .await
@@ -134,7 +138,7 @@ async fn seed_2_26_the_text_of_an_input_timeout_names_it() {
         yield_until_idle().await;
         let (task, _) = engine.task(&head).await.unwrap();
         let message = task.status.message.as_ref().unwrap();
-        assert_eq!(message.text(), "input timeout after 300 s");
+        assert_eq!(message.text(), format!("{missing} timeout after 300 s"));
         assert_eq!(task.status.state, TaskState::Failed);
     }
 }

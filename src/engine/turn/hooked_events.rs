@@ -5,7 +5,7 @@ use std::pin::pin;
 use tokio::time::Instant;
 
 use super::driver::TurnDriver;
-use super::normalizer::{Normalized, add_input_requests, fill_missing_ids};
+use super::normalizer::{Normalized, add_input_requests, check_final_events, fill_missing_ids};
 use super::{AgentFault, TurnEnd};
 use crate::engine::runner::Runner;
 use crate::hooks::{Denial, EventPipeline};
@@ -91,11 +91,15 @@ impl TurnDriver<'_> {
         let is_from_agent = matches!(ending, TurnEnd::Returned(Ok(_)));
         let mut events: Vec<_> = self.normalizer.ending_events(runner, ending).collect();
         if is_from_agent {
-            let Err(denial) = hooks.apply_all(&mut events).await else {
+            let fault = match hooks.apply_all(&mut events).await {
+                Ok(()) => check_final_events(runner, &mut events),
+                Err(denial) => Err(denial.into()),
+            };
+            let Err(fault) = fault else {
                 return events;
             };
-            let denied = TurnEnd::AgentFault(denial.into());
-            events = self.normalizer.ending_events(runner, denied).collect();
+            let ending = TurnEnd::AgentFault(fault);
+            events = self.normalizer.ending_events(runner, ending).collect();
         }
         hooks.apply_to_engine_events(&mut events).await;
         events

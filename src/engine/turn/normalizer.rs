@@ -215,6 +215,17 @@ fn unknown_artifact(event: &Event) -> String {
 }
 
 /// Returns why an event violates the protocol, if it does.
+/// Checks the events that end a turn after hooks have changed them, and adds missing ids.
+pub(super) fn check_final_events(runner: &Runner, events: &mut [Event]) -> Result<(), AgentFault> {
+    for event in events {
+        if let Some(fault) = find_fault(runner, event) {
+            return Err(AgentFault::InvalidResponse(fault));
+        }
+        fill_ids(runner, event);
+    }
+    Ok(())
+}
+
 fn find_fault(runner: &Runner, event: &Event) -> Option<String> {
     match event {
         Event::Artifact { artifact, .. } if artifact.parts.is_empty() => {
@@ -320,7 +331,7 @@ fn status_with_message(state: TaskState, message: Message) -> Event {
     }
 }
 
-/// Returns the events that end an interrupted or expired task. `text` tells callers why.
+/// Returns the events that end an interrupted or expired task. `text` is the reason for callers.
 pub(in crate::engine) fn interruption_events(
     runner: &Runner,
     reason: &'static str,

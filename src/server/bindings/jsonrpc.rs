@@ -443,7 +443,7 @@ fn encode(
             reply::json(StatusCode::OK, encode_result(id, &response, &dialect)?)
         }
         ServiceResponse::Task(mut task) if task.large_size().is_some() => {
-            let dialect = dialect.with_alias(task_alias, &task.id);
+            let dialect = dialect.with_alias(task_alias, &task.id).for_task(&task);
             let task = encodings::encode_large_task(call, &mut task, &dialect)?;
             large_result(id, task)
         }

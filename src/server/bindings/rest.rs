@@ -108,9 +108,11 @@ async fn execute(
         move |body: Bytes, limits: &Limits| decode(&route, &query, &body, limits)
     };
     let (mut request, dialect) = admission.decode(context, body, codec).await??;
+    let dialect = routes.settings.v03_rest_form.dialect(dialect, &request);
     let dialect = response_dialect(&head.headers, &request, dialect);
     let version = route.route_version.version();
-    let has_base64_files = has_base64_files(&head.headers, version);
+    // Bodies with `kind` have base64 text in any case.
+    let has_base64_files = dialect == Dialect::V03Rest && has_base64_files(&head.headers, version);
     if has_base64_files {
         FileConversion::Decode.apply_to_request(&mut request);
     }
@@ -208,6 +210,7 @@ fn encode(
             reply::full(StatusCode::OK, media_type, out.into())
         }
         ServiceResponse::Task(mut task) if task.large_size().is_some() => {
+            let dialect = dialect.for_task(&task);
             let body = encodings::encode_large_task(call, &mut task, &dialect)?;
             reply::pieces(StatusCode::OK, media_type, [body])
         }

@@ -10,9 +10,9 @@ use crate::model::{AgentCard, AgentInterface, Binding, Version};
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum GrpcOnCard {
-    /// Those of 0.3. Some 1.0 clients refuse a card with an interface that has no http URL.
+    /// Clients of 0.3. Some 1.0 clients refuse a card with an interface that has no http URL.
     V03,
-    /// Those of 0.3 and 1.0.
+    /// Clients of 0.3 and 1.0.
     All,
 }
 
@@ -64,10 +64,10 @@ impl ServerInterfaces<'_> {
         };
         let mut interface = AgentInterface::new(url, Binding::Grpc, version);
         interface.tenant = self.tenant.map(str::to_owned);
-        match (self.lists_grpc_for_all(), version) {
-            (true, _) => card.supported_interfaces.push(interface),
-            (false, Version::V03) => card.legacy_interfaces.push(interface),
-            (false, Version::V1) => {}
+        if self.lists_grpc_for_all() {
+            card.supported_interfaces.push(interface);
+        } else if version == Version::V03 {
+            card.legacy_interfaces.push(interface);
         }
     }
 

@@ -29,9 +29,9 @@ const PROTO_TERMS: [Term; 4] = [
 /// Names that a 0.x caller knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum V03Terms {
-    /// Those of JSON-RPC.
+    /// Names of JSON-RPC.
     Json,
-    /// Those of REST and gRPC.
+    /// Names of REST and gRPC.
     Proto,
 }
 

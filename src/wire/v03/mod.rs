@@ -16,7 +16,7 @@ pub(super) use message::{V03List, V03Message, V03SentMessage, non_empty_metadata
 pub(super) use push::parse_push_config_name;
 #[cfg(feature = "grpc")]
 pub(super) use push::set_authentication;
-pub(super) use push::{V03PushConfig, V03PushSuccess};
+pub(super) use push::{V1PushConfig, V03PushConfig, V03PushSuccess};
 pub(super) use request::{
     V03PushConfigParams, V03SendParams, V03TaskParams, parse_task_name, write_configuration,
     zero_as_absent,

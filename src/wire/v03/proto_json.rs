@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::message::non_empty_metadata;
-use super::push::V03PushConfigBody;
+use super::push::ProtoPushConfigBody;
 use super::request::zero_as_absent;
 use crate::model::{
     Artifact, Content, ListPushConfigsResponse, Message, Object, Part, PushConfig,
@@ -263,7 +263,7 @@ impl Serialize for V03ProtoJson<'_, PushConfig> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(2))?;
         map.serialize_entry("name", &resource_name(self.0))?;
-        map.serialize_entry("pushNotificationConfig", &V03PushConfigBody(self.0))?;
+        map.serialize_entry("pushNotificationConfig", &ProtoPushConfigBody(self.0))?;
         map.end()
     }
 }
@@ -329,7 +329,7 @@ impl Serialize for ProtoJsonConfiguration<'_> {
             map.serialize_entry("acceptedOutputModes", &configuration.accepted_output_modes)?;
         }
         if let Some(config) = &configuration.task_push_notification_config {
-            map.serialize_entry("pushNotification", &V03PushConfigBody(config))?;
+            map.serialize_entry("pushNotification", &ProtoPushConfigBody(config))?;
         }
         if let Some(length) = zero_as_absent(configuration.history_length) {
             map.serialize_entry("historyLength", &length)?;

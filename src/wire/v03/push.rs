@@ -12,6 +12,39 @@ use crate::model::{
 };
 use crate::wire::json::field_error;
 
+/// Push configuration without its task, with the members of the protobuf file only: its readers
+/// refuse others.
+pub(in crate::wire) struct ProtoPushConfigBody<'a>(pub(in crate::wire) &'a PushConfig);
+
+impl Serialize for ProtoPushConfigBody<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        serialize_members::<S>(self.0, &mut map)?;
+        map.end()
+    }
+}
+
+/// Serializes the members that JSON-RPC and the protobuf file have in common.
+fn serialize_members<S: Serializer>(
+    config: &PushConfig,
+    map: &mut S::SerializeMap,
+) -> Result<(), S::Error> {
+    if let Some(id) = &config.id {
+        map.serialize_entry("id", id)?;
+    }
+    map.serialize_entry("url", &config.url)?;
+    if let Some(token) = &config.token {
+        map.serialize_entry("token", token)?;
+    }
+    if let Some(info) = &config.authentication {
+        map.serialize_entry(
+            "authentication",
+            &V03AuthenticationWriter(info, &config.other_schemes),
+        )?;
+    }
+    Ok(())
+}
+
 /// Push configuration without its task.
 pub(in crate::wire) struct V03PushConfigBody<'a>(pub(in crate::wire) &'a PushConfig);
 
@@ -19,19 +52,7 @@ impl Serialize for V03PushConfigBody<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let config = self.0;
         let mut map = serializer.serialize_map(None)?;
-        if let Some(id) = &config.id {
-            map.serialize_entry("id", id)?;
-        }
-        map.serialize_entry("url", &config.url)?;
-        if let Some(token) = &config.token {
-            map.serialize_entry("token", token)?;
-        }
-        if let Some(info) = &config.authentication {
-            map.serialize_entry(
-                "authentication",
-                &V03AuthenticationWriter(info, &config.other_schemes),
-            )?;
-        }
+        serialize_members::<S>(config, &mut map)?;
         if !config.headers.is_empty() {
             let headers: BTreeMap<_, _> = config.headers.iter().map(|(k, v)| (k, v)).collect();
             map.serialize_entry("headers", &headers)?;
@@ -84,6 +105,16 @@ impl Serialize for V03PushSuccess<'_> {
 /// Push configuration of 0.1 to 0.3, nested below its task or flat.
 pub(in crate::wire) struct V03PushConfig(pub(in crate::wire) PushConfig);
 
+/// Push configuration of 1.0, which has no `headers`: the member is ignored like any unknown one.
+pub(in crate::wire) struct V1PushConfig(pub(in crate::wire) PushConfig);
+
+/// Treatment of a `headers` member.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum HeaderMode {
+    Read,
+    Ignore,
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct V03PushConfigMembers {
@@ -105,21 +136,19 @@ struct V03PushConfigMembers {
     #[serde(default, deserialize_with = "non_empty")]
     token: Option<Secret>,
     authentication: Option<V03Authentication>,
-    headers: Option<V03Headers>,
+    headers: Option<Json>,
 }
 
-/// Request headers for the webhook.
-struct V03Headers(Vec<(String, String)>);
-
-impl<'de> Deserialize<'de> for V03Headers {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let read = |(name, value): (String, Json)| match value.read() {
-            Ok(text) => Ok((name, text)),
-            Err(_) => Err(field_error(&name, "must be a string")),
-        };
-        let object = Object::deserialize(deserializer)?;
-        object.iter().map(read).collect::<Result<_, _>>().map(Self)
-    }
+/// Reads the request headers for a webhook.
+fn read_headers<E: serde::de::Error>(headers: &Json) -> Result<Vec<(String, String)>, E> {
+    let read = |(name, value): (String, Json)| match value.read() {
+        Ok(text) => Ok((name, text)),
+        Err(_) => Err(field_error(&format!("headers.{name}"), "must be a string")),
+    };
+    let object: Object = headers
+        .read()
+        .map_err(|_| field_error("headers", "must be an object"))?;
+    object.iter().map(read).collect()
 }
 
 #[derive(Deserialize)]
@@ -134,18 +163,15 @@ struct V03Authentication {
 
 impl<'de> Deserialize<'de> for V03PushConfig {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let outer = V03PushConfigMembers::deserialize(deserializer)?;
-        Ok(Self(match outer.push_notification_config {
-            Some(inner) => {
-                let (named_task, named_id) = parse_optional_name(outer.name.as_deref());
-                let task = outer.task_id.or_else(|| outer.id.map(TaskId::from));
-                let mut config = inner.into_push_config();
-                config.id = config.id.or(named_id);
-                config.task_id = task.or(config.task_id).or(named_task);
-                config
-            }
-            None => outer.into_push_config(),
-        }))
+        let members = V03PushConfigMembers::deserialize(deserializer)?;
+        members.into_whole_config(HeaderMode::Read).map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for V1PushConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let members = V03PushConfigMembers::deserialize(deserializer)?;
+        members.into_whole_config(HeaderMode::Ignore).map(Self)
     }
 }
 
@@ -164,14 +190,27 @@ fn parse_optional_name(name: Option<&str>) -> (Option<TaskId>, Option<PushConfig
 }
 
 impl V03PushConfigMembers {
-    fn into_push_config(self) -> PushConfig {
+    /// Converts the outermost object, whose `id` is that of the task if it nests the configuration.
+    fn into_whole_config<E: serde::de::Error>(self, headers: HeaderMode) -> Result<PushConfig, E> {
+        let Some(inner) = self.push_notification_config else {
+            return self.into_push_config(headers);
+        };
+        let (named_task, named_id) = parse_optional_name(self.name.as_deref());
+        let task = self.task_id.or_else(|| self.id.map(TaskId::from));
+        let mut config = inner.into_push_config(headers)?;
+        config.id = config.id.or(named_id);
+        config.task_id = task.or(config.task_id).or(named_task);
+        Ok(config)
+    }
+
+    fn into_push_config<E: serde::de::Error>(self, headers: HeaderMode) -> Result<PushConfig, E> {
         // If `config` contains the whole configuration, it is nested once more.
         if let Some(inner) = self.push_notification_config {
             let (named_task, named_id) = parse_optional_name(self.name.as_deref());
-            let mut config = inner.into_push_config();
+            let mut config = inner.into_push_config(headers)?;
             config.id = config.id.or(named_id);
             config.task_id = config.task_id.or(self.task_id).or(named_task);
-            return config;
+            return Ok(config);
         }
         let mut config = PushConfig {
             tenant: self.tenant,
@@ -185,8 +224,10 @@ impl V03PushConfigMembers {
             let schemes = read.scheme.into_iter().chain(read.schemes);
             set_authentication(&mut config, schemes, read.credentials);
         }
-        apply_headers(&mut config, self.headers);
-        config
+        if let (HeaderMode::Read, Some(headers)) = (headers, &self.headers) {
+            apply_headers(&mut config, read_headers(headers)?);
+        }
+        Ok(config)
     }
 }
 
@@ -208,23 +249,19 @@ pub(in crate::wire) fn set_authentication(
     });
 }
 
-/// Applies a `headers` member (09, 3.11). `Authorization` becomes the authentication, unless there is
-/// one; validation then refuses it.
-fn apply_headers(config: &mut PushConfig, headers: Option<V03Headers>) {
-    for (name, value) in headers.into_iter().flat_map(|headers| headers.0) {
-        if !name.eq_ignore_ascii_case("authorization") || config.authentication.is_some() {
-            config.headers.push((name, value.into()));
-        } else {
-            let (scheme, credentials) = match value.split_once(' ') {
-                Some((scheme, credentials)) => {
-                    (scheme.to_owned(), Some(Secret::from(credentials.trim())))
-                }
-                None => (value, None),
-            };
-            config.authentication = Some(AuthenticationInfo {
-                scheme,
-                credentials,
-            });
+/// Applies a `headers` member (09, 3.11). `Authorization` becomes the authentication. Validation refuses
+/// the header if there is another authentication, and if it has no scheme.
+fn apply_headers(config: &mut PushConfig, headers: Vec<(String, String)>) {
+    for (name, value) in headers {
+        let is_authorization = name.eq_ignore_ascii_case("authorization");
+        match value.split_once(' ') {
+            Some((scheme, credentials)) if is_authorization && config.authentication.is_none() => {
+                config.authentication = Some(AuthenticationInfo {
+                    scheme: scheme.to_owned(),
+                    credentials: Some(Secret::from(credentials.trim())),
+                });
+            }
+            Some(_) | None => config.headers.push((name, value.into())),
         }
     }
 }

@@ -207,7 +207,7 @@ async fn seed_0_37_chat_completions_are_opt_in() {
 }
 
 #[tokio::test]
-async fn seed_1_59_extended_card_is_read_with_the_method_of_each_generation() {
+async fn seed_1_59_seed_1_60_seed_3_22_extended_card_is_read_with_the_method_of_each_generation() {
     let extended = json!({"name": "extended", "url": "http://a.example"});
     for (answered_at, target) in [
         (1, "POST /"),

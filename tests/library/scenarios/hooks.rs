@@ -9,8 +9,8 @@ mod reload;
 use std::sync::{Arc, Mutex};
 
 use attache::model::{
-    CancelTaskRequest, Message, Part, Request, Response, SendMessageResponse, StreamResponse, Task,
-    TaskState,
+    CancelTaskRequest, ErrorKind, Message, Part, Request, Response, SendMessageResponse,
+    StreamResponse, Task, TaskState,
 };
 use attache::{
     Agent, Client, Failure, Hook, HookContext, HookError, HookPhase, Interceptor, Outcome, Server,
@@ -166,7 +166,7 @@ fn server(hooks: impl IntoIterator<Item = Hook>) -> Server {
 }
 
 #[tokio::test]
-async fn hooks_run_in_order_before_and_in_reverse_order_after() {
+async fn seed_2_52_hooks_run_in_order_before_and_in_reverse_order_after() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let hook = |name| {
         TestHook {
@@ -269,6 +269,66 @@ async fn a_changed_message_is_stored_and_processed() {
         },
     )
     .await;
+}
+
+/// Hook that adds a message to the last status.
+struct AddsMessage(Message);
+
+#[async_trait]
+impl Interceptor for AddsMessage {
+    async fn on_event(
+        &self,
+        _: &HookContext<'_>,
+        event: &mut StreamResponse,
+    ) -> Result<(), HookError> {
+        if let StreamResponse::StatusUpdate(update) = event
+            && update.status.state == TaskState::Completed
+        {
+            update.status.message = Some(Arc::new(self.0.clone()));
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_a_hook_adds_to_the_last_status_is_checked() {
+    let without_ids = Message {
+        message_id: "".into(),
+        ..Message::agent("checked")
+    };
+    let of_another_task = Message {
+        task_id: Some("other".into()),
+        ..Message::agent("x")
+    };
+    let empty = Message {
+        parts: Vec::new(),
+        ..Message::agent("")
+    };
+    for (added, is_valid) in [
+        (without_ids, true),
+        (of_another_task, false),
+        (empty, false),
+    ] {
+        let hook = || Hook::new("adds", AddsMessage(added.clone())).on([HookPhase::Event]);
+        everywhere_on(
+            || server([hook()]),
+            async |client: Client| {
+                let sent = client.send_message(message("hi")).await;
+                if !is_valid {
+                    assert_eq!(sent.unwrap_err().kind(), ErrorKind::InvalidAgentResponse);
+                    return;
+                }
+                let SendMessageResponse::Task(task) = sent.unwrap() else {
+                    panic!("no task");
+                };
+                let message = task.status.message.as_ref().unwrap();
+                assert!(!message.message_id.is_empty());
+                assert_eq!(message.task_id.as_ref(), Some(&task.id));
+                assert_eq!(message.context_id.as_ref(), Some(&task.context_id));
+            },
+        )
+        .await;
+    }
 }
 
 #[tokio::test]

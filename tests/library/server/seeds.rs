@@ -7,6 +7,7 @@ mod kaos;
 mod kaos_client;
 mod parts;
 mod push_headers;
+mod rest_v03;
 
 use attache::{AgentCard, Outcome, ServerSettings};
 use serde_json::{Value, json};
@@ -120,6 +121,19 @@ async fn seed_1_75_a_send_with_a_webhook_is_acknowledged_at_once() {
         last.header("X-A2A-Notification-Token"),
         "secure-client-token-for-task-aaa"
     );
+}
+
+#[tokio::test]
+async fn seed_1_75_a_send_of_0_1_with_a_webhook_is_acknowledged_at_once() {
+    let (agent, _steps) = SteppedAgent::new();
+    let server = start_with(agent, |server| server.push(local_webhooks())).await;
+    let message = json!({"role": "user", "parts": [{"type": "text", "text": "go"}]});
+    let webhook = json!({"url": "http://127.0.0.1:9/hook"});
+    let params = json!({"id": "mine", "message": message, "pushNotification": webhook});
+    // The agent does not end its turn before the reply.
+    let task = server.result("tasks/send", params).await;
+    let state = task["status"]["state"].as_str().unwrap();
+    assert!(["submitted", "working"].contains(&state), "{task}");
 }
 
 #[tokio::test]

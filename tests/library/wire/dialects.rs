@@ -500,8 +500,8 @@ fn headers_of_a_push_config_become_its_authentication() {
             json!({"scheme": "Bearer", "credentials": "x y"}),
         ),
         (
-            json!({"authorization": "Negotiate", "X-Custom": "v"}),
-            json!({"scheme": "Negotiate"}),
+            json!({"authorization": "Basic eDp5", "X-Custom": "v"}),
+            json!({"scheme": "Basic", "credentials": "eDp5"}),
         ),
     ] {
         call(

@@ -1,6 +1,6 @@
 //! JSON documents for external hooks. Requests, responses and events have their A2A 1.0 form.
 
-use attache::model::{Request, Response, SendMessageRequest, Version};
+use attache::model::{AgentCard, Request, Response, SendMessageRequest, Version};
 use attache::wire::method::method_name;
 use attache::{HookContext, HookError, HookPhase};
 use serde::{Serialize, Serializer};
@@ -146,9 +146,11 @@ pub(super) fn change_response(
         Response::ListPushConfigs(response) => *response = decode(changed, MEMBER)?,
         Response::Empty => {}
         Response::AgentCard(card) => {
-            let history = card.capabilities.state_transition_history;
-            **card = decode(changed, MEMBER)?;
-            card.capabilities.state_transition_history = history;
+            let mut changed: AgentCard = decode(changed, MEMBER)?;
+            changed.capabilities.state_transition_history =
+                card.capabilities.state_transition_history;
+            changed.legacy_interfaces = std::mem::take(&mut card.legacy_interfaces);
+            **card = changed;
         }
     }
     Ok(())

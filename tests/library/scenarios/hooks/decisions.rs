@@ -22,7 +22,7 @@ enum Expected {
 
 use Behaviour::{Allow, Change, Deny, Fail, Hang, Panic};
 
-const TABLE: [(Behaviour, FailurePolicy, Expected); 10] = [
+const TABLE: [(Behaviour, FailurePolicy, Expected); 11] = [
     (Allow, FailurePolicy::Deny, Expected::Unchanged),
     (Change, FailurePolicy::Deny, Expected::Changed),
     (Change, FailurePolicy::Allow, Expected::Changed),
@@ -33,6 +33,7 @@ const TABLE: [(Behaviour, FailurePolicy, Expected); 10] = [
     (Panic, FailurePolicy::Deny, Expected::Failed),
     (Panic, FailurePolicy::Allow, Expected::Unchanged),
     (Fail, FailurePolicy::Deny, Expected::Failed),
+    (Fail, FailurePolicy::Allow, Expected::Unchanged),
 ];
 
 const FAILED: &str = "a hook of this server failed";

@@ -110,6 +110,28 @@ async fn seed_1_32_data_parts_are_returned_as_they_came() {
 }
 
 #[tokio::test]
+async fn seed_2_10_large_tasks_have_tool_parts_too() {
+    let server = start(tool_agent).await;
+    let filler = "x".repeat(100_000);
+    let task = server
+        .result("message/send", json!({"message": text(&filler)}))
+        .await;
+    let result = json!([{"kind": "tool-result", "toolUseId": "input-1", "result": 42}]);
+    let mut answer = user_message(result);
+    answer["taskId"] = task["id"].clone();
+    server
+        .result("message/send", json!({"message": answer}))
+        .await;
+    let read = get(&server, &task["id"], "").await;
+    assert_eq!(
+        read["status"]["message"]["parts"][1],
+        tool_part(),
+        "{}",
+        read["status"]
+    );
+}
+
+#[tokio::test]
 async fn seed_2_10_the_extension_activates_tool_parts() {
     let server = start(tool_agent).await;
     let task = server
@@ -130,7 +152,7 @@ async fn seed_2_17_questions_have_the_input_request_of_the_seed() {
     let mut seed = sample("rxjs-input-required");
     let message = &mut event["result"]["status"]["message"];
     let request = &seed["result"]["status"]["message"]["inputRequest"];
-    // What the seed does not have: the same request as an extension, the ids of the task, our part.
+    // Beyond the seed: the same request as an extension, the ids of the task, our part.
     assert_eq!(message["metadata"][REQUEST], *request);
     assert_eq!(message["extensions"], json!([REQUEST]));
     for member in ["metadata", "extensions", "taskId", "contextId"] {

@@ -99,6 +99,14 @@ async fn seed_3_17_bad_headers_are_refused_and_nothing_is_stored() {
             "x-a must be given only once",
         ),
         (Value::Object(many), "must have at most 16 members, not 17"),
+        (
+            json!({"Authorization": "abc123"}),
+            "must be a scheme and credentials",
+        ),
+        (
+            json!({"X-A": "v".repeat(8190)}),
+            "must have at most 8192 bytes",
+        ),
     ];
     let forbidden = [
         "Host",
@@ -116,6 +124,7 @@ async fn seed_3_17_bad_headers_are_refused_and_nothing_is_stored() {
         "X-A2A-Notification-Token",
         "A2A-Event-Id",
         "Traceparent",
+        "User-Agent",
     ];
     for name in forbidden {
         cases.push((json!({name: "v"}), "must not be set"));
@@ -153,17 +162,41 @@ async fn seed_3_17_version_1_has_no_headers() {
     let server = start_with(agent, |server| server.push(local_webhooks())).await;
     let task = working_task(&server).await;
     let url = "http://127.0.0.1:9/hook";
-    let headers = json!({"Host": "x"});
-    for params in [
-        json!({"taskId": task["id"], "url": url, "headers": headers}),
-        json!({"taskId": task["id"], "config": {"url": url, "headers": headers}}),
+    for headers in [
+        json!({"Host": "x"}),
+        json!({"Authorization": "Bearer x"}),
+        json!({"X-A": 5}),
     ] {
-        let config = server
-            .result("CreateTaskPushNotificationConfig", params)
-            .await;
-        assert_eq!(config["url"], url, "{config}");
-        assert_eq!(config.get("headers"), None, "{config}");
+        for params in [
+            json!({"taskId": task["id"], "url": url, "headers": headers}),
+            json!({"taskId": task["id"], "config": {"url": url, "headers": headers}}),
+        ] {
+            let config = server
+                .result("CreateTaskPushNotificationConfig", params)
+                .await;
+            assert_eq!(config["url"], url, "{config}");
+            assert_eq!(config.get("headers"), None, "{config}");
+            assert_eq!(config.get("authentication"), None, "{config}");
+        }
     }
+}
+
+/// The SDKs refuse members that the protobuf file does not have.
+#[tokio::test]
+async fn seed_3_17_rest_of_0_3_has_no_headers() {
+    let (agent, _steps) = SteppedAgent::new();
+    let server = start_with(agent, |server| server.push(local_webhooks())).await;
+    let task = working_task(&server).await;
+    post(&server, &request(&task, "http://127.0.0.1:9/hook")).await;
+    let task = task["id"].as_str().unwrap();
+    let list = format!("/v1/tasks/{task}/pushNotificationConfigs");
+    let listed = server.get(&list).await.json();
+    let config = listed["configs"][0]["pushNotificationConfig"].clone();
+    assert_eq!(config["url"], "http://127.0.0.1:9/hook", "{listed}");
+    assert_eq!(config.get("headers"), None, "{listed}");
+    let one = format!("{list}/{}", config["id"].as_str().unwrap());
+    let read = server.get(&one).await.json();
+    assert_eq!(read["pushNotificationConfig"], config, "{read}");
 }
 
 #[tokio::test]
