@@ -61,7 +61,7 @@ struct V03SendConfiguration {
 }
 
 impl V03SendConfiguration {
-    /// Converts to the model. `blocks` is the meaning of an absent flag without a webhook.
+    /// Converts to the model. `blocks` is the meaning of an absent flag.
     fn into_model(self, blocks: bool) -> SendMessageConfiguration {
         let blocking = self
             .blocking
@@ -108,15 +108,11 @@ impl<const PROTO: bool> V03SendParams<PROTO> {
         if message.message_id.is_empty() {
             message.message_id = self.message_id.unwrap_or_default();
         }
-        let has_webhook = self.push_notification.is_some();
         let mut configuration = self
             .configuration
-            .map(|configuration| configuration.into_model(blocks && !has_webhook));
-        if self.history_length.is_some() || has_webhook {
-            let configuration = configuration.get_or_insert_with(|| SendMessageConfiguration {
-                return_immediately: has_webhook,
-                ..SendMessageConfiguration::default()
-            });
+            .map(|configuration| configuration.into_model(blocks));
+        if self.history_length.is_some() || self.push_notification.is_some() {
+            let configuration = configuration.get_or_insert_default();
             configuration.history_length = configuration
                 .history_length
                 .or(zero_as_absent(self.history_length));

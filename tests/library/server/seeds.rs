@@ -124,19 +124,6 @@ async fn seed_1_75_a_send_with_a_webhook_is_acknowledged_at_once() {
 }
 
 #[tokio::test]
-async fn seed_1_75_a_send_of_0_1_with_a_webhook_is_acknowledged_at_once() {
-    let (agent, _steps) = SteppedAgent::new();
-    let server = start_with(agent, |server| server.push(local_webhooks())).await;
-    let message = json!({"role": "user", "parts": [{"type": "text", "text": "go"}]});
-    let webhook = json!({"url": "http://127.0.0.1:9/hook"});
-    let params = json!({"id": "mine", "message": message, "pushNotification": webhook});
-    // The agent does not end its turn before the reply.
-    let task = server.result("tasks/send", params).await;
-    let state = task["status"]["state"].as_str().unwrap();
-    assert!(["submitted", "working"].contains(&state), "{task}");
-}
-
-#[tokio::test]
 async fn seed_1_75_blocking_is_obeyed_with_a_webhook_too() {
     let server = start_with(Echo, |server| server.push(local_webhooks())).await;
     let text = json!([{"kind": "text", "text": "x"}]);

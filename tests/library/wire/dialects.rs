@@ -530,8 +530,7 @@ fn v01_requests_are_read() {
                    "historyLength": 2, "pushNotification": {"url": "u", "token": "k"}, "metadata": {"a": 1}}),
             wanted,
             json!({"message": message, "metadata": {"a": 1},
-                   "configuration": {"historyLength": 2, "returnImmediately": true,
-                                     "taskPushNotificationConfig": {"url": "u", "token": "k"}}}),
+                   "configuration": {"historyLength": 2, "taskPushNotificationConfig": {"url": "u", "token": "k"}}}),
             v01("mine"),
         );
     }
