@@ -1,6 +1,6 @@
 //! Tables of the memory store: tasks by number, and indexes over them.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -19,14 +19,17 @@ use crate::store::{
 /// Tasks and indexes. The number of a removed task is reused.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
-    pub(super) tasks: Slab<TaskRecord>,
+    /// Boxed: the table grows by copying pointers.
+    pub(super) tasks: Slab<Box<TaskRecord>>,
     by_id: FastHashMap<TaskId, usize>,
     /// Scopes that have tasks.
     scopes: FastHashMap<Scope, ScopeEntry>,
     /// Idempotency keys by the time of their record and the number of their task.
     keys_by_time: BTreeSet<(Timestamp, usize, Arc<str>)>,
     unfinished: BTreeMap<TaskId, usize>,
-    pub(super) ended: BTreeSet<(Timestamp, usize)>,
+    /// Ended tasks, sorted by status time and number. Tasks end in order, and retention removes the oldest ones, so that
+    /// both ends change in O(1). Any other position takes a binary search and a move of the entries beside it.
+    pub(super) ended: VecDeque<(Timestamp, usize)>,
     /// Task numbers by webhook number.
     pub(super) webhooks: BTreeMap<u64, usize>,
     last_webhook: u64,
@@ -65,15 +68,17 @@ impl Tables {
         };
         let number = self.tasks.vacant_key();
         by_id.insert(number);
-        let scope = self.scopes.entry(task.scope.clone()).or_default();
+        let scope = match self.scopes.get_mut(&task.scope) {
+            Some(scope) => scope,
+            None => self.scopes.entry(task.scope.clone()).or_default(),
+        };
         let scope_slot = scope.tasks.insert(number);
         if let Some(alias) = alias {
             scope.aliases.insert(alias.clone(), number);
         }
-        let mut record = TaskRecord::new(task.head(Seq(0)), scope_slot, task.alias.clone());
-        record.add(&task.batch, first);
+        let record = TaskRecord::new(task, scope_slot, first);
         let created = record.head.clone();
-        self.tasks.insert(record);
+        self.tasks.insert(Box::new(record));
         self.add_to_sweeps(number);
         self.insert_key(number, &task.batch);
         if let Some(config) = &task.config {
@@ -144,11 +149,11 @@ impl Tables {
     }
 
     pub(super) fn record(&self, head: &Head) -> Option<&TaskRecord> {
-        self.number(head).map(|number| &self.tasks[number])
+        self.number(head).map(|number| &*self.tasks[number])
     }
 
     pub(super) fn record_mut(&mut self, head: &Head) -> Option<&mut TaskRecord> {
-        self.number(head).map(|number| &mut self.tasks[number])
+        self.number(head).map(|number| &mut *self.tasks[number])
     }
 
     /// Finds a task of the scope by id, or else by alias.
@@ -170,7 +175,7 @@ impl Tables {
         numbers
             .into_iter()
             .flatten()
-            .map(|(_, number)| &self.tasks[*number])
+            .map(|(_, number)| &*self.tasks[*number])
     }
 
     /// Returns the tasks of a scope that have not ended.
@@ -179,7 +184,7 @@ impl Tables {
         numbers
             .into_iter()
             .flatten()
-            .map(|number| &self.tasks[*number])
+            .map(|number| &*self.tasks[*number])
     }
 
     /// Returns the tasks after an id that have not ended and pass a filter, ordered by id.
@@ -312,7 +317,14 @@ impl Tables {
     fn add_to_sweeps(&mut self, number: usize) {
         let head = &self.tasks[number].head;
         if head.state.is_terminal() {
-            self.ended.insert((head.status_time, number));
+            let ended = (head.status_time, number);
+            match self.ended.back() {
+                Some(last) if *last > ended => {
+                    let index = self.ended.partition_point(|other| *other < ended);
+                    self.ended.insert(index, ended);
+                }
+                _ => self.ended.push_back(ended),
+            }
             return;
         }
         self.unfinished.insert(head.id.clone(), number);
@@ -324,7 +336,9 @@ impl Tables {
     fn remove_from_sweeps(&mut self, number: usize) {
         let head = &self.tasks[number].head;
         if head.state.is_terminal() {
-            self.ended.remove(&(head.status_time, number));
+            if let Ok(index) = self.ended.binary_search(&(head.status_time, number)) {
+                self.ended.remove(index);
+            }
             return;
         }
         self.unfinished.remove(&head.id);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::stored_batch::{BatchForm, StoredBatch};
 use crate::model::{PushConfigId, Seq, TaskId};
 use crate::store::{
-    Batch, DeliveryProgress, DeliveryState, Head, PushRegistration, Snapshot, Webhook,
+    Batch, DeliveryProgress, DeliveryState, Head, NewTask, PushRegistration, Snapshot, Webhook,
     WebhookFilter,
 };
 
@@ -25,14 +25,14 @@ pub(super) struct TaskRecord {
 }
 
 impl TaskRecord {
-    /// Creates a record with an empty log.
-    pub(super) fn new(head: Head, scope_slot: usize, alias: Option<TaskId>) -> Self {
+    /// Creates a record with its first batch.
+    pub(super) fn new(task: &NewTask, scope_slot: usize, first: BatchForm) -> Self {
         Self {
-            head,
-            parked: false,
+            head: task.head(Seq(task.batch.events.len() as u64)),
+            parked: task.batch.parked,
             scope_slot,
-            batches: Vec::new(),
-            alias,
+            batches: vec![first.starting_at(Seq(0))],
+            alias: task.alias.clone(),
             keys: Vec::new(),
             webhooks: Vec::new(),
             snapshot: None,
