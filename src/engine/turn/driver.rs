@@ -11,7 +11,6 @@ use std::task::Poll;
 use tokio::time::Instant;
 
 use super::cancellation::Cancellation;
-use super::limits::{TurnLimits, deadline_after};
 use super::normalizer::{EventNormalizer, Normalized, needs_working_status};
 use super::{AgentFuture, TurnEnd};
 use crate::agent::TurnContext;
@@ -42,15 +41,15 @@ pub(super) struct TurnDriver<'a> {
     pub(super) unhooked: Vec<Event>,
     /// Hooks on the events; `None` if there are none.
     pub(super) hooks: Option<Box<EventPipeline>>,
-    activity: Activity,
+    pub(super) activity: Activity,
     /// Head of the log, shared with appends that are in flight.
     head: Option<Arc<Head>>,
 }
 
 /// Times and counts of the agent's events.
-struct Activity {
+pub(super) struct Activity {
     started: Instant,
-    last_event: Instant,
+    pub(super) last_event: Instant,
     has_sent_event: bool,
     events_since_yield: usize,
 }
@@ -235,26 +234,6 @@ impl<'a> TurnDriver<'a> {
             TurnEvent::AgentEvents => {}
         }
         Ok(())
-    }
-
-    /// Returns the end of `max_silence`. `None` if events are queued: the store was slow, the agent was not.
-    fn inactivity_deadline(&self, runner: &Runner) -> Option<Instant> {
-        if !self.context.queue.is_empty() || !self.unhooked.is_empty() {
-            return None;
-        }
-        let max_silence = runner.agent.max_silence(&runner.engine.inner.settings);
-        deadline_after(self.activity.last_event, max_silence)
-    }
-
-    pub(super) fn limits(&self, inactivity: Option<Instant>) -> TurnLimits {
-        TurnLimits {
-            cancel_grace: self
-                .cancellation
-                .as_ref()
-                .and_then(|cancel| cancel.deadline),
-            deadline: self.context.deadline,
-            inactivity,
-        }
     }
 
     async fn handle_event(&mut self, runner: &mut Runner, event: RunnerEvent) -> RunnerResult {

@@ -44,8 +44,8 @@ impl TurnDriver<'_> {
         let Normalized { bytes, fault } = self.normalizer.normalize(runner, &mut self.events, true);
         let ending = self.take_ending(fault);
         let first = self.events.len();
-        let ending_events = self.normalizer.ending_events(runner, ending);
-        self.events.extend(ending_events);
+        self.normalizer
+            .push_ending(&mut self.events, runner, ending);
         add_input_requests(&mut self.events[first..]);
         let ending_bytes: usize = self.events[first..].iter().map(Event::memory_size).sum();
         runner.stage_sized(&mut self.events, bytes + ending_bytes);
@@ -54,14 +54,16 @@ impl TurnDriver<'_> {
     /// Takes the end of the turn, given the fault of its last events. After a recorded cancel the task ends as canceled,
     /// whatever the agent returns.
     pub(super) fn take_ending(&mut self, fault: Option<AgentFault>) -> TurnEnd {
-        match (self.ending.take(), fault) {
-            (Some(TurnEnd::Returned(_) | TurnEnd::AgentFault(_)), _)
-                if self.cancellation.is_some() =>
-            {
-                TurnEnd::Canceled
+        let ending = self.ending.take();
+        let is_from_agent = matches!(ending, Some(TurnEnd::Returned(_) | TurnEnd::AgentFault(_)));
+        if is_from_agent && self.cancellation.is_some() {
+            return TurnEnd::Canceled;
+        }
+        match fault {
+            Some(fault) if matches!(ending, Some(TurnEnd::Returned(_))) => {
+                TurnEnd::AgentFault(fault)
             }
-            (Some(TurnEnd::Returned(_)), Some(fault)) => TurnEnd::AgentFault(fault),
-            (ending, _) => ending.unwrap_or(TurnEnd::EndedElsewhere),
+            _ => ending.unwrap_or(TurnEnd::EndedElsewhere),
         }
     }
 }

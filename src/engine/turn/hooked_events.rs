@@ -89,7 +89,8 @@ impl TurnDriver<'_> {
         ending: TurnEnd,
     ) -> Vec<Event> {
         let is_from_agent = matches!(ending, TurnEnd::Returned(Ok(_)));
-        let mut events: Vec<_> = self.normalizer.ending_events(runner, ending).collect();
+        let mut events = Vec::new();
+        self.normalizer.push_ending(&mut events, runner, ending);
         if is_from_agent {
             let fault = match hooks.apply_all(&mut events).await {
                 Ok(()) => check_final_events(runner, &mut events),
@@ -99,7 +100,8 @@ impl TurnDriver<'_> {
                 return events;
             };
             let ending = TurnEnd::AgentFault(fault);
-            events = self.normalizer.ending_events(runner, ending).collect();
+            events.clear();
+            self.normalizer.push_ending(&mut events, runner, ending);
         }
         hooks.apply_to_engine_events(&mut events).await;
         events

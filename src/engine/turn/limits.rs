@@ -5,7 +5,9 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::TurnEnd;
+use super::driver::TurnDriver;
 use crate::agent::Failure;
+use crate::engine::runner::Runner;
 
 /// The time limits of a turn that apply at present.
 pub(super) struct TurnLimits {
@@ -38,6 +40,29 @@ impl TurnLimits {
             .filter_map(|(time, limit)| Some((time?, limit)))
             .min();
         wait_for(first)
+    }
+}
+
+impl TurnDriver<'_> {
+    /// Returns the end of `max_silence`. `None` if events are queued: the store was slow, the agent was not.
+    pub(super) fn inactivity_deadline(&self, runner: &Runner) -> Option<Instant> {
+        if !self.context.queue.is_empty() || !self.unhooked.is_empty() {
+            return None;
+        }
+        let max_silence = runner.agent.max_silence(&runner.engine.inner.settings);
+        deadline_after(self.activity.last_event, max_silence)
+    }
+
+    /// Returns the time limits, with the end of `max_silence` where it applies.
+    pub(super) fn limits(&self, inactivity: Option<Instant>) -> TurnLimits {
+        TurnLimits {
+            cancel_grace: self
+                .cancellation
+                .as_ref()
+                .and_then(|cancel| cancel.deadline),
+            deadline: self.context.deadline,
+            inactivity,
+        }
     }
 }
 

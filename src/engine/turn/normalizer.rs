@@ -11,6 +11,9 @@ use crate::model::{
     TaskStatus, TraceContext,
 };
 
+/// Maximum number of events that record the end of a turn: status and `TurnEnded`.
+const ENDING_EVENTS: usize = 2;
+
 /// Validates and normalizes the events of one turn.
 pub(super) struct EventNormalizer {
     /// Trace context to add to the metadata of every status (`trace_metadata`).
@@ -108,18 +111,22 @@ impl EventNormalizer {
         true
     }
 
-    /// Returns the events that record the end of a turn.
-    pub(super) fn ending_events(
+    /// Appends the events that record the end of a turn.
+    pub(super) fn push_ending(
         &mut self,
+        events: &mut Vec<Event>,
         runner: &Runner,
         ending: TurnEnd,
-    ) -> impl Iterator<Item = Event> + use<> {
+    ) {
         // Another process that has ended the task may have ended the turn, too.
         let ends_turn = !matches!(ending, TurnEnd::EndedElsewhere) || runner.log.is_turn_running();
-        let status = self.final_status(runner, ending);
-        status
-            .into_iter()
-            .chain(ends_turn.then_some(Event::TurnEnded))
+        events.reserve(ENDING_EVENTS);
+        if let Some(status) = self.final_status(runner, ending) {
+            events.push(status);
+        }
+        if ends_turn {
+            events.push(Event::TurnEnded);
+        }
     }
 
     fn final_status(&mut self, runner: &Runner, ending: TurnEnd) -> Option<Event> {
@@ -377,7 +384,7 @@ fn insert_input_request(message: &mut Message, request: Json) {
 
 /// Fills in the missing ids of an event, for hooks. Ids that the agent has set stay, to be validated later.
 pub(super) fn fill_missing_ids(runner: &Runner, event: &mut Event) {
-    let new_id = || runner.engine.inner.clock.new_id();
+    let new_id = || runner.engine.new_id();
     match event {
         Event::Artifact { artifact, .. } if artifact.artifact_id.is_empty() => {
             artifact.artifact_id = new_id().into();
@@ -404,13 +411,13 @@ pub(super) fn fill_missing_ids(runner: &Runner, event: &mut Event) {
 fn fill_ids(runner: &Runner, event: &mut Event) {
     match event {
         Event::Artifact { artifact, .. } if artifact.artifact_id.is_empty() => {
-            artifact.artifact_id = runner.engine.inner.clock.new_id().into();
+            artifact.artifact_id = runner.engine.new_id().into();
         }
         Event::Status { status, .. } => {
             if let Some(message) = &mut status.message {
                 let message = Arc::make_mut(message);
                 if message.message_id.is_empty() {
-                    message.message_id = runner.engine.inner.clock.new_id().into();
+                    message.message_id = runner.engine.new_id().into();
                 }
                 message.task_id = Some(runner.id.clone());
                 message.context_id = Some(runner.log.task.context_id.clone());
