@@ -135,7 +135,9 @@ impl Engine {
             let deleted = engine.with_store_timeout(delete).await;
             let _ = reply.send(task.and_then(|task| deleted.map(|()| task)));
         };
-        DetachOnDrop::new(self, wait_and_delete).poll_once().await;
+        DetachOnDrop::new(self, Box::pin(wait_and_delete))
+            .poll_once()
+            .await;
         result.await.unwrap_or(Err(Error::ShuttingDown))
     }
 

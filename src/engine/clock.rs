@@ -14,8 +14,8 @@ pub(crate) trait Clock: Send + Sync + 'static {
     /// Returns the monotonic time since an arbitrary start.
     fn elapsed(&self) -> Duration;
 
-    /// Returns a new unique id.
-    fn new_id(&self) -> Arc<str>;
+    /// Returns a new unique id. `now` is a reading of this clock: ids of one call share it.
+    fn new_id(&self, now: Timestamp) -> Arc<str>;
 }
 
 /// The clock of the machine, and ids of time and random bits.
@@ -38,8 +38,8 @@ impl Clock for SystemClock {
         START.elapsed()
     }
 
-    fn new_id(&self) -> Arc<str> {
-        random_id()
+    fn new_id(&self, now: Timestamp) -> Arc<str> {
+        random_id(now)
     }
 }
 

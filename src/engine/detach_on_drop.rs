@@ -13,6 +13,8 @@ use tokio::time::timeout_at;
 use super::{Engine, Error, Result};
 use crate::rt::cancel;
 
+type DetachedFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// A runner's future that is polled by its caller and spawned when it is dropped unfinished.
 ///
 /// ```text
@@ -33,16 +35,17 @@ use crate::rt::cancel;
 pub(super) struct DetachOnDrop {
     engine: Engine,
     /// `None` when it has finished.
-    future: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    future: Option<DetachedFuture>,
 }
 
 impl DetachOnDrop {
-    /// Wraps a future without polling it. If the engine is shutting down, drops it.
-    pub(super) fn new(engine: &Engine, future: impl Future<Output = ()> + Send + 'static) -> Self {
+    /// Wraps a future without polling it. If the engine is shutting down, drops it. Boxed by the caller: a runner's
+    /// future has more than 1 KB, and each move copies it.
+    pub(super) fn new(engine: &Engine, future: DetachedFuture) -> Self {
         let is_stopped = engine.inner.stop.is_cancelled();
         Self {
             engine: engine.clone(),
-            future: (!is_stopped).then(|| Box::pin(future) as _),
+            future: Some(future).filter(|_| !is_stopped),
         }
     }
 

@@ -253,12 +253,13 @@ impl Engine {
 
     /// Returns a new context id.
     pub(crate) fn new_context_id(&self) -> ContextId {
-        self.inner.clock.new_id().into()
+        self.new_id().into()
     }
 
     /// Returns a new unique id.
     pub(crate) fn new_id(&self) -> Arc<str> {
-        self.inner.clock.new_id()
+        let clock = &self.inner.clock;
+        clock.new_id(clock.now())
     }
 
     /// Returns whether the store keeps tasks after their turn.
@@ -375,7 +376,7 @@ impl Engine {
     ) -> impl Future<Output = Result<Box<AcceptedMessage>>> + Send + use<> {
         let (reply, accepted) = oneshot::channel();
         let runner = Runner::for_new_task(self.clone(), call, initial, reply);
-        let work = runner.map(|runner| DetachOnDrop::new(self, runner.run_new()));
+        let work = runner.map(|runner| DetachOnDrop::new(self, Box::pin(runner.run_new())));
         async { work?.run_until_reply(accepted).await }
     }
 
@@ -515,9 +516,8 @@ impl Engine {
         recovery_permit: Option<OwnedSemaphorePermit>,
     ) {
         let runner = Runner::for_stored_task(self.clone(), head.clone(), inbox);
-        DetachOnDrop::new(self, runner.run_stored(command, recovery_permit))
-            .poll_once()
-            .await;
+        let run = Box::pin(runner.run_stored(command, recovery_permit));
+        DetachOnDrop::new(self, run).poll_once().await;
     }
 }
 

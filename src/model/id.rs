@@ -7,22 +7,27 @@ use serde::de::{Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, Serializer};
 use uuid::{Builder, Uuid};
 
-use super::Violation;
+use super::{Timestamp, Violation};
 
 /// Maximum length of an accepted id, in bytes.
 pub(super) const MAX_ID_BYTES: usize = 256;
 
 /// Returns a new UUID version 7 as text: the time in milliseconds, then 74 random bits (S12).
 ///
-/// The time makes indexes over ids cheap to extend. No counter: it would make an id predictable from another. A clock before
+/// The time makes indexes over ids cheap to extend. No counter: it would make an id predictable from another. A time before
 /// 1970 counts as 1970.
-pub(crate) fn random_id() -> Arc<str> {
-    let millis = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or_default();
+pub(crate) fn random_id(time: Timestamp) -> Arc<str> {
+    let millis = u64::try_from(time.as_millis()).unwrap_or_default();
     // Version 4 has its fixed bits where version 7 has them.
     let [_, _, _, _, _, _, random @ ..] = Uuid::new_v4().into_bytes();
     let id = Builder::from_unix_timestamp_millis(millis, &random).into_uuid();
     let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
     Arc::from(&*id.as_hyphenated().encode_lower(&mut text))
+}
+
+/// Returns the time of the machine.
+fn current_time() -> Timestamp {
+    Timestamp::from_millis(jiff::Timestamp::now().as_millisecond()).unwrap_or_default()
 }
 
 macro_rules! id {
@@ -35,7 +40,7 @@ macro_rules! id {
             /// Generates an id: a UUID version 7 with 74 random bits.
             #[must_use]
             pub fn random() -> Self {
-                Self(random_id())
+                Self(random_id(current_time()))
             }
 
             /// Returns the id as sent on the wire.

@@ -11,7 +11,7 @@ use super::{Runner, RunnerResult};
 use crate::engine::journal::SizedBatch;
 use crate::engine::tail::SnapshotOccasion;
 use crate::engine::{AcceptedMessage, Result};
-use crate::model::{Event, Message, Seq, TaskState, TaskStatus};
+use crate::model::{Event, Message, Seq, TaskState, TaskStatus, Timestamp};
 use crate::store::{self, Head, IdempotencyKey, StoreFuture};
 use crate::telemetry::metrics::{self, Stopwatch};
 use crate::telemetry::trace;
@@ -57,16 +57,9 @@ impl Runner {
     pub(in crate::engine) fn stage(&mut self, events: impl IntoIterator<Item = Event>) {
         let first = self.pipeline.staged.len();
         self.pipeline.staged.extend(events);
-        self.fold_staged_from(first);
-    }
-
-    /// Folds the staged events from an index on.
-    pub(super) fn fold_staged_from(&mut self, first: usize) {
-        let bytes = self.pipeline.staged[first..]
-            .iter()
-            .map(Event::memory_size)
-            .sum();
-        self.fold_staged(first, bytes);
+        let events = self.pipeline.staged[first..].iter();
+        let bytes = events.map(Event::memory_size).sum();
+        self.fold_staged(first, bytes, self.engine.inner.clock.now());
     }
 
     /// Stages events of `bytes` in total, and leaves an empty buffer in their place.
@@ -78,11 +71,11 @@ impl Runner {
         }
         let first = self.pipeline.staged.len();
         self.pipeline.take_events(events);
-        self.fold_staged(first, bytes);
+        self.fold_staged(first, bytes, self.engine.inner.clock.now());
     }
 
-    fn fold_staged(&mut self, first: usize, bytes: usize) {
-        let now = self.engine.inner.clock.now();
+    /// Folds the staged events from an index on, which are `bytes` in total.
+    pub(super) fn fold_staged(&mut self, first: usize, bytes: usize, now: Timestamp) {
         self.pipeline.fold(&mut self.log, first, bytes, now);
         if let Some(span) = &self.turn_span {
             trace::record_entries(span, &self.pipeline.staged[first..]);

@@ -27,7 +27,7 @@ use super::inbox::{Inbox, RunnerCommand};
 use super::maintenance::MIN_RETRY_DELAY;
 use super::turn;
 use super::{AcceptedMessage, Engine, Error, InitialMessage, Result, reason};
-use crate::model::{Call, Event, Object, Scope, Task, TaskId, TaskState};
+use crate::model::{Call, Event, Object, Scope, Task, TaskId, TaskState, Timestamp};
 use crate::store::{self, Head};
 use crate::telemetry::metrics;
 use create::{CreateOutcome, CreateParams};
@@ -77,12 +77,14 @@ impl Runner {
         initial: InitialMessage,
         reply: oneshot::Sender<Result<Box<AcceptedMessage>>>,
     ) -> Result<Box<Self>> {
-        let id = TaskId::from(engine.inner.clock.new_id());
+        let clock = &engine.inner.clock;
+        let now = clock.now();
+        let id = TaskId::from(clock.new_id(now));
         let mut message = initial.message;
         let context_id = message
             .context_id
             .clone()
-            .unwrap_or_else(|| engine.new_context_id());
+            .unwrap_or_else(|| clock.new_id(now).into());
         let own_message = Arc::make_mut(&mut message);
         reason::strip_reason(own_message);
         own_message.task_id = Some(id.clone());
@@ -110,14 +112,14 @@ impl Runner {
         staged.push(Event::Message(message));
         staged.extend(call.trace.clone().map(Event::TraceContext));
         runner.turns.calls.push_back((1, call));
-        runner.schedule_first_turn()?;
+        runner.schedule_first_turn(now)?;
         Ok(runner)
     }
 
     /// Checks the size of the staged message, acquires a turn permit or a waiting slot, and folds the staged events.
-    fn schedule_first_turn(&mut self) -> Result<()> {
+    fn schedule_first_turn(&mut self, now: Timestamp) -> Result<()> {
         let engine = &self.engine.inner;
-        let bytes: usize = self.pipeline.staged.iter().map(Event::memory_size).sum();
+        let mut bytes: usize = self.pipeline.staged.iter().map(Event::memory_size).sum();
         if bytes > engine.settings.max_task_bytes {
             metrics::record_limit_hit("max_task_bytes");
             return Err(Error::TooLarge);
@@ -125,9 +127,12 @@ impl Runner {
         // Not `try_begin_turn`: all events are folded in one go.
         self.turns.permit = self.try_acquire_turn();
         if self.turns.permit.is_some() {
-            self.pipeline.staged.extend(self.log.turn_start());
+            for event in self.log.turn_start() {
+                bytes += event.memory_size();
+                self.pipeline.staged.push(event);
+            }
         }
-        self.fold_staged_from(0);
+        self.fold_staged(0, bytes, now);
         if self.turns.permit.is_none() {
             // Counted before the first await, so that concurrent calls are all counted.
             let slot = WaitingSlot::new(&self.engine);

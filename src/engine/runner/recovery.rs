@@ -110,7 +110,7 @@ impl Runner {
 
     /// Starts a turn without the answer that the last one asked for.
     async fn continue_unanswered(&mut self) -> RunnerResult {
-        let id = self.engine.inner.clock.new_id().into();
+        let id = self.engine.new_id().into();
         let message = self.with_task_ids(reason::timeout_message(id));
         self.stage_message(Arc::new(message), None);
         self.commit(None, CommitPoint::Interim).await

@@ -75,7 +75,7 @@ impl Clock for ManualClock {
         Duration::from_millis(self.elapsed.load(Ordering::Relaxed).unsigned_abs())
     }
 
-    fn new_id(&self) -> Arc<str> {
+    fn new_id(&self, _: Timestamp) -> Arc<str> {
         format!("id-{:06}", self.ids.fetch_add(1, Ordering::Relaxed) + 1).into()
     }
 }

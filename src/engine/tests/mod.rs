@@ -39,7 +39,7 @@ impl Clock for FixedClock {
         Duration::ZERO
     }
 
-    fn new_id(&self) -> Arc<str> {
+    fn new_id(&self, _: Timestamp) -> Arc<str> {
         format!("id-{}", self.0.fetch_add(1, Ordering::Relaxed) + 1).into()
     }
 }
