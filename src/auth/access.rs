@@ -268,12 +268,7 @@ impl Access {
     }
 
     /// Removes the skills that the caller may not use from a card.
-    pub(crate) fn filter_skills(
-        &self,
-        identity: &Identity,
-        agent: &str,
-        mut card: AgentCard,
-    ) -> AgentCard {
+    pub(crate) fn filter_skills(&self, identity: &Identity, agent: &str, card: &mut AgentCard) {
         card.skills.retain(|skill| {
             let mut rules = self
                 .rules
@@ -281,7 +276,6 @@ impl Access {
                 .filter(|rule| rule.covers_skill(agent, &skill.id));
             rules.all(|rule| rule.missing_scopes(identity).is_none())
         });
-        card
     }
 
     /// Replaces the security declarations of a card with the enforced ones.

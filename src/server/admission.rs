@@ -397,19 +397,19 @@ impl<'a> ResolvedCall<'a> {
 pub(super) struct AuthorizedCall<'a>(ResolvedCall<'a>);
 
 impl<'a> AuthorizedCall<'a> {
-    /// Applies the rate limit of the caller.
+    /// Applies the rate limit of the caller. Boxed: the call has 312 bytes, which the futures of bindings would hold.
     ///
     /// # Errors
     /// Rate limited.
-    pub(super) fn rate_limit(self) -> Result<AdmittedCall<'a>> {
+    pub(super) fn rate_limit(self) -> Result<Box<AdmittedCall<'a>>> {
         let Self(resolved) = self;
         let rate_limit = resolved
             .admission
             .count(&resolved.call.scope.agent, resolved.context)?;
-        Ok(AdmittedCall {
+        Ok(Box::new(AdmittedCall {
             resolved,
             rate_limit,
-        })
+        }))
     }
 }
 
@@ -428,13 +428,16 @@ impl AdmittedCall<'_> {
         let ResolvedCall { agent, call, .. } = &self.resolved;
         let result = agent.service.call(call, request);
         async {
-            let response = match result {
+            let mut response = match result {
                 Ok(CallResult::Ready(response)) => Ok(response),
                 Ok(CallResult::Pending(pending)) => pending.await,
                 Err(error) => Err(error),
             };
             self.record(response.as_ref().err());
-            response.map(|response| self.complete(response))
+            if let (Ok(response), Some(access)) = (&mut response, &self.resolved.admission.access) {
+                self.complete(response, access);
+            }
+            response
         }
     }
 
@@ -463,25 +466,19 @@ impl AdmittedCall<'_> {
 
     /// Removes the skills from an extended card that the caller may not use. Limits a stream to the lifetime of the caller's
     /// credential.
-    fn complete(&self, response: ServiceResponse) -> ServiceResponse {
-        let ResolvedCall {
-            admission,
-            context,
-            agent,
-            ..
-        } = &self.resolved;
-        match (response, &admission.access) {
-            (ServiceResponse::Single(Response::AgentCard(card), _), Some(access)) => {
-                let card = access.filter_skills(&context.identity, &agent.name, *card);
-                Response::AgentCard(Box::new(card)).into()
+    fn complete(&self, response: &mut ServiceResponse, access: &Access) {
+        let ResolvedCall { context, agent, .. } = &self.resolved;
+        match response {
+            ServiceResponse::Single(response, _) => {
+                if let Response::AgentCard(card) = &mut **response {
+                    access.filter_skills(&context.identity, &agent.name, card);
+                }
             }
-            (ServiceResponse::Stream(stream), Some(_))
-                if context.identity.lifetime().is_limited() =>
-            {
+            ServiceResponse::Stream(stream) if context.identity.lifetime().is_limited() => {
                 let end = context.identity.lifetime().clone().wait_ended();
-                stream.ending_with(Box::pin(end)).into()
+                stream.end_with(Box::pin(end));
             }
-            (response, _) => response,
+            ServiceResponse::Stream(_) | ServiceResponse::Task(_) => {}
         }
     }
 

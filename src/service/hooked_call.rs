@@ -36,7 +36,7 @@ impl Service {
             ServiceResponse::Single(response, reservation) => (response, reservation),
             ServiceResponse::Task(mut task) => {
                 let reservation = task.take_reservation();
-                (Response::Task(Task::clone(&task)), reservation)
+                (Box::new(Response::Task(Task::clone(&task))), reservation)
             }
             // Its events have passed the hooks.
             ServiceResponse::Stream(stream) => return Ok(ServiceResponse::Stream(stream)),

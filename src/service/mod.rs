@@ -72,8 +72,9 @@ pub(crate) struct ServiceOptions {
 
 /// Result of an operation.
 pub(crate) enum ServiceResponse {
-    /// A response, and its part of the byte budget if it was reserved already. Boxed: future size.
-    Single(Response, Option<Box<Reservation>>),
+    /// A response, and its part of the byte budget if it was reserved already. Boxed: each layer that passes it on would
+    /// copy 208 bytes.
+    Single(Box<Response>, Option<Box<Reservation>>),
     /// An untrimmed task. Its encoding may be cached and shared between callers.
     Task(TaskView),
     Stream(Box<TaskEventStream>),
@@ -91,7 +92,7 @@ impl ServiceResponse {
 
 impl From<Response> for ServiceResponse {
     fn from(response: Response) -> Self {
-        Self::Single(response, None)
+        Self::Single(Box::new(response), None)
     }
 }
 
@@ -210,7 +211,7 @@ impl Service {
             Request::SubscribeToTask(request) => Box::pin(self.subscribe_to_task(call, request)),
             Request::ListTasks(request) => Box::pin(async {
                 let (page, reservation) = self.list_tasks(call, request).await?;
-                let response = Response::ListTasks(page);
+                let response = Box::new(Response::ListTasks(page));
                 Ok(ServiceResponse::Single(response, reservation.map(Box::new)))
             }),
             Request::CancelTask(request) => {

@@ -185,11 +185,8 @@ impl TaskEventStream {
     }
 
     /// Also ends the stream with the error of `end`, for example when the caller's credential ends.
-    pub(crate) fn ending_with(self, end: StreamEnd) -> Self {
-        Self {
-            end: Some(end),
-            ..self
-        }
+    pub(crate) fn end_with(&mut self, end: StreamEnd) {
+        self.end = Some(end);
     }
 
     fn new(

@@ -72,7 +72,7 @@ impl Service {
         } else {
             let reservation = task.take_reservation();
             let trimmed = trim_task(&task, history_length, true);
-            ServiceResponse::Single(Response::Task(trimmed), reservation)
+            ServiceResponse::Single(Box::new(Response::Task(trimmed)), reservation)
         }
     }
 

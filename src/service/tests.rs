@@ -241,9 +241,10 @@ async fn send_with_key(service: &Service, text: &str) -> Result<TaskId> {
     };
     let request = Box::new(SendMessageRequest::new(message));
     match within_deadline(service.send_message(&call, request, None)).await? {
-        ServiceResponse::Single(Response::SendMessage(SendMessageResponse::Task(task)), _) => {
-            Ok(task.id.clone())
-        }
+        ServiceResponse::Single(response, _) => match *response {
+            Response::SendMessage(SendMessageResponse::Task(task)) => Ok(task.id),
+            _ => panic!("the agent replies with a task"),
+        },
         _ => panic!("the agent replies with a task"),
     }
 }

@@ -261,7 +261,7 @@ fn encode(
     response: ServiceResponse,
 ) -> Result<Reply> {
     Ok(match response {
-        ServiceResponse::Single(response, _) => frame::unary_reply(encode_message(rpc, response)?),
+        ServiceResponse::Single(response, _) => frame::unary_reply(encode_message(rpc, *response)?),
         ServiceResponse::Task(mut task) if task.large_size().is_some() && !rpc.has_base64_files => {
             let message = encode_large_task(call, rpc.version, &mut task)?;
             let header = frame::task_header(message.len(), rpc.operation.is_streaming());

@@ -162,16 +162,14 @@ fn encode(
         context: None,
     };
     match response {
-        ServiceResponse::Single(Response::SendMessage(SendMessageResponse::Task(task)), _) => {
-            Ok(task_reply(writer, &task))
-        }
-        ServiceResponse::Single(
-            Response::SendMessage(SendMessageResponse::Message(message)),
-            _,
-        ) => Ok(message_reply(writer, &message)),
-        ServiceResponse::Single(..) | ServiceResponse::Task(_) => {
-            Err(Error::internal("response of another operation"))
-        }
+        ServiceResponse::Single(response, _) => match *response {
+            Response::SendMessage(SendMessageResponse::Task(task)) => Ok(task_reply(writer, &task)),
+            Response::SendMessage(SendMessageResponse::Message(message)) => {
+                Ok(message_reply(writer, &message))
+            }
+            _ => Err(Error::internal("response of another operation")),
+        },
+        ServiceResponse::Task(_) => Err(Error::internal("response of another operation")),
         ServiceResponse::Stream(stream) => {
             let encoder = CompletionEncoder::new(writer, includes_usage);
             Ok(routes.event_stream(*stream, encoder))
