@@ -3,7 +3,7 @@
 use std::io;
 
 /// Exit code after SIGINT: 128 plus the signal number.
-const INTERRUPTED: u8 = 130;
+pub(crate) const INTERRUPTED: u8 = 130;
 /// Exit code after SIGTERM.
 #[cfg(unix)]
 const TERMINATED: u8 = 143;

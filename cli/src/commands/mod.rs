@@ -28,7 +28,7 @@ mod serve;
 mod task;
 mod task_download;
 mod task_list;
-mod task_wait;
+pub(crate) mod task_wait;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

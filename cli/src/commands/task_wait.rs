@@ -52,7 +52,7 @@ fn interruption(word: &str) -> CliResult<TaskState> {
 }
 
 /// The exit code of `--exit-on-outcome`.
-fn exit_code(state: TaskState) -> u8 {
+pub(crate) fn exit_code(state: TaskState) -> u8 {
     match state {
         TaskState::Failed => 10,
         TaskState::Rejected => 11,

@@ -5,6 +5,48 @@ use super::search::Index;
 /// A question, and addresses of sections with the answer. `limits#*` stands for any section of the page.
 const QUESTIONS: &[(&str, &[&str])] = &[
     (
+        "stop an agent from calling itself in a loop",
+        &["delegation", "delegation#*"],
+    ),
+    (
+        "upgrade to a new version without losing data",
+        &["backup#upgrade", "backup"],
+    ),
+    (
+        "allow a web page to call my agent cors",
+        &["serve#tls-proxies-and-browsers"],
+    ),
+    (
+        "keep my api key out of the shell history",
+        &["examples/auth#shell"],
+    ),
+    (
+        "hide an agent from people without a login",
+        &["configure#agents", "reference/configuration#agents"],
+    ),
+    (
+        "tell the caller that the agent needs a login",
+        &["agents", "agents#*"],
+    ),
+    ("where do I put the model api key", &["assistant#the-model"]),
+    ("what is a context id", &["glossary"]),
+    ("check my agent in CI", &["conformance", "conformance#*"]),
+    (
+        "how does attache work internally",
+        &["concepts", "concepts#*"],
+    ),
+    (
+        "what does exit code 4 mean",
+        &["reference/errors#exit-codes", "cli#output"],
+    ),
+    ("use agents in claude or cursor", &["mcp-tools"]),
+    ("mock server for client tests", &["mock"]),
+    ("mask personal data in messages", &["hooks", "hooks#*"]),
+    (
+        "how many streams can one server hold",
+        &["capacity", "capacity#*"],
+    ),
+    (
         "how do I stream partial output from a command",
         &["command", "script-to-agent"],
     ),

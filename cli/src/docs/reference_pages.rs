@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use attache::ErrorKind;
-use attache::model::Version;
+use attache::model::{TaskState, Version};
 use attache::wire::errors::{error_name, grpc_code, http_status, jsonrpc_code, reason};
 use clap::{Arg, Command, CommandFactory};
 
 use crate::args::Args;
+use crate::commands::task_wait::exit_code as outcome_exit_code;
+use crate::error::{CliError, EXIT_BROKEN_PIPE};
+use crate::interrupts::INTERRUPTED;
 
 /// Number of commands from which a flag is listed once for all of them.
 const MIN_COMMANDS_OF_COMMON_FLAG: usize = 8;
@@ -247,6 +250,67 @@ fn cause_and_fix(kind: ErrorKind) -> [&'static str; 2] {
     }
 }
 
+/// States in which `task wait` stops.
+const ENDS: [TaskState; 6] = [
+    TaskState::Completed,
+    TaskState::Failed,
+    TaskState::Rejected,
+    TaskState::Canceled,
+    TaskState::InputRequired,
+    TaskState::AuthRequired,
+];
+
+/// Errors of the command line that the protocol does not name, with cause and action.
+fn command_line_errors() -> [(CliError, &'static str, &'static str); 9] {
+    [
+        (
+            CliError::usage(""),
+            "An argument or a setting is invalid",
+            "`attache help <COMMAND>`",
+        ),
+        (
+            CliError::internal(""),
+            "Any other failure, such as a file that cannot be written",
+            "Read the message",
+        ),
+        (
+            CliError::card_invalid(""),
+            "The card of the agent is invalid",
+            "`attache card lint -a <AGENT>`",
+        ),
+        (
+            CliError::card_not_found(""),
+            "A server answers, but has no agent card",
+            "Check the URL; `-a` also takes the URL of a card",
+        ),
+        (
+            CliError::unreachable(""),
+            "No connection to the agent",
+            "Check address and network; `--debug` shows the requests",
+        ),
+        (
+            CliError::credentials_missing(""),
+            "The agent requires a credential",
+            "`attache auth login`, or set `A2ACLI_BEARER` or `A2ACLI_API_KEY`",
+        ),
+        (
+            CliError::auth_failed(""),
+            "The agent refused the credential",
+            "Use a valid one; ask the operator for the missing scope",
+        ),
+        (
+            CliError::timeout(""),
+            "`--timeout` expired. The task continues",
+            "Run the command of the hint",
+        ),
+        (
+            CliError::interrupted(INTERRUPTED),
+            "SIGINT; 143 after SIGTERM. The task continues",
+            "Run the command of the hint",
+        ),
+    ]
+}
+
 fn errors_page() -> String {
     let mut page = "# Errors\n\nErrors of a server, by binding and version. The same kind has the same reason \
         (`google.rpc.ErrorInfo`) on every binding. This page is generated from the tables of the program. \
@@ -281,8 +345,21 @@ fn errors_page() -> String {
         let kind = format!("{kind:?}").replace("(0)", "(code)");
         page += &format!("| `{kind}` | {cause} | {fix} |\n");
     }
+    page += "\n## Exit codes\n\nWith `-o json` a failure of the command line has `code`, the name above or one of these:\n\n\
+        | code | exit | cause | what to do |\n| --- | --- | --- | --- |\n";
+    for (error, cause, fix) in command_line_errors() {
+        let CliError { code, exit, .. } = error;
+        page += &format!("| `{code}` | {exit} | {cause} | {fix} |\n");
+    }
+    page += &format!(
+        "| | {EXIT_BROKEN_PIPE} | The reader of the output has closed it | None |\n\n\
+         `task wait --exit-on-outcome` exits with the state of the task:\n\n| state | exit |\n| --- | --- |\n"
+    );
+    for state in ENDS {
+        let exit = outcome_exit_code(state);
+        page += &format!("| `{state}` | {exit} |\n");
+    }
     page += "\n## Related\n\n\
-        - [Exit codes of the command line](../cli.md#output)\n\
         - [Reasons of `/readyz`](../operate.md#health)\n\
         - [Messages of the store](../store.md#error-messages)\n\
         - [Errors of chat completions](../chat-completions.md#errors)\n";

@@ -31,12 +31,15 @@ const PASSAGE_WORDS: usize = 22;
 /// A passage begins at most this number of words before its first match.
 const MAX_WORDS_BEFORE_MATCH: usize = 10;
 
+/// Heading of the links at the end of a page. Its section would be found instead of the pages that it names.
+const LINKS_HEADING: &str = "Read on";
+
 /// Words that do not select a section.
 const STOP_WORDS: &[&str] = &[
-    "a", "an", "and", "are", "as", "at", "be", "but", "by", "can", "do", "does", "for", "from",
-    "has", "have", "how", "i", "if", "in", "is", "it", "its", "me", "my", "of", "on", "one", "or",
-    "our", "so", "that", "the", "then", "there", "this", "to", "use", "was", "what", "when",
-    "where", "which", "who", "why", "will", "with", "you", "your",
+    "a", "an", "and", "are", "as", "at", "attache", "be", "but", "by", "can", "do", "does", "for",
+    "from", "has", "have", "how", "i", "if", "in", "is", "it", "its", "me", "my", "of", "on",
+    "one", "or", "our", "so", "that", "the", "then", "there", "this", "to", "use", "was", "what",
+    "when", "where", "which", "who", "why", "will", "with", "you", "your",
 ];
 
 /// A section of a page: a heading and the text below it.
@@ -145,6 +148,9 @@ impl Index {
         let mut words = Vec::new();
         for page in pages::all() {
             for text in split_sections(page) {
+                if text.section.heading == LINKS_HEADING {
+                    continue;
+                }
                 let mut section_words = SectionWords {
                     counts: HashMap::new(),
                     length: 0,

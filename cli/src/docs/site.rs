@@ -86,7 +86,7 @@ fn page_html(page: &Page, all: &[Page], previous: Option<&Page>, next: Option<&P
          <a class=\"brand\" href=\"{root}index.html\">Attache</a>\
          <search><label for=\"query\">Search</label><input id=\"query\" type=\"search\" placeholder=\"Search ( / )\" autocomplete=\"off\">\
          <ol id=\"results\" hidden></ol></search>\
-         <button type=\"button\" id=\"theme\">Theme</button></header>\n\
+         <button type=\"button\" id=\"theme\" title=\"Color theme\">Theme</button></header>\n\
          <div class=\"frame\">\n<nav id=\"pages\" aria-label=\"Pages\">{navigation}</nav>\n\
          <main id=\"content\"><article>\n{body}</article>\n{neighbors}</main>\n\
          <nav class=\"contents\" aria-label=\"On this page\">{contents}</nav>\n</div>\n</body>\n</html>\n",

@@ -33,9 +33,14 @@ themeButton.addEventListener("click", () => {
   applyTheme(next);
 });
 
+// The navigation is longer than the screen: show the entry of this page.
+const pages = document.getElementById("pages");
+const current = pages.querySelector("[aria-current]");
+if (current && current.offsetTop > pages.clientHeight / 2) pages.scrollTop = current.offsetTop - pages.clientHeight / 2;
+
 const menu = document.getElementById("menu");
 menu.addEventListener("click", () => {
-  const isOpen = document.getElementById("pages").classList.toggle("open");
+  const isOpen = pages.classList.toggle("open");
   menu.setAttribute("aria-expanded", String(isOpen));
 });
 
