@@ -196,9 +196,15 @@ impl CodeBlock {
     fn into_html(self) -> String {
         let code = highlight(&self.language, &visible_code(&self.language, &self.text));
         let language = escape(&self.language);
-        if self.is_output {
+        // Neither output nor a diagram is a command to copy.
+        if self.is_output || (self.language == "text" && self.file.is_none()) {
+            let class = if self.is_output {
+                "code output"
+            } else {
+                "code"
+            };
             return format!(
-                "<div class=\"code output\"><pre tabindex=\"0\"><code>{code}</code></pre></div>\n"
+                "<div class=\"{class}\"><pre tabindex=\"0\"><code>{code}</code></pre></div>\n"
             );
         }
         let file = self.file.map_or_else(String::new, |file| {
