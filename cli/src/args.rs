@@ -66,7 +66,7 @@ pub(crate) enum CliCommand {
     /// Receive push notifications; list and retry failed webhooks of a running server.
     #[command(subcommand)]
     Push(Box<PushCommand>),
-    /// Show the effective settings.
+    /// Show the effective settings, and store defaults.
     #[command(subcommand)]
     Config(Box<ConfigCommand>),
     /// Check an agent against the rules of the protocol, over each binding it offers.

@@ -33,6 +33,7 @@ mod signature;
 mod sync;
 mod task_follower;
 mod telemetry;
+mod terminal;
 mod tls;
 mod token_store;
 mod version;

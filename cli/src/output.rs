@@ -2,8 +2,13 @@
 //!
 //! All client verbs print through [`Output`], so a result looks the same on every binding.
 
+mod answer;
 mod card;
 mod escape;
+mod markdown;
+mod people;
+mod pretty;
+mod status_line;
 mod text;
 
 use std::ffi::OsString;
@@ -19,7 +24,10 @@ use crate::args::parse;
 use crate::error::{CliError, CliResult};
 use crate::redactor::Redactor;
 use crate::settings::{OutputFormat, Settings};
+use crate::terminal::{Paint, TerminalStyle};
 pub(crate) use escape::{line, printable_json};
+use people::AnswerView;
+pub(crate) use status_line::FRAME_TIME;
 pub(crate) use text::{HistoryMode, TextPage};
 
 /// Destination of results, notes and errors.
@@ -33,6 +41,8 @@ pub(crate) struct Output {
     announced: bool,
     /// Command that continues if the program is stopped now.
     resume: Option<String>,
+    /// State of `-o plain` and `-o pretty`.
+    view: AnswerView,
     out: Box<dyn Write + Send>,
     err: Box<dyn Write + Send>,
 }
@@ -55,6 +65,7 @@ impl Output {
             redactor: Redactor::default(),
             announced: false,
             resume: None,
+            view: AnswerView::new(format),
             out: Box::new(io::stdout()),
             err: Box::new(io::stderr()),
         }
@@ -77,13 +88,23 @@ impl Output {
 
     /// Prints a note to stderr. A closed stderr is ignored.
     pub(crate) fn note(&mut self, note: &str) {
-        let _ = writeln!(self.err, "{}", self.redactor.redact(&line(note)));
+        self.print_note(note, Paint::Dim);
+    }
+
+    fn print_note(&mut self, note: &str, paint: Paint) {
+        let note = self.redactor.redact(&line(note));
+        self.view.status_line.erase(&mut self.err);
+        let note = match self.format {
+            OutputFormat::Pretty => self.view.stderr.paint(paint, &note),
+            OutputFormat::Text | OutputFormat::Json | OutputFormat::Plain => note,
+        };
+        let _ = writeln!(self.err, "{note}");
         let _ = self.err.flush();
     }
 
     /// Prints a warning to stderr.
     pub(crate) fn warn(&mut self, warning: &str) {
-        self.note(&format!("warning: {warning}"));
+        self.print_note(&format!("warning: {warning}"), Paint::Yellow);
     }
 
     /// Prints a JSON document, on one line if `--stream` is given.
@@ -106,7 +127,13 @@ impl Output {
 
     /// Prints a page of fields and blocks, and flushes stdout.
     pub(crate) fn print_page(&mut self, page: &TextPage) -> CliResult {
-        self.out.write_all(page.as_str().as_bytes())?;
+        let text = match self.format {
+            OutputFormat::Pretty => paint_labels(page.as_str(), self.view.stdout),
+            OutputFormat::Text | OutputFormat::Json | OutputFormat::Plain => {
+                page.as_str().to_owned()
+            }
+        };
+        self.out.write_all(text.as_bytes())?;
         Ok(self.out.flush()?)
     }
 
@@ -118,6 +145,7 @@ impl Output {
     pub(crate) fn reset(&mut self) {
         self.announced = false;
         self.resume = None;
+        self.view.reset();
     }
 
     /// Sets the command that continues if the program is stopped.
@@ -130,7 +158,7 @@ impl Output {
     }
 
     /// Prints the ids of the task when they are first known, so that an interruption cannot lose them: to stdout as text,
-    /// with JSON to stderr.
+    /// otherwise to stderr. The lines below a pretty answer have them.
     pub(crate) fn announce(&mut self, task: &str, context: &str) -> CliResult {
         if std::mem::replace(&mut self.announced, true) {
             return Ok(());
@@ -139,7 +167,8 @@ impl Output {
         page.add_ids(task, context);
         match self.format {
             OutputFormat::Text => self.print_page(&page),
-            OutputFormat::Json => {
+            OutputFormat::Pretty => Ok(()),
+            OutputFormat::Json | OutputFormat::Plain => {
                 let _ = self.err.write_all(page.as_str().as_bytes());
                 let _ = self.err.flush();
                 Ok(())
@@ -170,6 +199,9 @@ impl Output {
         match self.format {
             OutputFormat::Json => self.print_json(task)?,
             OutputFormat::Text => self.print_task_page(task, history, resume)?,
+            OutputFormat::Plain | OutputFormat::Pretty => {
+                self.finish_task(task, history, resume)?;
+            }
         }
         self.note_missing_content(task);
         self.note_resume_command(resume);
@@ -201,6 +233,12 @@ impl Output {
                     .into_iter()
                     .for_each(|command| page.add_field("Resume", command));
                 self.print_page(&page)?;
+            }
+            (OutputFormat::Plain | OutputFormat::Pretty, SendMessageResponse::Task(task)) => {
+                self.finish_task(task, HistoryMode::Hidden, resume)?
+            }
+            (OutputFormat::Plain | OutputFormat::Pretty, SendMessageResponse::Message(message)) => {
+                self.finish_reply(message, resume)?
             }
         }
         if let SendMessageResponse::Task(task) = answer {
@@ -243,6 +281,7 @@ impl Output {
                 page.add_event(event);
                 self.print_page(&page)
             }
+            OutputFormat::Plain | OutputFormat::Pretty => self.print_event_content(event),
         }
     }
 
@@ -263,7 +302,12 @@ impl Output {
                 }
                 Ok(())
             }
-            (OutputFormat::Text, _) => {
+            (OutputFormat::Pretty, _) => {
+                let table = pretty::task_table(tasks, crate::clock::now(), self.view.stdout);
+                self.out.write_all(table.as_bytes())?;
+                Ok(self.out.flush()?)
+            }
+            (OutputFormat::Text | OutputFormat::Plain, _) => {
                 let mut page = self.new_page();
                 page.add_tasks(tasks);
                 self.print_page(&page)
@@ -324,6 +368,10 @@ impl Output {
             let _ = self.print_json(&Envelope { error: &redacted });
             return;
         }
+        if self.is_pretty() {
+            self.print_pretty_error(&redacted);
+            return;
+        }
         let mut page = TextPage::new(false);
         page.add_field("Error", &redacted.code);
         page.add_field("Message", &redacted.message);
@@ -334,4 +382,36 @@ impl Output {
         let _ = self.err.write_all(page.as_str().as_bytes());
         let _ = self.err.flush();
     }
+
+    /// Prints an error for people: the message and its code, then the next step.
+    fn print_pretty_error(&mut self, error: &CliError) {
+        // A closed stdout is not reported again.
+        let _ = self.end_line();
+        let _ = self.out.flush();
+        self.view.status_line.erase(&mut self.err);
+        let style = self.view.stderr;
+        let message = style.paint(Paint::Red, &format!("✗ {}", line(&error.message)));
+        let code = style.paint(Paint::Dim, &format!("({})", line(&error.code)));
+        let _ = writeln!(self.err, "{message} {code}");
+        if let Some(hint) = &error.hint {
+            let _ = writeln!(self.err, "  {}", line(hint));
+        }
+        let _ = self.err.flush();
+    }
+}
+
+/// Paints the labels of a page, which start at the first column.
+fn paint_labels(page: &str, style: TerminalStyle) -> String {
+    let mut text = String::with_capacity(page.len());
+    for one in page.split_inclusive('\n') {
+        match one.split_once(':') {
+            Some((label, rest)) if !label.starts_with(' ') => {
+                text.push_str(&style.paint(Paint::Bold, label));
+                text.push(':');
+                text.push_str(rest);
+            }
+            _ => text.push_str(one),
+        }
+    }
+    text
 }

@@ -3,7 +3,7 @@
 use attache::model::{StreamResponse, Task, TaskState};
 
 use crate::error::CliResult;
-use crate::output::Output;
+use crate::output::{FRAME_TIME, HistoryMode, Output};
 use crate::session::Session;
 use crate::task_follower::TaskFollower;
 
@@ -15,7 +15,7 @@ pub(crate) async fn follow_until_settled(
     out: &mut Output,
 ) -> CliResult {
     let mut state = None;
-    while let Some(event) = follow.next().await? {
+    while let Some(event) = next_event(follow, out).await? {
         if let Some(task) = follow.task() {
             out.set_resume_command(session.resume.wait_command(task.id.as_str()));
         }
@@ -29,6 +29,21 @@ pub(crate) async fn follow_until_settled(
         report_end(task, session, live, out)?;
     }
     Ok(())
+}
+
+/// Waits for the next event. Meanwhile the status line is redrawn, if there is one.
+async fn next_event(
+    follow: &mut TaskFollower<'_, '_>,
+    out: &mut Output,
+) -> CliResult<Option<StreamResponse>> {
+    let mut next = std::pin::pin!(follow.next());
+    let mut frames = tokio::time::interval(FRAME_TIME);
+    loop {
+        tokio::select! {
+            event = &mut next => return event,
+            _ = frames.tick(), if out.has_status_line() => out.draw_status_line(),
+        }
+    }
 }
 
 /// Prints the ids when they are first known, and each new state with its message.
@@ -61,7 +76,12 @@ fn report_change(
 
 /// Prints an outcome other than completed, which the exit code does not show, and the next command.
 fn report_end(task: &Task, session: &Session<'_>, live: bool, out: &mut Output) -> CliResult {
-    warn_unless_completed(task, out);
+    let resume = session.resume.for_task(task);
+    if live && out.prints_answer_only() {
+        out.finish_task(task, HistoryMode::Hidden, Some(&resume))?;
+    } else {
+        warn_unless_completed(task, out);
+    }
     if let Some(command) = session
         .resume
         .wait_through_command(task.status.state, task.id.as_str())
@@ -70,18 +90,20 @@ fn report_end(task: &Task, session: &Session<'_>, live: bool, out: &mut Output) 
     }
     if live {
         out.note_missing_content(task);
-        let resume = session.resume.for_task(task);
         if out.is_json() {
             out.note_resume_command(Some(&resume));
-        } else {
+        } else if !out.prints_answer_only() {
             out.print_line(&format!("Resume: {}", crate::output::line(&resume)))?;
         }
     }
     Ok(())
 }
 
-/// Warns of a final or interrupted state other than completed.
+/// Warns of a final or interrupted state other than completed. Output for people has the state next to the answer.
 pub(crate) fn warn_unless_completed(task: &Task, out: &mut Output) {
+    if out.prints_answer_only() {
+        return;
+    }
     let state = task.status.state;
     if (state.is_terminal() || state.is_interrupted()) && state != TaskState::Completed {
         out.warn(&format!("the task is {state}"));

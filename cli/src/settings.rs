@@ -30,6 +30,31 @@ pub(crate) enum OutputFormat {
     #[default]
     Text,
     Json,
+    /// The text of the answer on stdout, ids and state on stderr.
+    Plain,
+    /// For people: flowing text, styles and a status line.
+    Pretty,
+}
+
+impl OutputFormat {
+    /// The format with this name.
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "text" => Some(Self::Text),
+            "json" => Some(Self::Json),
+            "plain" => Some(Self::Plain),
+            "pretty" => Some(Self::Pretty),
+            _ => None,
+        }
+    }
+
+    /// Whether the CLI contract defines the format, so that `A2ACLI_OUTPUT` may name it.
+    pub(crate) fn is_of_contract(self) -> bool {
+        match self {
+            Self::Text | Self::Json => true,
+            Self::Plain | Self::Pretty => false,
+        }
+    }
 }
 
 /// Effective settings of a client verb, parsed.

@@ -83,6 +83,29 @@ pub(crate) struct ConformanceArgs {
 pub(crate) enum ConfigCommand {
     /// Show the effective settings and their sources.
     Show(ClientArgs),
+    /// Store a default for all commands in your settings file.
+    Set(ConfigSetArgs),
+    /// Remove a default from your settings file.
+    Unset(ConfigUnsetArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfigSetArgs {
+    /// Name of the option, such as output or timeout
+    pub(crate) name: String,
+    /// Its default
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) value: String,
+    #[command(flatten)]
+    pub(crate) common: CommonFlags,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfigUnsetArgs {
+    /// Name of the option
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) common: CommonFlags,
 }
 
 /// Arguments of a client verb without flags of its own.

@@ -155,13 +155,9 @@ pub(crate) fn scan_format(words: &[OsString]) -> (OutputFormat, bool) {
     common.replace(&flags::OUTPUT, output);
     let sources = SettingSources::from_process(value_after("--config").as_deref());
     let resolved = sources.unwrap_or_default().resolve(&common);
-    let is_json = resolved
+    let format = resolved
         .get(&flags::OUTPUT)
-        .is_some_and(|setting| setting.text().trim_start_matches('=') == "json");
-    let format = if is_json {
-        OutputFormat::Json
-    } else {
-        OutputFormat::Text
-    };
+        .and_then(|setting| OutputFormat::from_name(setting.text().trim_start_matches('=')))
+        .unwrap_or_default();
     (format, stream)
 }

@@ -1,7 +1,7 @@
 //! `attache docs`: the documentation, in a browser, in the terminal and as a static site.
 
 use std::fs;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -11,17 +11,13 @@ use tokio::net::TcpListener;
 use crate::args::{DocsArgs, DocsCommand};
 use crate::docs::pages::{self, Page, PageKind};
 use crate::docs::search::Index;
-use crate::docs::terminal::{self, TerminalStyle};
+use crate::docs::terminal;
 use crate::docs::{server, site};
 use crate::interrupts::Interrupts;
+use crate::terminal::TerminalStyle;
 
 /// Number of sections that a search prints.
 const MAX_RESULTS: usize = 8;
-/// Line length if the terminal does not tell its own.
-const DEFAULT_WIDTH: usize = 80;
-/// Longest line: wider text is hard to read.
-const MAX_WIDTH: usize = 100;
-const MIN_WIDTH: usize = 40;
 
 pub(crate) async fn run(args: DocsArgs) -> anyhow::Result<()> {
     match (args.verb, args.page) {
@@ -82,32 +78,10 @@ fn print_page(name: &str) -> anyhow::Result<()> {
             shell_words::quote(name)
         );
     };
-    let text = terminal::render(section.page.path, section.markdown, terminal_style());
+    let style = TerminalStyle::for_stdout();
+    let text = terminal::render(section.page.path, section.markdown, style);
     io::stdout().lock().write_all(text.as_bytes())?;
     Ok(())
-}
-
-/// Width and colors for stdout.
-fn terminal_style() -> TerminalStyle {
-    let is_terminal = io::stdout().is_terminal();
-    let columns = std::env::var("COLUMNS").ok().and_then(|it| it.parse().ok());
-    let columns = columns.or_else(|| is_terminal.then(terminal_width).flatten());
-    TerminalStyle {
-        width: columns.unwrap_or(DEFAULT_WIDTH).clamp(MIN_WIDTH, MAX_WIDTH),
-        has_colors: is_terminal && std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty()),
-    }
-}
-
-/// Columns of the terminal at stdout.
-#[cfg(unix)]
-fn terminal_width() -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
-    (size.ws_col > 0).then_some(usize::from(size.ws_col))
-}
-
-#[cfg(not(unix))]
-fn terminal_width() -> Option<usize> {
-    None
 }
 
 fn build(folder: &Path, origin: Option<&str>) -> anyhow::Result<()> {

@@ -10,6 +10,7 @@ mod chat;
 mod check;
 mod completion;
 mod config;
+mod config_set;
 mod conformance;
 mod conformance_kit;
 mod db;
@@ -82,13 +83,7 @@ pub(crate) async fn run(command: CliCommand, matches: &ArgMatches, words: &[OsSt
         CliCommand::Card(verb) => run_card(*verb, words).await,
         CliCommand::Push(verb) => run_push(*verb, words).await,
         CliCommand::Auth(verb) => run_auth(*verb, words).await,
-        CliCommand::Config(verb) => {
-            let ConfigCommand::Show(mut args) = *verb;
-            let client = ClientVerb::new(words, &mut args.common);
-            client
-                .run(async |settings, out| config::show(settings, out))
-                .await
-        }
+        CliCommand::Config(verb) => run_config(*verb, words).await,
         CliCommand::Conformance(mut args) => {
             let client = ClientVerb::new(words, &mut args.common);
             client
@@ -175,6 +170,29 @@ async fn run_card(verb: CardCommand, words: &[OsString]) -> ExitCode {
         CardCommand::Verify(mut args) => {
             let client = ClientVerb::on_card(words, &mut args.common, args.reference.take());
             client.run(card_sign::verify).await
+        }
+    }
+}
+
+async fn run_config(verb: ConfigCommand, words: &[OsString]) -> ExitCode {
+    match verb {
+        ConfigCommand::Show(mut args) => {
+            let client = ClientVerb::new(words, &mut args.common);
+            client
+                .run(async |settings, out| config::show(settings, out))
+                .await
+        }
+        ConfigCommand::Set(mut args) => {
+            let client = ClientVerb::new(words, &mut args.common);
+            client
+                .run(async |settings, out| config_set::set(&args.name, &args.value, settings, out))
+                .await
+        }
+        ConfigCommand::Unset(mut args) => {
+            let client = ClientVerb::new(words, &mut args.common);
+            client
+                .run(async |settings, out| config_set::unset(&args.name, settings, out))
+                .await
         }
     }
 }

@@ -85,7 +85,7 @@ pub(super) async fn send_and_wait(
     message: Message,
     out: &mut Output,
 ) -> CliResult<SendMessageResponse> {
-    let live = session.settings.stream;
+    let live = session.settings.stream || out.is_pretty();
     let mut follow = open_stream(session, message, out).await?;
     progress::follow_until_settled(&mut follow, session, live, out).await?;
     let answer = match (follow.task().cloned(), follow.message()) {
@@ -103,8 +103,13 @@ pub(super) async fn send_and_wait(
             ));
         }
     };
-    if !live {
-        out.print_response(&answer, resume_command(session, &answer).as_deref())?;
+    let resume = resume_command(session, &answer);
+    match &answer {
+        SendMessageResponse::Message(reply) if live && out.prints_answer_only() => {
+            out.finish_reply(reply, resume.as_deref())?;
+        }
+        _ if live => {}
+        _ => out.print_response(&answer, resume.as_deref())?,
     }
     Ok(answer)
 }

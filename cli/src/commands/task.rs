@@ -17,7 +17,11 @@ pub(crate) async fn get(args: TaskGetArgs, settings: &Settings, out: &mut Output
     let session = Session::open(settings, out).await?;
     if settings.wait {
         let mut follow = TaskFollower::for_task(&session, id.clone()).with_polling();
-        progress::follow_until_settled(&mut follow, &session, false, out).await?;
+        let live = out.is_pretty();
+        progress::follow_until_settled(&mut follow, &session, live, out).await?;
+        if live && args.history.is_none() {
+            return Ok(());
+        }
     }
     let task = session.task(&id, args.history).await?;
     if !settings.wait {

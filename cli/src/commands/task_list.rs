@@ -10,10 +10,15 @@ use crate::settings::Settings;
 
 /// Maximum number of pages of `--all`, against servers that never end the list.
 const MAX_PAGES: usize = 10_000;
+/// Messages of a task that a table requests to find its first words. Lists contain the latest ones.
+const HISTORY_OF_TABLE: i32 = 20;
 
 pub(crate) async fn run(args: TaskListArgs, settings: &Settings, out: &mut Output) -> CliResult {
     let all = args.all;
     let mut request = request(args, settings)?;
+    if out.is_pretty() {
+        request.history_length = Some(HISTORY_OF_TABLE);
+    }
     let session = Session::open(settings, out).await?;
     let mut page = session
         .call(session.client.list_tasks(request.clone()))
@@ -21,8 +26,8 @@ pub(crate) async fn run(args: TaskListArgs, settings: &Settings, out: &mut Outpu
     if !all {
         return out.print_tasks(&page);
     }
-    // One JSON document contains the tasks of all pages; text and JSON Lines are printed page by page.
-    let is_document = out.is_json() && !out.stream;
+    // One JSON document or one table contains the tasks of all pages; text and JSON Lines are printed page by page.
+    let is_document = out.is_pretty() || (out.is_json() && !out.stream);
     let mut all_pages = ListTasksResponse::default();
     for _ in 0..MAX_PAGES {
         let token = std::mem::take(&mut page.next_page_token);

@@ -28,9 +28,10 @@ pub(crate) async fn run(
     let mut follow = TaskFollower::for_task(&session, id.clone())
         .through(through)
         .until(until);
-    progress::follow_until_settled(&mut follow, &session, settings.stream, out).await?;
+    let live = settings.stream || out.is_pretty();
+    progress::follow_until_settled(&mut follow, &session, live, out).await?;
     let task = session.task(&id, None).await?;
-    if !settings.stream {
+    if !live {
         let resume = session.resume.for_task(&task);
         out.print_task(&task, Some(&resume))?;
     }

@@ -4,23 +4,12 @@ use pulldown_cmark::{Event, HeadingLevel, Tag, TagEnd};
 
 use super::html::{code_language, parser, visible_code};
 use super::pages::{LinkTarget, resolve_link};
+use crate::terminal::{Paint, TerminalStyle};
 
-const BOLD: &str = "\x1b[1m";
-const DIM: &str = "\x1b[2m";
-const RESET: &str = "\x1b[0m";
 const CODE_INDENT: &str = "    ";
 const COLUMN_GAP: &str = "  ";
 /// Narrowest column that a wide table is shrunk to.
 const MIN_COLUMN: usize = 8;
-
-/// Width and styles of the output.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct TerminalStyle {
-    /// Maximum line length, in characters.
-    pub(crate) width: usize,
-    /// Whether to write escape sequences for bold and dim text.
-    pub(crate) has_colors: bool,
-}
 
 /// Renders the page with this path.
 pub(crate) fn render(path: &str, markdown: &str, style: TerminalStyle) -> String {
@@ -149,7 +138,7 @@ impl TerminalWriter<'_> {
             self.out.push('\n');
         }
         let heading = format!("{marks} {text}");
-        self.push_styled(BOLD, &heading);
+        self.push_styled(Paint::Bold, &heading);
         self.out.push_str("\n\n");
     }
 
@@ -159,18 +148,14 @@ impl TerminalWriter<'_> {
                 self.out.push('\n');
             } else {
                 self.out.push_str(CODE_INDENT);
-                self.push_styled(DIM, line);
+                self.push_styled(Paint::Dim, line);
                 self.out.push('\n');
             }
         }
     }
 
-    fn push_styled(&mut self, style: &str, text: &str) {
-        if self.style.has_colors {
-            self.out.push_str(&format!("{style}{text}{RESET}"));
-        } else {
-            self.out.push_str(text);
-        }
+    fn push_styled(&mut self, paint: Paint, text: &str) {
+        self.out.push_str(&self.style.paint(paint, text));
     }
 
     fn flush_item(&mut self) {
@@ -192,7 +177,7 @@ impl TerminalWriter<'_> {
         };
         let width = self
             .style
-            .width
+            .text_width()
             .saturating_sub(indent.len())
             .max(MIN_COLUMN);
         for (number, line) in wrap(&text, width).into_iter().enumerate() {
@@ -205,7 +190,7 @@ impl TerminalWriter<'_> {
 
     fn write_table(&mut self) {
         let rows = std::mem::take(&mut self.table);
-        let widths = column_widths(&rows, self.style.width);
+        let widths = column_widths(&rows, self.style.text_width());
         for (number, row) in rows.iter().enumerate() {
             let cells: Vec<Vec<String>> = row
                 .iter()
@@ -220,8 +205,11 @@ impl TerminalWriter<'_> {
                     text.push_str(&format!("{part:<width$}{COLUMN_GAP}"));
                 }
                 let text = text.trim_end().to_owned();
-                let style = if number == 0 { BOLD } else { "" };
-                self.push_styled(style, &text);
+                if number == 0 {
+                    self.push_styled(Paint::Bold, &text);
+                } else {
+                    self.out.push_str(&text);
+                }
                 self.out.push('\n');
             }
             if number == 0 {
@@ -250,7 +238,7 @@ impl TerminalWriter<'_> {
             return;
         }
         self.out.push('\n');
-        self.push_styled(BOLD, "See also:");
+        self.push_styled(Paint::Bold, "See also:");
         self.out.push('\n');
         for link in std::mem::take(&mut self.links) {
             self.out.push_str(&format!("  {link}\n"));
@@ -325,7 +313,7 @@ mod tests {
     use super::*;
 
     const PLAIN: TerminalStyle = TerminalStyle {
-        width: 40,
+        columns: 40,
         has_colors: false,
     };
 
@@ -360,7 +348,7 @@ mod tests {
     #[test]
     fn every_page_fits_an_80_column_terminal_outside_code() {
         let style = TerminalStyle {
-            width: 80,
+            columns: 80,
             has_colors: false,
         };
         for page in crate::docs::pages::all() {

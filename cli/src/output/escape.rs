@@ -19,6 +19,31 @@ pub(crate) fn line(text: &str) -> String {
     shown
 }
 
+/// Escapes text of several lines that arrives in chunks. Line ends are kept, `\r\n` becomes `\n`.
+#[derive(Debug, Default)]
+pub(super) struct ChunkEscaper {
+    /// Whether the last character was a carriage return, which may belong to a line end.
+    is_after_return: bool,
+}
+
+impl ChunkEscaper {
+    pub(super) fn escape(&mut self, chunk: &str) -> String {
+        let mut shown = String::with_capacity(chunk.len());
+        for c in chunk.chars() {
+            if std::mem::take(&mut self.is_after_return) && c != '\n' {
+                shown.extend('\r'.escape_unicode());
+            }
+            match c {
+                '\r' => self.is_after_return = true,
+                '\n' => shown.push('\n'),
+                c if is_control(c) => shown.extend(c.escape_unicode()),
+                c => shown.push(c),
+            }
+        }
+        shown
+    }
+}
+
 /// Escapes the control characters of a JSON text. They occur only inside strings, so the value does not change.
 pub(crate) fn printable_json(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
@@ -50,5 +75,15 @@ mod tests {
             serde_json::from_str::<String>(&shown).unwrap(),
             "a\u{1b}\u{9b}\u{7f}\u{202e}ü"
         );
+    }
+
+    #[test]
+    fn s55_chunks_keep_line_ends_and_no_other_control() {
+        let mut escaper = ChunkEscaper::default();
+        let shown: String = ["a\r", "\nb\u{1b}[2J", "\r", "c\td\n"]
+            .iter()
+            .map(|chunk| escaper.escape(chunk))
+            .collect();
+        assert_eq!(shown, "a\nb\\u{1b}[2J\\u{d}c\td\n");
     }
 }

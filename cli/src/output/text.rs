@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use attache::model::{
-    Artifact, Content, ListTasksResponse, Message, Part, Role, StreamResponse, Task, TaskStatus,
+    Artifact, Content, Json, ListTasksResponse, Message, Part, Role, StreamResponse, Task,
+    TaskStatus,
 };
 
 use super::escape::line;
@@ -165,23 +166,10 @@ impl TextPage {
     }
 
     fn add_part(&mut self, part: &Part) {
-        let name = part.filename().unwrap_or("unnamed");
-        let media_type = part.media_type().unwrap_or("unknown type");
         match &part.content {
             Content::Text(text) => self.add_block("Text", text),
-            Content::Data(data) => {
-                let pretty = data
-                    .read::<serde_json::Value>()
-                    .and_then(|it| serde_json::to_string_pretty(&it));
-                self.add_block("Data", &pretty.unwrap_or_else(|_| data.to_string()));
-            }
-            Content::Raw(bytes) => {
-                self.add_field(
-                    "File",
-                    &format!("{name} ({media_type}, {})", count(bytes.byte_len(), "byte")),
-                );
-            }
-            Content::Url(url) => self.add_field("File", &format!("{name} ({media_type}, {url})")),
+            Content::Data(data) => self.add_block("Data", &pretty_data(data)),
+            Content::Raw(_) | Content::Url(_) => self.add_field("File", &file_description(part)),
         }
     }
 
@@ -239,6 +227,27 @@ impl TextPage {
                 &format!("--page-token {}", shell_words::quote(&page.next_page_token)),
             );
         }
+    }
+}
+
+/// Data as formatted JSON.
+pub(super) fn pretty_data(data: &Json) -> String {
+    let pretty = data
+        .read::<serde_json::Value>()
+        .and_then(|it| serde_json::to_string_pretty(&it));
+    pretty.unwrap_or_else(|_| data.to_string())
+}
+
+/// Name, media type and size or URL of a file part.
+pub(super) fn file_description(part: &Part) -> String {
+    let name = part.filename().unwrap_or("unnamed");
+    let media_type = part.media_type().unwrap_or("unknown type");
+    match &part.content {
+        Content::Raw(bytes) => {
+            format!("{name} ({media_type}, {})", count(bytes.byte_len(), "byte"))
+        }
+        Content::Url(url) => format!("{name} ({media_type}, {url})"),
+        Content::Text(_) | Content::Data(_) => format!("{name} ({media_type})"),
     }
 }
 

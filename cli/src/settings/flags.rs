@@ -26,6 +26,8 @@ pub(crate) struct Flag {
     pub(crate) about: &'static str,
     /// Prefix of the environment variable; `None` if only the command line sets the flag.
     pub(crate) variable_prefix: Option<&'static str>,
+    /// Variable that precedes the other one while stdout is a terminal.
+    pub(crate) terminal_variable: Option<&'static str>,
     /// Whether the value is a credential, which is never printed.
     pub(crate) is_secret: bool,
     /// Built-in default, as `config show` prints it.
@@ -78,7 +80,8 @@ flags! {
     OUTPUT = Flag {
         short: Some('o'),
         default: Some("text"),
-        ..Flag::value("output", "FORMAT", OUTPUT_HEADING, "Format of results: text or json")
+        terminal_variable: Some("ATTACHE_OUTPUT"),
+        ..Flag::value("output", "FORMAT", OUTPUT_HEADING, "Format of results: text, json, plain (the answer alone) or pretty (for people)")
     };
     STREAM = Flag {
         variable_prefix: None,
@@ -219,6 +222,7 @@ impl Flag {
             heading,
             about,
             variable_prefix: Some(CONTRACT_PREFIX),
+            terminal_variable: None,
             is_secret: false,
             default: None,
             is_listed: true,
@@ -253,6 +257,11 @@ impl Flag {
     pub(crate) fn variable(&self) -> Option<String> {
         let name = self.name.to_ascii_uppercase().replace('-', "_");
         Some(format!("{}{name}", self.variable_prefix?))
+    }
+
+    /// Whether the value belongs to one interaction, so that it is never stored.
+    pub(crate) fn is_of_interaction(&self) -> bool {
+        self.heading == INTERACTION
     }
 
     /// Returns the flag as typed: the short form if there is one.

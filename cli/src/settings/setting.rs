@@ -24,6 +24,8 @@ pub(crate) enum SettingSource {
     File {
         path: PathBuf,
         line: usize,
+        /// Key of the line.
+        variable: String,
         /// Whether the file was discovered in a parent directory, instead of named by the user.
         is_discovered: bool,
     },
@@ -62,6 +64,14 @@ impl Setting {
             format!(" `{}`", self.text())
         };
         CliError::usage(format!("{origin}{value} {rule}"))
+    }
+
+    /// The variable that sets the value, in the environment or in a file.
+    pub(crate) fn variable(&self) -> Option<&str> {
+        match &self.source {
+            SettingSource::Env(variable) | SettingSource::File { variable, .. } => Some(variable),
+            SettingSource::Flag | SettingSource::Default => None,
+        }
     }
 
     /// The flag, the variable, or the file and line that sets the value.

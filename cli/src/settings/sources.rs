@@ -4,6 +4,7 @@
 //! file, default.
 
 use std::collections::BTreeMap;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use super::dotenv::{Dotenv, is_own_variable};
@@ -26,6 +27,8 @@ pub(crate) struct SettingSources {
     pub(super) config_dir: Option<PathBuf>,
     /// `a2a-cli` in the user's cache directory.
     pub(super) cache_dir: Option<PathBuf>,
+    /// Whether stdout is a terminal: only then do the variables for terminals apply.
+    pub(super) is_terminal: bool,
 }
 
 impl SettingSources {
@@ -49,6 +52,7 @@ impl SettingSources {
             global,
             config_dir,
             cache_dir,
+            is_terminal: std::io::stdout().is_terminal(),
         })
     }
 
@@ -80,27 +84,37 @@ impl SettingSources {
         if !typed.is_empty() {
             return setting(typed.to_vec(), SettingSource::Flag);
         }
-        let Some(variable) = flag.variable() else {
-            return setting(Vec::new(), SettingSource::Default);
-        };
-        if let Some(value) = self.env.get(&variable) {
-            return setting(flag.split(value), SettingSource::Env(variable));
+        let variables = self.variables(flag);
+        for variable in &variables {
+            if let Some(value) = self.env.get(variable) {
+                return setting(flag.split(value), SettingSource::Env(variable.clone()));
+            }
         }
-        match self.find_in_files(&variable, agent_file) {
+        match self.find_in_files(&variables, agent_file) {
             Some((value, source)) => setting(flag.split(&value), source),
             None => setting(Vec::new(), SettingSource::Default),
         }
     }
 
-    /// Looks a variable up in the local file, the file of the agent and the global file, in this order.
+    /// The variables that may set the flag, highest precedence first.
+    fn variables(&self, flag: &Flag) -> Vec<String> {
+        let for_terminal = flag.terminal_variable.filter(|_| self.is_terminal);
+        let for_terminal = for_terminal.map(str::to_owned);
+        for_terminal.into_iter().chain(flag.variable()).collect()
+    }
+
+    /// Looks variables up in the local file, the file of the agent and the global file, in this order.
     fn find_in_files(
         &self,
-        variable: &str,
+        variables: &[String],
         agent_file: Option<&Dotenv>,
     ) -> Option<(String, SettingSource)> {
         let files = [self.local.as_ref(), agent_file, self.global.as_ref()];
         files.into_iter().flatten().find_map(|file| {
-            let (value, line) = file.get(variable)?;
+            let found = variables
+                .iter()
+                .find_map(|variable| Some((variable, file.get(variable)?)));
+            let (variable, (value, line)) = found?;
             let is_local = self
                 .local
                 .as_ref()
@@ -108,6 +122,7 @@ impl SettingSources {
             let source = SettingSource::File {
                 path: file.path.clone(),
                 line,
+                variable: variable.clone(),
                 is_discovered: is_local && !self.is_local_named,
             };
             Some((value.to_owned(), source))
@@ -176,4 +191,49 @@ fn user_directory(variable: &str, default: &str) -> Option<PathBuf> {
     from(variable)
         .filter(|path| path.is_absolute())
         .or_else(|| Some(from("HOME")?.join(default)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{OutputFormat, Settings};
+
+    /// The format for these variables, on a terminal or not.
+    fn format(is_terminal: bool, env: &[(&str, &str)], global: &str) -> CliResult<OutputFormat> {
+        let sources = SettingSources {
+            env: env
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
+            global: Some(Dotenv::parse(Path::new("global"), global)),
+            is_terminal,
+            ..SettingSources::default()
+        };
+        Settings::new(&CommonFlags::default(), &sources).map(|settings| settings.format)
+    }
+
+    #[test]
+    fn a_default_for_people_applies_only_on_a_terminal() {
+        let pretty = "ATTACHE_OUTPUT=pretty\n";
+        assert_eq!(format(true, &[], pretty).unwrap(), OutputFormat::Pretty);
+        assert_eq!(format(false, &[], pretty).unwrap(), OutputFormat::Text);
+        let json = [("A2ACLI_OUTPUT", "json")];
+        assert_eq!(
+            format(true, &json, pretty).unwrap(),
+            OutputFormat::Json,
+            "the environment precedes files"
+        );
+        let both = [("A2ACLI_OUTPUT", "json"), ("ATTACHE_OUTPUT", "plain")];
+        assert_eq!(format(true, &both, "").unwrap(), OutputFormat::Plain);
+        assert_eq!(format(false, &both, "").unwrap(), OutputFormat::Json);
+    }
+
+    #[test]
+    fn the_variable_of_the_contract_names_only_formats_of_the_contract() {
+        let error = format(true, &[("A2ACLI_OUTPUT", "pretty")], "").unwrap_err();
+        assert_eq!(error.exit, 2);
+        assert!(error.hint.unwrap().contains("ATTACHE_OUTPUT=pretty"));
+        let error = format(true, &[("ATTACHE_OUTPUT", "yaml")], "").unwrap_err();
+        assert!(error.message.contains("ATTACHE_OUTPUT `yaml`"), "{error:?}");
+    }
 }

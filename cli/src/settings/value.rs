@@ -6,7 +6,7 @@ use attache::FileEncoding;
 use attache::model::{Binding, Object, Secret};
 
 use super::setting::Setting;
-use super::{OutputFormat, duration};
+use super::{OutputFormat, duration, flags};
 use crate::error::CliResult;
 
 pub(crate) fn parse_bool(setting: &Setting) -> CliResult<bool> {
@@ -18,13 +18,19 @@ pub(crate) fn parse_bool(setting: &Setting) -> CliResult<bool> {
 }
 
 pub(super) fn parse_format(setting: &Setting) -> CliResult<OutputFormat> {
-    match setting.text().as_str() {
-        "text" => Ok(OutputFormat::Text),
-        "json" => Ok(OutputFormat::Json),
-        _ => Err(setting
+    let name = setting.text();
+    let format = OutputFormat::from_name(&name).ok_or_else(|| {
+        setting
+            .usage_error("must be text, json, plain or pretty")
+            .hint("for one JSON object per event: -o json --stream")
+    })?;
+    // Other programs read the variable of the contract too.
+    if setting.variable() == flags::OUTPUT.variable().as_deref() && !format.is_of_contract() {
+        return Err(setting
             .usage_error("must be text or json")
-            .hint("for one JSON object per event: -o json --stream")),
+            .hint(format!("set ATTACHE_OUTPUT={name} instead")));
     }
+    Ok(format)
 }
 
 pub(super) fn parse_duration(setting: &Setting) -> CliResult<Duration> {

@@ -15,6 +15,7 @@ mod listen;
 mod login;
 mod output;
 mod peer_checks;
+mod people;
 mod run;
 mod scripted_agent;
 mod sdk_servers;

@@ -39,6 +39,8 @@ mod observability;
 mod peer_server;
 #[cfg(unix)]
 mod processes;
+#[cfg(target_os = "linux")]
+mod pty;
 #[cfg(unix)]
 mod push_delivery;
 #[cfg(unix)]
