@@ -9,6 +9,7 @@ mod card;
 mod client;
 mod common;
 mod docs;
+mod help;
 mod hoist;
 mod mcp;
 pub(crate) mod parse;
@@ -41,7 +42,7 @@ pub(crate) use task::{
 #[command(name = "attache", version, disable_version_flag = true)]
 pub(crate) struct Args {
     /// Print the version
-    #[arg(short = 'v', long, action = clap::ArgAction::Version)]
+    #[arg(short = 'v', visible_short_alias = 'V', long, action = clap::ArgAction::Version)]
     version: Option<bool>,
 
     #[command(subcommand)]
@@ -52,7 +53,7 @@ pub(crate) struct Args {
 pub(crate) enum CliCommand {
     /// Send a message to an agent, and wait for the result.
     Send(Box<SendArgs>),
-    /// Chat with an agent; each line of input is a message.
+    /// Chat with an agent; without a terminal, each line of stdin is a message.
     Chat(Box<ClientArgs>),
     /// Show, list, follow and cancel tasks.
     #[command(subcommand)]
@@ -69,9 +70,9 @@ pub(crate) enum CliCommand {
     /// Show the effective settings, and store defaults.
     #[command(subcommand)]
     Config(Box<ConfigCommand>),
-    /// Check an agent against the rules of the protocol, over each binding it offers.
+    /// Check an agent against the protocol, over each binding it offers.
     Conformance(Box<ConformanceArgs>),
-    /// Measure the throughput and latency of an agent.
+    /// Measure the throughput and latency of an agent; exit with 1 if requests fail.
     Bench(Box<BenchArgs>),
     /// Print a completion script for a shell.
     Completion {
@@ -279,7 +280,7 @@ pub(crate) struct AgentSource {
     #[arg(long)]
     pub(crate) echo: bool,
 
-    /// Serve an agent that runs a command per message: the text is its stdin, its stdout is the answer. Quotes work as in a
+    /// Serve an agent that runs a command per message: stdin is the text, stdout the answer. Quotes work as in a
     /// shell, but no shell runs.
     #[cfg(unix)]
     #[arg(long, value_name = "COMMAND", value_parser = attache_agents::CommandAgent::parse)]

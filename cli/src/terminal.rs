@@ -113,6 +113,40 @@ pub(crate) fn shorten(text: &str, max: usize) -> String {
     format!("{}…", kept.trim_end())
 }
 
+/// Splits a text into lines of at most `width` characters. Longer words are split.
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    let mut length = 0;
+    for word in text.split_whitespace() {
+        let mut word = word;
+        let mut word_length = word.chars().count();
+        if length > 0 && length + 1 + word_length > width {
+            lines.push(std::mem::take(&mut line));
+            length = 0;
+        }
+        while word_length > width {
+            let cut = word
+                .char_indices()
+                .nth(width)
+                .map_or(word.len(), |(index, _)| index);
+            lines.push(word[..cut].to_owned());
+            word = &word[cut..];
+            word_length -= width;
+        }
+        if length > 0 {
+            line.push(' ');
+            length += 1;
+        }
+        line.push_str(word);
+        length += word_length;
+    }
+    if length > 0 {
+        lines.push(line);
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,7 +8,7 @@ use super::CommonFlags;
 pub(crate) enum CardCommand {
     /// Show the card of an agent.
     Get(CardGetArgs),
-    /// Report errors and possible improvements of a card.
+    /// Report errors and possible improvements of a card; exit with 1 if it has errors.
     Lint(CardLintArgs),
     /// Sign a card, and print it.
     Sign(CardSignArgs),
@@ -54,9 +54,6 @@ pub(crate) struct CardGetArgs {
 pub(crate) struct CardLintArgs {
     /// The agent, as with -a
     pub(crate) reference: Option<String>,
-    /// Exit with 10 if the card violates the schema
-    #[arg(long)]
-    pub(crate) exit_code: bool,
     #[command(flatten)]
     pub(crate) common: CommonFlags,
 }

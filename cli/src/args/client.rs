@@ -13,12 +13,15 @@ pub(crate) struct SendArgs {
     pub(crate) message: Option<String>,
     #[command(flatten)]
     pub(crate) parts: PartFlags,
-    /// Id of the message, to retry one that may have arrived [default: a random id]
+    /// Id of the message, to send it again [default: random]
     #[arg(long, value_name = "ID", help_heading = "Interaction")]
     pub(crate) message_id: Option<String>,
     /// Skill that the message is for, by its id on the card
     #[arg(long, value_name = "ID", help_heading = "Interaction")]
     pub(crate) skill: Option<String>,
+    /// Report the outcome in the exit code. 10 failed, 11 rejected, 12 canceled, 13 input required, 14 auth required
+    #[arg(long, help_heading = "Waiting")]
+    pub(crate) exit_status: bool,
     #[command(flatten)]
     pub(crate) common: CommonFlags,
 }
@@ -35,7 +38,7 @@ pub(crate) struct PartFlags {
         help_heading = "Parts, in this order"
     )]
     pub(crate) text: Vec<String>,
-    /// File part: a path, whose content is sent, or a URL, which is sent unchanged
+    /// File part: a path, or a URL. A URL is sent unchanged
     #[arg(
         long,
         alias = "file-part",

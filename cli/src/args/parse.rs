@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::error::{ContextKind, ErrorKind};
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
-use super::{Args, CommonFlags, hoist};
+use super::{Args, CommonFlags, help, hoist};
 use crate::error::CliError;
 use crate::settings::{OutputFormat, SettingSources, flags};
 
@@ -19,16 +19,21 @@ pub(crate) enum ParsedArgs {
 
 /// Parses the command line. Common flags may precede the verb.
 pub(crate) fn parse(words: Vec<OsString>) -> ParsedArgs {
-    let program = Args::command();
+    let mut program = Args::command();
+    program.build();
+    if let Some(help) = help::requested(&words, &program) {
+        return ParsedArgs::Help(help);
+    }
     let words = hoist::move_behind_verb(words, &program);
     let verbs = typed_verbs(&words, &program);
-    let matches = program.try_get_matches_from(words);
+    let matches = program.clone().try_get_matches_from(words);
     let parsed = matches.and_then(|matches| Ok((Args::from_arg_matches(&matches)?, matches)));
     match parsed {
         Ok((args, matches)) => ParsedArgs::Command(Box::new(args), matches),
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp => {
-                ParsedArgs::Help(format!("{}{}", error.render(), effective_settings()))
+                let path: Vec<_> = verbs.path.split_whitespace().collect();
+                ParsedArgs::Help(help::for_verbs(&path, &program))
             }
             ErrorKind::DisplayVersion => ParsedArgs::Help(error.render().to_string()),
             _ => ParsedArgs::Invalid(usage_error(&error, &verbs)),
@@ -108,24 +113,6 @@ fn parser_message(error: &clap::Error) -> String {
         .strip_prefix("error: ")
         .unwrap_or(&message)
         .to_owned()
-}
-
-/// The effective settings, for the end of the help. Unreadable files are ignored: help must always work.
-fn effective_settings() -> String {
-    let sources = SettingSources::from_process(None).unwrap_or_default();
-    let mut text = "\nEffective settings, unless a flag overrides them:\n".to_owned();
-    for setting in sources.resolve(&CommonFlags::default()).listed() {
-        let Some(value) = setting.display_value() else {
-            continue;
-        };
-        let source = setting
-            .origin()
-            .map(|origin| format!(" (from {origin})"))
-            .unwrap_or_default();
-        let value = crate::output::line(&value);
-        text.push_str(&format!("  {}: {value}{source}\n", setting.flag.name));
-    }
-    text
 }
 
 /// The output format and `--stream` of a command line that could not be parsed, by a scan of its words.

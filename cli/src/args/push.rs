@@ -78,7 +78,7 @@ pub(crate) struct PushListenArgs {
     /// URL of this receiver for the agent, if it is not the listen address
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
-    /// Refuse notifications without this token; ATTACHE_PUSH_TOKEN is safer [default with --task-id: a random token]
+    /// Refuse notifications without this token. ATTACHE_PUSH_TOKEN is safer [default: random with --task-id]
     #[arg(long, value_name = "TOKEN")]
     pub(crate) token: Option<String>,
     /// Refuse notifications without an Authorization header of this scheme
@@ -87,10 +87,10 @@ pub(crate) struct PushListenArgs {
     /// Credentials for the scheme; ATTACHE_PUSH_CREDENTIALS is safer
     #[arg(long, value_name = "CREDENTIALS", requires = "auth_scheme")]
     pub(crate) auth_credentials: Option<String>,
-    /// Refuse notifications that no key of the set at this URL has signed, such as https://host/.well-known/jwks.json
+    /// Refuse notifications that no key of this set has signed. Such as https://host/.well-known/jwks.json
     #[arg(long, value_name = "URL")]
     pub(crate) key_set: Option<String>,
-    /// Exit after this number of notifications [default: at the end of the task, or on Ctrl-C]
+    /// Exit after this number of notifications [default: when the task ends]
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u64>,
     #[command(flatten)]

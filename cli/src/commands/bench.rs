@@ -74,6 +74,7 @@ pub(crate) async fn run(args: BenchArgs, settings: &Settings, out: &mut Output) 
         }
     }
     let any = results.iter().any(|one| one.measurement.done > 0);
+    let has_failures = results.iter().any(|one| one.measurement.failed > 0);
     if out.is_json() {
         out.print_json(&BenchReport {
             schema: "attache.bench/1",
@@ -91,7 +92,7 @@ pub(crate) async fn run(args: BenchArgs, settings: &Settings, out: &mut Output) 
     if !any {
         out.note("nothing was measured: every request failed; see the error with attache send");
     }
-    Ok(u8::from(!any))
+    Ok(u8::from(has_failures || !any))
 }
 
 /// Cancels the token on the first signal, and returns the exit code of that signal.

@@ -19,10 +19,10 @@ struct LintReport {
     warnings: Vec<String>,
 }
 
-/// Exit code if the card violates the schema, with `--exit-code`.
-const EXIT_SCHEMA_ERRORS: u8 = 10;
+/// Exit code if the card violates the schema.
+const EXIT_SCHEMA_ERRORS: u8 = 1;
 
-pub(crate) async fn run(exit_code: bool, settings: &Settings, out: &mut Output) -> CliResult<u8> {
+pub(crate) async fn run(settings: &Settings, out: &mut Output) -> CliResult<u8> {
     let received = reference::fetch_document(settings).await?;
     let read: Value = serde_json::from_str(&received.text)
         .map_err(|error| CliError::card_invalid(format!("the card is not JSON: {error}")))?;
@@ -33,10 +33,10 @@ pub(crate) async fn run(exit_code: bool, settings: &Settings, out: &mut Output) 
         .parse()
         .map(|found| warnings(&found.card, found.host()))
         .unwrap_or_default();
-    let exit = if exit_code && !errors.is_empty() {
-        EXIT_SCHEMA_ERRORS
-    } else {
+    let exit = if errors.is_empty() {
         0
+    } else {
+        EXIT_SCHEMA_ERRORS
     };
     if out.is_json() {
         out.print_json(&LintReport {

@@ -72,7 +72,7 @@ pub(crate) async fn run(command: CliCommand, matches: &ArgMatches, words: &[OsSt
             let matches = matches.subcommand_matches("send").unwrap_or(matches);
             let parts = PartArgs::new(&args, matches);
             client
-                .run(async |settings, out| send::run(*args, parts, settings, out).await)
+                .run_with_code(async |settings, out| send::run(*args, parts, settings, out).await)
                 .await
         }
         CliCommand::Chat(mut args) => {
@@ -156,9 +156,7 @@ async fn run_card(verb: CardCommand, words: &[OsString]) -> ExitCode {
         CardCommand::Lint(mut args) => {
             let client = ClientVerb::on_card(words, &mut args.common, args.reference.take());
             client
-                .run_with_code(async |settings, out| {
-                    card_lint::run(args.exit_code, settings, out).await
-                })
+                .run_with_code(async |settings, out| card_lint::run(settings, out).await)
                 .await
         }
         CardCommand::Sign(mut args) => {

@@ -5,6 +5,7 @@ use attache::model::{
 };
 use attache::{Client, ErrorKind};
 
+use super::task_wait::outcome_code;
 use crate::args::SendArgs;
 use crate::error::{CliError, CliResult};
 use crate::output::Output;
@@ -22,7 +23,7 @@ pub(crate) async fn run(
     parts: PartArgs,
     settings: &Settings,
     out: &mut Output,
-) -> CliResult {
+) -> CliResult<u8> {
     let parts = parts.read(&mut std::io::stdin().lock(), &mut |what| out.warn(&what))?;
     let mut message = message(args.message_id, parts, settings);
     if let Some(skill) = args.skill {
@@ -33,11 +34,15 @@ pub(crate) async fn run(
     }
     let session = Session::open(settings, out).await?;
     out.print_sent(&message);
-    if settings.detach {
-        send_detached(&session, message, out).await
+    let answer = if settings.detach {
+        send_detached(&session, message, out).await?
     } else {
-        send_and_wait(&session, message, out).await.map(|_| ())
-    }
+        send_and_wait(&session, message, out).await?
+    };
+    Ok(match answer {
+        SendMessageResponse::Task(task) if args.exit_status => outcome_code(task.status.state),
+        SendMessageResponse::Task(_) | SendMessageResponse::Message(_) => 0,
+    })
 }
 
 /// Builds the message. Task and context id come from the user only: they are never invented, and never dropped on a retry.
@@ -68,7 +73,11 @@ fn request(
     }
 }
 
-async fn send_detached(session: &Session<'_>, message: Message, out: &mut Output) -> CliResult {
+async fn send_detached(
+    session: &Session<'_>,
+    message: Message,
+    out: &mut Output,
+) -> CliResult<SendMessageResponse> {
     let sent = with_idempotency_key(session, &message)
         .send_message(request(session, message.clone(), true))
         .await;
@@ -76,7 +85,8 @@ async fn send_detached(session: &Session<'_>, message: Message, out: &mut Output
         Ok(answer) => answer,
         Err(error) => return Err(session.explain_refusal(&message, &error).await),
     };
-    out.print_response(&answer, resume_command(session, &answer).as_deref())
+    out.print_response(&answer, resume_command(session, &answer).as_deref())?;
+    Ok(answer)
 }
 
 /// Sends a message, follows its task until it ends or is interrupted, and prints the result.

@@ -36,7 +36,7 @@ pub(crate) async fn run(
         out.print_task(&task, Some(&resume))?;
     }
     Ok(if args.exit_on_outcome {
-        exit_code(task.status.state)
+        outcome_code(task.status.state)
     } else {
         0
     })
@@ -52,8 +52,8 @@ fn interruption(word: &str) -> CliResult<TaskState> {
     }
 }
 
-/// The exit code of `--exit-on-outcome`.
-pub(crate) fn exit_code(state: TaskState) -> u8 {
+/// The exit code of `task wait --exit-on-outcome` and `send --exit-status`.
+pub(crate) fn outcome_code(state: TaskState) -> u8 {
     match state {
         TaskState::Failed => 10,
         TaskState::Rejected => 11,

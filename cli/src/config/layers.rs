@@ -119,7 +119,7 @@ pub(crate) static OVERRIDES: &[Override] = &[
         flag: Some(ServerFlag::new(
             "--local-webhooks",
             "",
-            "Allow webhooks on loopback addresses, for development: callers can then make the server post to local services. \
+            "Allow webhooks on loopback addresses, for development. Callers can then make the server post to local services. \
              The demo allows them while other machines cannot reach it",
         )),
         ..Override::new("push.local_webhooks", &["ATTACHE_LOCAL_WEBHOOKS"])
@@ -130,7 +130,7 @@ pub(crate) static OVERRIDES: &[Override] = &[
         flag: Some(ServerFlag::new(
             "--store",
             "KIND",
-            "Task store: a SQLite file, memory until the process ends, or none, where every answer is a message [default: sqlite]",
+            "Task store: sqlite, memory (until the process ends) or null (every answer is a message) [default: sqlite]",
         )),
         ..Override::new("store.kind", &["ATTACHE_STORE", "TASK_STORE_TYPE"])
     },
@@ -138,7 +138,7 @@ pub(crate) static OVERRIDES: &[Override] = &[
         flag: Some(ServerFlag::new(
             "--data-dir",
             "DIR",
-            "Directory of the SQLite file [default: `attache` in your data directory, for the demo `demo` below it]",
+            "Directory of the SQLite file [default: `attache` in your data directory]",
         )),
         ..Override::new("store.data_dir", &["ATTACHE_DATA_DIR"])
     },

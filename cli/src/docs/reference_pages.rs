@@ -9,7 +9,7 @@ use attache::wire::errors::{error_name, grpc_code, http_status, jsonrpc_code, re
 use clap::{Arg, Command, CommandFactory};
 
 use crate::args::Args;
-use crate::commands::task_wait::exit_code as outcome_exit_code;
+use crate::commands::task_wait::outcome_code;
 use crate::error::{CliError, EXIT_BROKEN_PIPE};
 use crate::interrupts::INTERRUPTED;
 
@@ -353,10 +353,10 @@ fn errors_page() -> String {
     }
     page += &format!(
         "| | {EXIT_BROKEN_PIPE} | The reader of the output has closed it | None |\n\n\
-         `task wait --exit-on-outcome` exits with the state of the task:\n\n| state | exit |\n| --- | --- |\n"
+         `task wait --exit-on-outcome` and `send --exit-status` exit with the state of the task:\n\n| state | exit |\n| --- | --- |\n"
     );
     for state in ENDS {
-        let exit = outcome_exit_code(state);
+        let exit = outcome_code(state);
         page += &format!("| `{state}` | {exit} |\n");
     }
     page += "\n## Related\n\n\

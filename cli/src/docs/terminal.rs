@@ -4,7 +4,7 @@ use pulldown_cmark::{Event, HeadingLevel, Tag, TagEnd};
 
 use super::html::{code_language, parser, visible_code};
 use super::pages::{LinkTarget, resolve_link};
-use crate::terminal::{Paint, TerminalStyle};
+use crate::terminal::{Paint, TerminalStyle, wrap};
 
 const CODE_INDENT: &str = "    ";
 const COLUMN_GAP: &str = "  ";
@@ -244,40 +244,6 @@ impl TerminalWriter<'_> {
             self.out.push_str(&format!("  {link}\n"));
         }
     }
-}
-
-/// Splits a text into lines of at most `width` characters. Longer words are split.
-fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut line = String::new();
-    let mut length = 0;
-    for word in text.split_whitespace() {
-        let mut word = word;
-        let mut word_length = word.chars().count();
-        if length > 0 && length + 1 + word_length > width {
-            lines.push(std::mem::take(&mut line));
-            length = 0;
-        }
-        while word_length > width {
-            let cut = word
-                .char_indices()
-                .nth(width)
-                .map_or(word.len(), |(index, _)| index);
-            lines.push(word[..cut].to_owned());
-            word = &word[cut..];
-            word_length -= width;
-        }
-        if length > 0 {
-            line.push(' ');
-            length += 1;
-        }
-        line.push_str(word);
-        length += word_length;
-    }
-    if length > 0 {
-        lines.push(line);
-    }
-    lines
 }
 
 /// Widths of the columns: that of the longest cell, and less for the widest columns if the table exceeds the line.

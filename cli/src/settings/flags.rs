@@ -75,17 +75,17 @@ flags! {
     AGENT_CARD = Flag {
         short: Some('a'),
         in_resume: true,
-        ..Flag::value("agent-card", "REF", AGENT, "The agent: a host or origin, the URL of a card, a file, or CATALOG#NAME")
+        ..Flag::value("agent-card", "REF", AGENT, "Host, URL or file of the agent card, or CATALOG#NAME")
     };
     OUTPUT = Flag {
         short: Some('o'),
         default: Some("text"),
         terminal_variable: Some("ATTACHE_OUTPUT"),
-        ..Flag::value("output", "FORMAT", OUTPUT_HEADING, "Format of results: text, json, plain (the answer alone) or pretty (for people)")
+        ..Flag::value("output", "FORMAT", OUTPUT_HEADING, "text, json, plain (only the answer) or pretty")
     };
     STREAM = Flag {
         variable_prefix: None,
-        ..Flag::switch("stream", OUTPUT_HEADING, "Print events as they arrive; with json, one object per line")
+        ..Flag::switch("stream", OUTPUT_HEADING, "Print events as they arrive; json: one per line")
     };
     ASYNC = Flag {
         aliases: &["return-immediately", "no-wait"],

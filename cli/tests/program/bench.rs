@@ -111,4 +111,9 @@ fn failures_are_counted_by_kind_and_no_result_is_a_failure() {
     assert!(stderr.contains("nothing was measured"), "{stderr}");
     let (_, results, _) = bench(&url, &["get", "--message", "reply"]);
     assert_eq!(results[0]["faults"]["the agent answers without a task"], 1);
+    let (code, results, _) = bench(
+        &url,
+        &["get", "send", "--count", "6", "--message", "reject"],
+    );
+    assert_eq!((&results[0]["failed"], code), (&0.into(), Some(1)));
 }

@@ -257,3 +257,66 @@ fn an_interrupted_pretty_send_ends_its_status_line_and_names_the_next_command() 
     let canceled = run_at(&DEMO, &["task", "cancel", &id]);
     assert_eq!(canceled.field("State"), "TASK_STATE_CANCELED");
 }
+
+#[test]
+fn exit_status_reports_the_outcome_of_a_send() {
+    for (text, code) in [
+        ("hello", 0),
+        ("reply", 0),
+        ("fail", 10),
+        ("reject", 11),
+        ("ask", 13),
+        ("auth", 14),
+    ] {
+        let output = run_at(&DEMO, &["send", "--exit-status", text]);
+        assert_eq!(output.code, Some(code), "{output:?}");
+        assert_eq!(run_at(&DEMO, &["send", text]).code, Some(0), "{text}");
+    }
+}
+
+#[test]
+fn card_lint_fails_if_the_card_violates_the_schema() {
+    let card = |url: &str| scripted_agent::card(url, json!({"skills": "none"}));
+    let peer = ScriptedAgent::new(card, scripted_agent::answer_completed());
+    let output = run_at(&peer.url, &["card", "lint"]);
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert!(output.out.contains("Error: "), "{output:?}");
+}
+
+#[test]
+fn bare_attache_and_help_print_the_commands() {
+    let bare = verb(&[]).run();
+    assert_eq!((bare.code, bare.err.as_str()), (Some(0), ""), "{bare:?}");
+    for command in ["send", "chat", "serve", "attache help options"] {
+        assert!(bare.out.contains(command), "{}", bare.out);
+    }
+    assert_eq!(bare.out, verb(&["help"]).run().out);
+    let version = verb(&["-V"]).run();
+    assert_eq!(version.out, verb(&["--version"]).run().out);
+    let unknown = verb(&["help", "nonsense"]).run();
+    assert_eq!(unknown.code, Some(2), "{unknown:?}");
+}
+
+#[test]
+fn common_options_have_a_page_of_their_own() {
+    let page = verb(&["help", "options"])
+        .env("A2ACLI_POLL_INTERVAL", "7s")
+        .run();
+    assert_eq!(page.code, Some(0), "{page:?}");
+    for text in [
+        "-a, --agent-card <REF>",
+        "--bearer <TOKEN>",
+        "[A2ACLI_TIMEOUT]",
+        "[ATTACHE_JWKS]",
+        "poll-interval: 7s (from A2ACLI_POLL_INTERVAL)",
+    ] {
+        let words = page.out.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains(text), "{text}: {}", page.out);
+    }
+    let send = verb(&["send", "--help"]).run().out;
+    assert!(
+        send.contains("--exit-status") && send.contains("--stream"),
+        "{send}"
+    );
+    assert!(!send.contains("--jwks"), "{send}");
+}
