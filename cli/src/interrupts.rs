@@ -35,6 +35,19 @@ impl Interrupts {
             _ = terminate.recv() => TERMINATED,
         }
     }
+
+    /// Waits for the next SIGINT.
+    pub(crate) async fn interrupted(&mut self) {
+        let [interrupt, _] = &mut self.0;
+        interrupt.recv().await;
+    }
+
+    /// Waits for SIGTERM, and returns its exit code.
+    pub(crate) async fn terminated(&mut self) -> u8 {
+        let [_, terminate] = &mut self.0;
+        terminate.recv().await;
+        TERMINATED
+    }
 }
 
 /// Ctrl-C.
@@ -58,5 +71,15 @@ impl Interrupts {
             std::future::pending().await
         }
         INTERRUPTED
+    }
+
+    /// Waits for the next Ctrl-C.
+    pub(crate) async fn interrupted(&mut self) {
+        self.exit_code().await;
+    }
+
+    /// Never returns: this platform has no such signal.
+    pub(crate) async fn terminated(&mut self) -> u8 {
+        std::future::pending().await
     }
 }

@@ -114,7 +114,8 @@ fn bind_media_types(args: Vec<PartArg>) -> CliResult<Vec<(PartArg, Option<String
     Ok(bound)
 }
 
-fn file_part(
+/// Reads a file, or refers to a URL. The type is guessed from the name if none is given.
+pub(crate) fn file_part(
     named: &str,
     media_type: Option<&str>,
     warn: &mut dyn FnMut(String),

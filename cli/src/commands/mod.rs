@@ -76,8 +76,19 @@ pub(crate) async fn run(command: CliCommand, matches: &ArgMatches, words: &[OsSt
                 .await
         }
         CliCommand::Chat(mut args) => {
-            let client = ClientVerb::new(words, &mut args.common);
-            client.run(chat::run).await
+            let common = args.common.clone();
+            let stop_signals = if chat::is_interactive() {
+                StopSignals::Terminate
+            } else {
+                StopSignals::Any(1)
+            };
+            let client = ClientVerb {
+                stop_signals,
+                ..ClientVerb::new(words, &mut args.common)
+            };
+            client
+                .run(async |settings, out| chat::run(common, settings, out).await)
+                .await
         }
         CliCommand::Task(verb) => run_task(*verb, words).await,
         CliCommand::Card(verb) => run_card(*verb, words).await,
@@ -93,7 +104,7 @@ pub(crate) async fn run(command: CliCommand, matches: &ArgMatches, words: &[OsSt
         CliCommand::Bench(mut args) => {
             let client = ClientVerb {
                 // The first signal ends the measurement, which then reports its figures.
-                signals: 2,
+                stop_signals: StopSignals::Any(2),
                 ..ClientVerb::new(words, &mut args.common)
             };
             client
@@ -245,8 +256,16 @@ async fn run_auth(verb: AuthCommand, words: &[OsString]) -> ExitCode {
 struct ClientVerb<'a> {
     words: &'a [OsString],
     common: CommonFlags,
-    /// Number of signals that stop the verb.
-    signals: usize,
+    stop_signals: StopSignals,
+}
+
+/// Signals that stop a verb.
+#[derive(Debug, Clone, Copy)]
+enum StopSignals {
+    /// This number of signals.
+    Any(usize),
+    /// SIGTERM; the verb handles SIGINT.
+    Terminate,
 }
 
 impl<'a> ClientVerb<'a> {
@@ -255,7 +274,7 @@ impl<'a> ClientVerb<'a> {
         Self {
             words,
             common: std::mem::take(common),
-            signals: 1,
+            stop_signals: StopSignals::Any(1),
         }
     }
 
@@ -285,7 +304,7 @@ impl<'a> ClientVerb<'a> {
         };
         let mut out = Output::new(&settings);
         warn_of_exposure(&settings, &mut out);
-        match run_bounded(verb, self.signals, &settings, &mut out).await {
+        match run_bounded(verb, self.stop_signals, &settings, &mut out).await {
             Ok(code) => ExitCode::from(code),
             Err(error) => {
                 out.print_error(&error);
@@ -312,10 +331,10 @@ fn warn_of_exposure(settings: &Settings, out: &mut Output) {
     }
 }
 
-/// Runs a verb until it ends, `--timeout` expires or this number of signals has arrived.
+/// Runs a verb until it ends, `--timeout` expires or these signals have arrived.
 async fn run_bounded(
     verb: impl AsyncFnOnce(&Settings, &mut Output) -> CliResult<u8>,
-    signals: usize,
+    stop_signals: StopSignals,
     settings: &Settings,
     out: &mut Output,
 ) -> CliResult<u8> {
@@ -330,10 +349,15 @@ async fn run_bounded(
         }
     };
     let interrupt = async {
-        for _ in 1..signals {
-            interrupts.next().await;
-        }
-        CliError::interrupted(interrupts.exit_code().await)
+        CliError::interrupted(match stop_signals {
+            StopSignals::Any(count) => {
+                for _ in 1..count {
+                    interrupts.next().await;
+                }
+                interrupts.exit_code().await
+            }
+            StopSignals::Terminate => interrupts.terminated().await,
+        })
     };
     let stopped = tokio::select! {
         result = verb(settings, out) => return result,

@@ -133,7 +133,7 @@ fn resume_command(session: &Session<'_>, answer: &SendMessageResponse) -> Option
 }
 
 /// Opens the event stream of a message. Its first event has the ids. Without streaming the client polls.
-async fn open_stream<'a, 's>(
+pub(super) async fn open_stream<'a, 's>(
     session: &'a Session<'s>,
     message: Message,
     out: &mut Output,

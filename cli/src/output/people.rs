@@ -67,6 +67,12 @@ impl Output {
         self.format == OutputFormat::Pretty
     }
 
+    /// Changes the format to `pretty`.
+    pub(crate) fn use_pretty(&mut self) {
+        self.format = OutputFormat::Pretty;
+        self.view = AnswerView::new(self.format);
+    }
+
     /// Whether [`draw_status_line`](Self::draw_status_line) draws anything.
     pub(crate) fn has_status_line(&self) -> bool {
         self.view.status_line.is_enabled()

@@ -52,34 +52,45 @@ pub(super) struct Footer<'a> {
 }
 
 impl Footer<'_> {
+    /// Renders the footer: one line if it has no command and fits, else a row per fact.
     pub(super) fn render(&self, style: TerminalStyle) -> String {
-        let mut text = String::new();
-        if let Some(state) = self.state {
-            let label = state_label(state);
-            let mut words = format!("{} {}", label.symbol, label.words);
-            if let Some(reason) = &self.reason {
-                words += &format!(": {}", line(reason));
-            }
-            let time = if self.elapsed >= Duration::from_secs(1) {
-                format!(" · {}", duration_text(self.elapsed))
-            } else {
-                String::new()
-            };
-            let words = style.paint(label.paint, &words);
-            text += &format!("{words}{}\n", style.paint(Paint::Dim, &time));
+        let outcome = self.state.map(|state| self.outcome(state));
+        let rows: Vec<_> = [("task", self.task), ("context", self.context)]
+            .into_iter()
+            .chain([("next", self.resume)])
+            .filter_map(|(name, value)| Some((name, line(value.filter(|id| !id.is_empty())?))))
+            .collect();
+        let facts = rows.iter().map(|(name, value)| format!("{name} {value}"));
+        let facts = facts.collect::<Vec<_>>().join(" · ");
+        if self.resume.is_none()
+            && let Some((words, paint)) = &outcome
+            && words.chars().count() + " · ".len() + facts.chars().count() < style.columns
+        {
+            let facts = style.paint(Paint::Dim, &format!(" · {facts}"));
+            return format!("{}{facts}\n", style.paint(*paint, words));
         }
-        let rows = [
-            ("task", self.task),
-            ("context", self.context),
-            ("next", self.resume),
-        ];
+        let mut text = String::new();
+        if let Some((words, paint)) = outcome {
+            text += &format!("{}\n", style.paint(paint, &words));
+        }
         for (name, value) in rows {
-            if let Some(value) = value.filter(|value| !value.is_empty()) {
-                let row = format!("  {name:<8} {}", line(value));
-                text += &format!("{}\n", style.paint(Paint::Dim, &row));
-            }
+            let row = format!("  {name:<8} {value}");
+            text += &format!("{}\n", style.paint(Paint::Dim, &row));
         }
         text
+    }
+
+    /// State, reason and time, with their color.
+    fn outcome(&self, state: TaskState) -> (String, Paint) {
+        let label = state_label(state);
+        let mut words = format!("{} {}", label.symbol, label.words);
+        if let Some(reason) = &self.reason {
+            words += &format!(": {}", line(reason));
+        }
+        if self.elapsed >= Duration::from_secs(1) {
+            words += &format!(" · {}", duration_text(self.elapsed));
+        }
+        (words, label.paint)
     }
 }
 

@@ -16,6 +16,8 @@ mod login;
 mod output;
 mod peer_checks;
 mod people;
+#[cfg(target_os = "linux")]
+mod repl;
 mod run;
 mod scripted_agent;
 mod sdk_servers;

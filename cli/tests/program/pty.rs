@@ -93,6 +93,11 @@ impl Pty {
         self.master.write_all(keys.as_bytes()).unwrap();
     }
 
+    /// Changes the width, which the program is notified of.
+    pub(crate) fn resize(&self, columns: u16) {
+        tcsetwinsize(&self.master, size(columns)).unwrap();
+    }
+
     /// Waits until a text without escape sequences is printed, and returns what was printed before it.
     pub(crate) fn wait_for(&mut self, text: &str) -> String {
         let deadline = Instant::now() + DEADLINE;
