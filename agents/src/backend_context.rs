@@ -21,17 +21,17 @@ pub(crate) fn backend_context_id(turn: &Turn) -> ContextId {
     derive(&turn.call().scope, turn.context_id())
 }
 
-/// Returns the message of the turn with the conversation id for backends.
+/// Returns the message of the turn with the conversation id for backends, and without internal metadata.
 pub(crate) fn backend_message(turn: &Turn) -> Message {
     let id = backend_context_id(turn);
     with_context(turn.message(), &id)
 }
 
-/// Returns the task of the turn with the conversation id for backends.
+/// Returns the task of the turn with the conversation id for backends, and without internal metadata.
 #[cfg(unix)]
 pub(crate) fn backend_task(turn: &Turn) -> Task {
     let id = backend_context_id(turn);
-    let mut task = turn.task().clone();
+    let mut task = turn.task().clone().without_internal_metadata();
     let messages = task.history.iter_mut().chain(&mut task.status.message);
     for message in messages {
         *message = Arc::new(with_context(message, &id));
@@ -41,7 +41,7 @@ pub(crate) fn backend_task(turn: &Turn) -> Task {
 }
 
 fn with_context(message: &Message, id: &ContextId) -> Message {
-    let mut message = message.clone();
+    let mut message = message.clone().without_internal_metadata();
     if message.context_id.is_some() {
         message.context_id = Some(id.clone());
     }

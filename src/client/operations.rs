@@ -15,7 +15,8 @@ use crate::model::{
 use crate::telemetry::trace;
 
 impl Client {
-    /// Sends a message and waits for the response.
+    /// Sends a message and waits for the response. Reads the task once more if the server left its content out
+    /// ([`Task::is_content_omitted`]).
     ///
     /// # Errors
     /// An error of the agent, a connection error, or an invalid response. The same holds for every operation.
@@ -24,7 +25,19 @@ impl Client {
         mut request: SendMessageRequest,
     ) -> Result<SendMessageResponse> {
         self.fill_tenant(&mut request.tenant);
+        let history_length = request.history_length();
+        let tenant = request.tenant.clone();
         match self.call(Request::SendMessage(Box::new(request))).await? {
+            Response::SendMessage(SendMessageResponse::Task(task)) if task.is_content_omitted() => {
+                let read = GetTaskRequest {
+                    tenant,
+                    id: task.id.clone(),
+                    history_length,
+                };
+                // Boxed: rarely needed. The message took effect, so a failed read is no error.
+                let complete = Box::pin(self.get_task(read)).await;
+                Ok(SendMessageResponse::Task(complete.unwrap_or(task)))
+            }
             Response::SendMessage(response) => Ok(response),
             other => Err(mismatched_response(&other)),
         }

@@ -250,15 +250,23 @@ impl Journal {
         } else {
             Some(self.acquire_large_read(task).await)
         };
-        let base = match self
-            .task_cache
-            .in_use_since(task)
-            .filter(|_| permit.is_some())
-        {
-            Some(in_use) => in_use.log.clone(),
+        let base = match self.fold_of_others(task).filter(|_| permit.is_some()) {
+            Some(log) => log,
             None => self.load_base(task).await,
         };
         self.apply_new_entries(task, base, permit).await
+    }
+
+    /// Returns a current fold that another reader has made while this one waited for the permit, so that concurrent readers
+    /// of one large log fold it once.
+    fn fold_of_others(&self, task: &Head) -> Option<FoldedLog> {
+        let in_use = self.task_cache.in_use_since(task);
+        let cached = in_use.or_else(|| self.cached_since(task));
+        let active_log = || self.active_tasks.get(&task.id)?.log();
+        cached
+            .map(|cached| cached.log.clone())
+            .or_else(active_log)
+            .filter(|log| log.position >= task.position)
     }
 
     /// Waits for the permit to read a large log. Few folds of large logs thereby exist that no budget counts yet.
@@ -340,8 +348,8 @@ impl Journal {
             }
             if permit.is_none() {
                 permit = Some(self.acquire_large_read(task).await);
-                if let Some(in_use) = self.task_cache.in_use_since(task) {
-                    log = in_use.log.clone();
+                if let Some(fold) = self.fold_of_others(task) {
+                    log = fold;
                     after = log.position;
                 }
             }

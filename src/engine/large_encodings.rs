@@ -43,6 +43,15 @@ impl LargeEncodings {
         reservations.any(|reservation| reservation.strong_count() > 0)
     }
 
+    /// Returns the reservation that the readers of a format share; `None` if it has no reader.
+    pub(super) fn shared_reservation(&self, format: u8) -> Option<Arc<Reservation>> {
+        let encodings = lock(&self.0);
+        let mut of_format = encodings
+            .iter()
+            .filter(|encoding| encoding.format == format);
+        of_format.find_map(|encoding| encoding.reservation.upgrade())
+    }
+
     /// Returns the encoding of a format. Encodes under the lock: one reader encodes, the others wait for it.
     ///
     /// # Errors

@@ -246,6 +246,8 @@ pub(crate) struct CacheHandle {
     cache: TaskCache,
     /// Part of the byte budget for the encoding of a large task. Boxed: future size.
     reservation: Option<Box<Reservation>>,
+    /// Reservation of the readers whose encoding this one shares. Held so that they do not release it before.
+    shared_reservation: Option<Arc<Reservation>>,
 }
 
 /// Bytes of an encoding that hold the task, so that readers who come later share both.
@@ -267,6 +269,7 @@ impl TaskView {
             task,
             cache: cache.clone(),
             reservation: None,
+            shared_reservation: None,
         })
     }
 
@@ -297,10 +300,30 @@ impl TaskView {
 
     /// Adds the part of the byte budget that the encoding takes.
     pub(crate) fn with_reservation(mut self, reservation: Reservation) -> Self {
-        if let Self::Cached(handle) = &mut self {
+        self.set_reservation(reservation);
+        self
+    }
+
+    /// Returns the size of a large task whose encoding in this format has neither a reservation nor readers. `None` as the
+    /// format: the encoding is not shared.
+    pub(crate) fn missing_bytes(&mut self, format: Option<u8>) -> Option<usize> {
+        let bytes = self.large_size()?;
+        let Self::Cached(handle) = self else {
+            return None;
+        };
+        if handle.reservation.is_some() {
+            return None;
+        }
+        handle.shared_reservation =
+            format.and_then(|format| handle.task.large_encodings.shared_reservation(format));
+        handle.shared_reservation.is_none().then_some(2 * bytes)
+    }
+
+    /// Sets the part of the byte budget that the encoding takes.
+    pub(crate) fn set_reservation(&mut self, reservation: Reservation) {
+        if let Self::Cached(handle) = self {
             handle.reservation = Some(Box::new(reservation));
         }
-        self
     }
 
     /// Returns the part of the byte budget, for an encoding that is not shared.
@@ -332,6 +355,7 @@ impl TaskView {
             task,
             cache,
             reservation,
+            shared_reservation: _,
         } = handle;
         let own_reservation = reservation.take();
         let reserve = || match own_reservation {

@@ -39,6 +39,11 @@ impl HookChain {
         hooks.any(|hook| hook.intercepts(HookPhase::Response, operation))
     }
 
+    /// Whether a hook runs on events.
+    pub(crate) fn intercepts_events(&self) -> bool {
+        self.hooks.iter().any(Hook::intercepts_events)
+    }
+
     /// Facts about a request for the hooks.
     pub(crate) fn context<'a>(&'a self, call: &'a Call, request: &Request) -> HookContext<'a> {
         HookContext::for_request(&self.agent, call, request)
@@ -97,7 +102,7 @@ impl HookChain {
         &self,
         source: impl FnOnce() -> EventOrigin,
     ) -> Option<Box<EventPipeline>> {
-        if !self.hooks.iter().any(Hook::intercepts_events) {
+        if !self.intercepts_events() {
             return None;
         }
         Some(Box::new(EventPipeline::new(

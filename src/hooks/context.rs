@@ -106,3 +106,36 @@ fn context_id(request: &Request) -> Option<&ContextId> {
         | Request::GetExtendedAgentCard(_) => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callers_have_a_key_by_name_and_anonymous_ones_by_address() {
+        let scope = |owner: Caller| Scope {
+            agent: "echo".into(),
+            tenant: "".into(),
+            owner,
+        };
+        let context = |scope, client| HookContext {
+            agent: "echo",
+            scope,
+            client,
+            operation: None,
+            task_id: None,
+            context_id: None,
+        };
+        let [first, second] = [1, 2].map(|number| Some(ClientAddress::from_ipv6([number; 16])));
+        let ann = scope(Caller::new("ann"));
+        let anonymous = scope(Caller::anonymous());
+        let key = |scope, client| context(scope, client).caller_key();
+        assert_eq!(key(&ann, first), CallerKey::Caller(Caller::new("ann")));
+        assert_eq!(key(&ann, first), key(&ann, second));
+        assert_ne!(key(&anonymous, first), key(&anonymous, second));
+        assert_eq!(
+            key(&anonymous, None),
+            CallerKey::Caller(Caller::anonymous())
+        );
+    }
+}

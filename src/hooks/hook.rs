@@ -73,7 +73,7 @@ pub enum FailurePolicy {
 /// # use std::time::Duration;
 /// # fn example(audit: impl Interceptor) -> Hook {
 /// Hook::new("audit", audit)
-///     .on([HookPhase::Event])
+///     .phases([HookPhase::Event])
 ///     .agents(["billing"])
 ///     .timeout(Duration::from_secs(1))
 /// # }
@@ -147,7 +147,7 @@ impl Hook {
 
     /// Limits the hook to these phases.
     #[must_use]
-    pub fn on(mut self, phases: impl IntoIterator<Item = HookPhase>) -> Self {
+    pub fn phases(mut self, phases: impl IntoIterator<Item = HookPhase>) -> Self {
         self.phases = phases.into_iter().collect();
         self
     }

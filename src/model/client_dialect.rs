@@ -48,6 +48,14 @@ impl SendMessageRequest {
     }
 }
 
+impl Message {
+    /// Returns the dialect of the client that sent this message.
+    #[must_use]
+    pub fn client_dialect(&self) -> Option<ClientDialect> {
+        ClientDialect::from_metadata(self.metadata.as_ref())
+    }
+}
+
 impl Task {
     /// Returns the dialect of the client that sent the last message with one.
     #[must_use]
@@ -55,9 +63,17 @@ impl Task {
         ClientDialect::from_metadata(self.metadata.as_ref())
     }
 
+    /// Copies the dialect of another task.
+    #[cfg(feature = "server")]
+    pub(super) fn copy_dialect(&mut self, task: &Self) {
+        if let Some(dialect) = task.client_dialect() {
+            dialect.insert_into(&mut self.metadata);
+        }
+    }
+
     /// Keeps the dialect of a message.
     pub(super) fn keep_dialect(&mut self, message: &Message) {
-        if let Some(dialect) = ClientDialect::from_metadata(message.metadata.as_ref()) {
+        if let Some(dialect) = message.client_dialect() {
             dialect.insert_into(&mut self.metadata);
         }
     }

@@ -4,7 +4,7 @@ use super::published::RESERVED_PREFIX;
 use super::{
     AgentCard, CancelTaskRequest, DeletePushConfigRequest, GetExtendedAgentCardRequest,
     GetPushConfigRequest, GetTaskRequest, Limits, ListPushConfigsRequest, ListPushConfigsResponse,
-    ListTasksRequest, ListTasksResponse, Operation, PushConfig, Result, SendMessageRequest,
+    ListTasksRequest, ListTasksResponse, Object, Operation, PushConfig, Result, SendMessageRequest,
     SendMessageResponse, SubscribeToTaskRequest, Task,
 };
 
@@ -77,16 +77,16 @@ impl Request {
     /// its parts. Only the server may set them.
     pub fn strip_reserved_metadata(&mut self) {
         if let Self::SendMessage(request) | Self::SendStreamingMessage(request) = self {
-            let parts = request.message.parts.iter_mut();
-            parts
-                .filter_map(|part| part.metadata_mut())
-                .for_each(|object| object.remove_prefixed(RESERVED_PREFIX));
+            for part in &mut request.message.parts {
+                part.update_metadata(strip_reserved);
+            }
         }
         let metadata = match self {
-            Self::SendMessage(request) | Self::SendStreamingMessage(request) => {
-                [request.metadata.as_mut(), request.message.metadata.as_mut()]
-            }
-            Self::CancelTask(request) => [request.metadata.as_mut(), None],
+            Self::SendMessage(request) | Self::SendStreamingMessage(request) => [
+                Some(&mut request.metadata),
+                Some(&mut request.message.metadata),
+            ],
+            Self::CancelTask(request) => [Some(&mut request.metadata), None],
             Self::GetTask(_)
             | Self::ListTasks(_)
             | Self::SubscribeToTask(_)
@@ -96,10 +96,7 @@ impl Request {
             | Self::DeletePushConfig(_)
             | Self::GetExtendedAgentCard(_) => [None, None],
         };
-        metadata
-            .into_iter()
-            .flatten()
-            .for_each(|object| object.remove_prefixed(RESERVED_PREFIX));
+        metadata.into_iter().flatten().for_each(strip_reserved);
     }
 
     /// Checks all rules that do not depend on a stored task.
@@ -141,4 +138,16 @@ pub enum Response {
     Empty,
     /// Agent card.
     AgentCard(Box<AgentCard>),
+}
+
+/// Removes reserved keys, and metadata that have no other.
+fn strip_reserved(metadata: &mut Option<Object>) {
+    if let Some(object) = metadata
+        && !object.is_empty()
+    {
+        object.remove_prefixed(RESERVED_PREFIX);
+        if object.is_empty() {
+            *metadata = None;
+        }
+    }
 }

@@ -291,9 +291,14 @@ impl Part {
         self.extras.as_ref()?.metadata.as_ref()
     }
 
-    /// Returns the metadata for modification.
-    pub(super) fn metadata_mut(&mut self) -> Option<&mut Object> {
-        self.extras.as_mut()?.metadata.as_mut()
+    /// Changes the metadata. A part without attributes is a plain part afterwards.
+    pub(super) fn update_metadata(&mut self, update: impl FnOnce(&mut Option<Object>)) {
+        if let Some(extras) = &mut self.extras {
+            update(&mut extras.metadata);
+            if **extras == PartExtras::default() {
+                self.extras = None;
+            }
+        }
     }
 
     /// Returns the file name.

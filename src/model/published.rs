@@ -14,7 +14,8 @@ pub(super) const RESERVED_PREFIX: &str = "attache.";
 
 /// Reserved keys that callers may read; the documentation describes each. All other reserved keys are
 /// internal, such as the position in a script.
-const PUBLISHED_KEYS: [&str; 6] = [
+const PUBLISHED_KEYS: [&str; 7] = [
+    "attache.omitted",
     "attache.reason",
     "attache.remote",
     "attache.route",
@@ -97,9 +98,25 @@ impl Publish for Part {
     }
 
     fn remove_internal_metadata(&mut self) {
-        if let Some(metadata) = self.metadata_mut() {
-            metadata.remove_internal_metadata();
-        }
+        self.update_metadata(Publish::remove_internal_metadata);
+    }
+}
+
+impl Message {
+    /// Returns the message without the metadata that only the server and its agents read, for peers and backends.
+    #[must_use]
+    pub fn without_internal_metadata(mut self) -> Self {
+        self.remove_internal_metadata();
+        self
+    }
+}
+
+impl Task {
+    /// Returns the task without the metadata that only the server and its agents read, for backends.
+    #[must_use]
+    pub fn without_internal_metadata(mut self) -> Self {
+        self.remove_internal_metadata();
+        self
     }
 }
 
@@ -220,7 +237,10 @@ mod tests {
             status: TaskStatus::default().with_message(message(internal)),
             artifacts: vec![Artifact {
                 metadata: metadata(internal),
-                parts: vec![Part::text("x").with_metadata(metadata(mixed).unwrap())],
+                parts: vec![
+                    Part::text("x").with_metadata(metadata(mixed).unwrap()),
+                    Part::text("y").with_metadata(metadata(internal).unwrap()),
+                ],
                 ..Artifact::default()
             }],
             history: vec![Arc::new(message(mixed)), Arc::new(message("{}"))],
@@ -232,6 +252,7 @@ mod tests {
         assert_eq!(text.matches(r#""mine":2"#).count(), 3, "{text}");
         assert_eq!(text.matches("attache.usage").count(), 3, "{text}");
         assert_eq!(published.artifacts[0].metadata, None);
+        assert!(published.artifacts[0].parts[1].is_plain());
         assert_eq!(published.history[1].metadata, metadata("{}"));
     }
 

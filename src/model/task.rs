@@ -12,6 +12,12 @@ use super::{
     TaskId, Timestamp, or_default,
 };
 
+/// Metadata key of a task without its content.
+const OMITTED_KEY: &str = "attache.omitted";
+/// Size up to which a task without its content keeps the message of its status.
+#[cfg(feature = "server")]
+const MAX_SUMMARY_BYTES: usize = 2 << 10;
+
 /// State of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum TaskState {
@@ -496,6 +502,34 @@ impl Task {
             metadata.insert("attache.state", Json::from(self.status.state.as_str()));
         }
         message
+    }
+
+    /// Returns id, context and state of the task, and the message of its status if that is small. The metadata key
+    /// `attache.omitted` lists what is missing.
+    #[cfg(feature = "server")]
+    pub(crate) fn without_content(&self) -> Self {
+        let mut summary = Self {
+            id: self.id.clone(),
+            context_id: self.context_id.clone(),
+            status: self.status.clone(),
+            ..Self::default()
+        };
+        let mut omitted = vec!["artifacts", "history", "metadata"];
+        if summary.memory_size() > MAX_SUMMARY_BYTES {
+            summary.status.message = None;
+            omitted.push("status.message");
+        }
+        summary.copy_dialect(self);
+        let metadata = summary.metadata.get_or_insert_default();
+        metadata.insert(OMITTED_KEY, serde_json::Value::from(omitted));
+        summary
+    }
+
+    /// Whether the server left the content out, because the memory for responses was exhausted. `GetTask` returns it.
+    #[must_use]
+    pub fn is_content_omitted(&self) -> bool {
+        let metadata = self.metadata.as_ref();
+        metadata.is_some_and(|metadata| metadata.get(OMITTED_KEY).is_some())
     }
 
     /// Truncates the history to the last `length` messages; `None` keeps all.

@@ -26,6 +26,15 @@ impl Version {
         }
     }
 
+    /// Whether clients may have shown that they read the parts `tool-use` and `tool-result` (09, 2.9).
+    #[must_use]
+    pub fn has_tool_parts(self) -> bool {
+        match self {
+            Self::V03 => true,
+            Self::V1 => false,
+        }
+    }
+
     /// Returns `major.minor`, as used in headers and interfaces.
     #[must_use]
     pub fn as_str(self) -> &'static str {

@@ -205,7 +205,7 @@ impl ReadEvent {
             Self::Task(task) => task,
             Self::Update(update, _) => return encode(update, version),
         };
-        let dialect = Dialect::from(version);
+        let dialect = Dialect::from(version).for_task(task);
         let (before, after) = task_event_envelope(&dialect).unwrap_or_default();
         let mut body = before.to_vec();
         write_task(&mut body, task, &dialect);

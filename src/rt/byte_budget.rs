@@ -19,6 +19,8 @@ use crate::telemetry::metrics;
 const FLOOR_BYTES: usize = 256 << 10;
 /// Size up to which bytes are not counted.
 const UNCOUNTED_BYTES: usize = 4 << 10;
+/// Part of the budget that data may take in addition while it waits for a reservation, as a divisor.
+const HELD_SHARE: usize = 4;
 /// `Retry-After` of a refused reply.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -38,6 +40,9 @@ pub(crate) struct OutgoingLimits {
 pub(crate) struct ByteBudget {
     reserved: KeyedBudget<CallerKey>,
     limits: BudgetLimits,
+    /// Data that exists and waits for a reservation.
+    held: KeyedBudget<CallerKey>,
+    held_limits: BudgetLimits,
     timeout: Duration,
     /// Notified when bytes are released.
     released: Notify,
@@ -63,6 +68,12 @@ impl ByteBudget {
             limits: BudgetLimits {
                 total: limits.total,
                 per_key: limits.per_caller,
+                floor: FLOOR_BYTES,
+            },
+            held: KeyedBudget::default(),
+            held_limits: BudgetLimits {
+                total: limits.total / HELD_SHARE,
+                per_key: limits.per_caller / HELD_SHARE,
                 floor: FLOOR_BYTES,
             },
             timeout: limits.timeout,
@@ -115,6 +126,41 @@ impl ByteBudget {
         }
         let last_try = self.try_reserve(caller, bytes);
         last_try.inspect_err(|_| metrics::record_limit_hit("max_outgoing_bytes"))
+    }
+
+    /// Reserves bytes for data that exists and cannot be produced again, and waits up to `outgoing_timeout`. The waiting
+    /// data of all callers is bounded by a quarter of the budget.
+    ///
+    /// # Errors
+    /// Unavailable: the budget was exhausted for that time, or too much data waits already.
+    pub(crate) async fn reserve_held(
+        self: &Arc<Self>,
+        caller: &CallerKey,
+        bytes: usize,
+    ) -> Result<Reservation> {
+        if let Ok(reservation) = self.try_reserve(caller, bytes) {
+            return Ok(reservation);
+        }
+        let held = bytes.min(self.held_limits.per_key.max(FLOOR_BYTES));
+        let reserved = self.held.reserve(caller, held, self.held_limits);
+        reserved.map_err(|exceeded| self.exceeded(exceeded))?;
+        let _held = HeldData {
+            budget: self,
+            caller,
+            bytes: held,
+        };
+        self.reserve(caller, bytes).await
+    }
+
+    /// Reserves bytes for a small reply that must not be lost, even if the budget is exhausted.
+    pub(crate) fn force_reserve(self: &Arc<Self>, caller: &CallerKey, bytes: usize) -> Reservation {
+        let bytes = self.clamp(bytes);
+        self.reserved.force_reserve(caller, bytes);
+        Reservation {
+            budget: self.clone(),
+            caller: caller.clone(),
+            bytes,
+        }
     }
 
     fn clamp(&self, bytes: usize) -> usize {
@@ -189,6 +235,19 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         self.release(self.bytes);
+    }
+}
+
+/// Data that waits for a reservation. Counted until it is dropped.
+struct HeldData<'a> {
+    budget: &'a ByteBudget,
+    caller: &'a CallerKey,
+    bytes: usize,
+}
+
+impl Drop for HeldData<'_> {
+    fn drop(&mut self) {
+        self.budget.held.release(self.caller, self.bytes);
     }
 }
 
@@ -289,5 +348,29 @@ mod tests {
         let (waited, ()) = tokio::join!(budget.reserve(&ann, MIB), async { drop(held) });
         assert!(waited.is_ok());
         assert_eq!(start.elapsed(), TIMEOUT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn d02_data_that_exists_waits_up_to_a_quarter_of_the_share() {
+        let budget = budget();
+        let ann = caller("ann");
+        let full = budget.try_reserve(&ann, 4 * MIB).unwrap();
+        let start = Instant::now();
+        let (first, second, ()) = tokio::join!(
+            budget.reserve_held(&ann, MIB),
+            budget.reserve_held(&ann, MIB),
+            async { drop(full) }
+        );
+        assert!(first.is_ok(), "waits for the release");
+        assert!(second.is_err(), "would be more than a quarter");
+        drop(first);
+        let _full = budget.try_reserve(&ann, 4 * MIB).unwrap();
+        assert!(budget.reserve_held(&ann, MIB).await.is_err());
+        assert_eq!(start.elapsed(), TIMEOUT);
+        assert_eq!(budget.held.total(), 0);
+        let forced = budget.force_reserve(&ann, MIB);
+        assert_eq!(budget.reserved_bytes(), 5 * MIB);
+        drop(forced);
+        assert_eq!(budget.reserved_bytes(), 4 * MIB);
     }
 }

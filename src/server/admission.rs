@@ -12,7 +12,7 @@
 //! | authorize | [`ResolvedCall::authorize`] | [`AuthorizedCall`] |
 //! | rate-limit | [`AuthorizedCall::rate_limit`] | [`AdmittedCall`] |
 //! | call | [`AdmittedCall::call`] | `ServiceResponse` |
-//! | encode | codec of the binding, [`AdmittedCall::count_reply`], [`AdmittedCall::add_response_headers`] | `Reply` |
+//! | encode | codec of the binding in [`AdmittedCall::encode`], [`AdmittedCall::with_response_headers`] | `Reply` |
 //!
 //! A request that fails before the rate limit still counts against it:
 //! [`Admission::charge_rejection`].
@@ -23,20 +23,18 @@ use std::sync::Arc;
 use std::sync::LazyLock;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, HeaderValue, WWW_AUTHENTICATE};
+use http::header::{HeaderValue, WWW_AUTHENTICATE};
 use http::{HeaderMap, Request as HttpRequest, StatusCode};
 use hyper::body::Incoming;
 
+use super::admitted_call::AdmittedCall;
 #[cfg(feature = "grpc")]
 use super::body::CountedBody;
 use super::body::{self, BodyBudget, SizeLimit};
 use super::body_decoder::{BodyDecoder, MAX_INLINE_BYTES};
-use super::call_headers::{ExtensionHeaders, read_call_headers, set_call_headers};
-#[cfg(feature = "grpc")]
-use super::card::PublishedCard;
+use super::call_headers::{ExtensionHeaders, read_call_headers};
 use super::client_address::client_ip;
 use super::peer::ConnectionPeer;
-use super::rate_limit_headers;
 use super::reply::Reply;
 use super::settings::ServerSettings;
 use crate::auth::{
@@ -44,14 +42,12 @@ use crate::auth::{
     RateLimitStatus, RequestCredentials, ip_key,
 };
 use crate::model::{
-    Call, Caller, CallerKey, Error, ErrorKind, Limits, Operation, Request, Response, Result,
-    Version,
+    Call, Caller, CallerKey, Error, ErrorKind, Limits, Operation, Request, Result, Version,
 };
-use crate::rt::{ByteBudget, Reservation};
-use crate::service::{AgentEntry, CallResult, Directory, ServiceResponse};
+use crate::rt::ByteBudget;
+use crate::service::{AgentEntry, Directory};
 #[cfg(feature = "grpc")]
 use crate::service::{StreamLimiter, StreamPermit};
-use crate::telemetry::metrics;
 
 /// Access control of the server: the agents, and who may call them how often.
 pub(super) struct Admission {
@@ -77,7 +73,7 @@ pub(super) struct Admission {
 
 /// Authenticated request, before it is decoded.
 pub(super) struct RequestContext {
-    identity: Identity,
+    pub(super) identity: Identity,
     delegation: DelegationClaim,
     client_ip: IpAddr,
     /// Bytes of the body that have been read. They count against the byte limit of the caller.
@@ -124,7 +120,7 @@ impl RequestContext {
 
 /// Result of the rate limit. The permit counts as a running call until it is dropped.
 pub(super) struct RateLimitGrant {
-    status: Option<RateLimitStatus>,
+    pub(super) status: Option<RateLimitStatus>,
     _permit: Option<CallPermit>,
 }
 
@@ -370,12 +366,12 @@ impl Admission {
 
 /// Call with its agent and scope, before authorization.
 pub(super) struct ResolvedCall<'a> {
-    admission: &'a Admission,
-    context: &'a mut RequestContext,
-    agent: &'a AgentEntry,
-    call: Call,
-    operation: Operation,
-    extension_headers: ExtensionHeaders,
+    pub(super) admission: &'a Admission,
+    pub(super) context: &'a mut RequestContext,
+    pub(super) agent: &'a AgentEntry,
+    pub(super) call: Call,
+    pub(super) operation: Operation,
+    pub(super) extension_headers: ExtensionHeaders,
 }
 
 impl<'a> ResolvedCall<'a> {
@@ -406,129 +402,6 @@ impl<'a> AuthorizedCall<'a> {
         let rate_limit = resolved
             .admission
             .count(&resolved.call.scope.agent, resolved.context)?;
-        Ok(Box::new(AdmittedCall {
-            resolved,
-            rate_limit,
-        }))
-    }
-}
-
-/// Call that has passed all checks. It counts as a running call of its caller until it is dropped.
-pub(super) struct AdmittedCall<'a> {
-    resolved: ResolvedCall<'a>,
-    rate_limit: RateLimitGrant,
-}
-
-impl AdmittedCall<'_> {
-    /// Runs the operation. The returned future does not contain the decoded request.
-    pub(super) fn call(
-        &self,
-        request: Request,
-    ) -> impl Future<Output = Result<ServiceResponse>> + Send {
-        let ResolvedCall { agent, call, .. } = &self.resolved;
-        let result = agent.service.call(call, request);
-        async {
-            let mut response = match result {
-                Ok(CallResult::Ready(response)) => Ok(response),
-                Ok(CallResult::Pending(pending)) => pending.await,
-                Err(error) => Err(error),
-            };
-            self.record(response.as_ref().err());
-            if let (Ok(response), Some(access)) = (&mut response, &self.resolved.admission.access) {
-                self.complete(response, access);
-            }
-            response
-        }
-    }
-
-    /// Returns the public card of the agent. `None` if the caller may not read it.
-    #[cfg(feature = "grpc")]
-    pub(super) fn public_card(&self, cards: &[PublishedCard]) -> Option<ServiceResponse> {
-        let ResolvedCall {
-            admission,
-            context,
-            agent,
-            ..
-        } = &self.resolved;
-        let card = cards.get(admission.directory.position(&agent.name)?)?;
-        if card.needs_authentication() && context.is_anonymous() {
-            return None;
-        }
-        let card = Box::new(card.complete_card().clone());
-        Some(Response::AgentCard(card).into())
-    }
-
-    fn record(&self, error: Option<&Error>) {
-        let ResolvedCall { agent, call, .. } = &self.resolved;
-        let failure = error.map(Error::kind);
-        metrics::record_call(&agent.name, self.resolved.operation, call.version, failure);
-    }
-
-    /// Removes the skills from an extended card that the caller may not use. Limits a stream to the lifetime of the caller's
-    /// credential.
-    fn complete(&self, response: &mut ServiceResponse, access: &Access) {
-        let ResolvedCall { context, agent, .. } = &self.resolved;
-        match response {
-            ServiceResponse::Single(response, _) => {
-                if let Response::AgentCard(card) = &mut **response {
-                    access.filter_skills(&context.identity, &agent.name, card);
-                }
-            }
-            ServiceResponse::Stream(stream) if context.identity.lifetime().is_limited() => {
-                let end = context.identity.lifetime().clone().wait_ended();
-                stream.end_with(Box::pin(end));
-            }
-            ServiceResponse::Stream(_) | ServiceResponse::Task(_) => {}
-        }
-    }
-
-    /// Counts the body of a reply against the byte budget until it is written. `reserved` is the part of the budget that
-    /// was reserved before the response was produced. Small bodies are not counted.
-    ///
-    /// # Errors
-    /// Unavailable: the budget is exhausted. Responses that can be produced again have waited for it before.
-    pub(super) fn count_reply(
-        &self,
-        reply: Reply,
-        reserved: Option<Box<Reservation>>,
-    ) -> Result<Reply> {
-        if !reply.body().is_counted() {
-            return Ok(reply);
-        }
-        let reservation = match reserved {
-            Some(reservation) => *reservation,
-            None => {
-                let bytes = reply.body().uncounted_bytes();
-                self.outgoing().try_reserve(&self.caller_key(), bytes)?
-            }
-        };
-        Ok(reply.map(|body| body.with_reservation(reservation)))
-    }
-
-    pub(super) fn outgoing(&self) -> &Arc<ByteBudget> {
-        &self.resolved.admission.outgoing
-    }
-
-    /// Returns the key of the caller in limits.
-    pub(super) fn caller_key(&self) -> CallerKey {
-        self.resolved.context.key()
-    }
-
-    /// Adds version, active extensions and rate-limit status to a reply. An extended card is marked
-    /// as not cacheable.
-    pub(super) fn add_response_headers(&self, headers: &mut HeaderMap) {
-        let ResolvedCall {
-            call,
-            operation,
-            extension_headers,
-            ..
-        } = &self.resolved;
-        set_call_headers(headers, *extension_headers, call);
-        if let Some(status) = &self.rate_limit.status {
-            rate_limit_headers::set(headers, status);
-        }
-        if *operation == Operation::GetExtendedAgentCard {
-            headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
-        }
+        Ok(Box::new(AdmittedCall::new(resolved, rate_limit)))
     }
 }

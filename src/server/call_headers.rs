@@ -192,18 +192,21 @@ impl ExtensionHeaders {
 /// or by sending tool parts (09, 2.10).
 pub(super) fn response_dialect(
     headers: &HeaderMap,
-    request: &model::Request,
+    request: &mut model::Request,
     decoded: Dialect,
 ) -> Dialect {
     if decoded != Dialect::V03 {
         return decoded;
     }
+    let is_active = extensions(headers).any(|uri| uri == INPUT_REQUEST);
+    let declared = is_active.then_some(ClientDialect::Tools);
     let client = match request {
-        _ if extensions(headers).any(|uri| uri == INPUT_REQUEST) => Some(ClientDialect::Tools),
         model::Request::SendMessage(request) | model::Request::SendStreamingMessage(request) => {
+            // Recorded with the message, so that webhooks of the task have tool parts too.
+            request.dialect = request.dialect.or(declared);
             request.dialect
         }
-        _ => None,
+        _ => declared,
     };
     decoded.with_client_dialect(client)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::admission::AdmittedCall;
+use super::admitted_call::AdmittedCall;
 use crate::model::{CallerKey, ContextId, Entry, Error, Result, StreamResponse, Task, TaskId};
 use crate::rt::ByteBudget;
 use crate::service::{TaskEventStream, TaskView};
@@ -30,6 +30,12 @@ pub(super) fn json_encoding(dialect: &Dialect, closes: bool) -> Option<u8> {
         (Dialect::Kaos, _) => Some(8),
         (Dialect::V03PushSuccess | Dialect::V01 { .. }, _) => None,
     }
+}
+
+/// Returns the cache key of a task in a reply to a request with this alias.
+pub(super) fn task_format(dialect: &Dialect, alias: Option<&TaskId>, task: &Task) -> Option<u8> {
+    let dialect = dialect.clone().with_alias(alias.cloned(), &task.id);
+    json_encoding(&dialect.for_task(task), false)
 }
 
 /// Returns the JSON of a task, from the cache if the dialect is cacheable.

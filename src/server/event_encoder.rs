@@ -93,11 +93,9 @@ impl EventEncoder for JsonEventEncoder {
         stream: &TaskEventStream,
         item: StreamItem,
     ) -> Result<()> {
+        self.event_writer.select_dialect(stream.client_dialect());
         match item {
             StreamItem::Full(event, position) => {
-                if let StreamResponse::Task(task) = &*event {
-                    self.event_writer.select_dialect(task);
-                }
                 self.begin_event(out, position.map(|position| position.0));
                 // `false`: a task or message without successors says so itself.
                 if self.has_base64_files {
@@ -112,7 +110,6 @@ impl EventEncoder for JsonEventEncoder {
                 self.write_with_base64_files(out, &event, false);
             }
             StreamItem::LargeTask(mut task, position) => {
-                self.event_writer.select_dialect(&task);
                 let dialect = self.event_writer.dialect();
                 self.begin_event(out, Some(position.0));
                 if let Some((before, after)) = task_event_envelope(dialect) {

@@ -22,7 +22,7 @@
 //! | `http_server`, `transport`, `tls` | accepting connections, draining |
 //! | `connections`, `connection_io`, `http1_head`, `timer`, `active_streams`, `h2_stall`, `peer` | one connection |
 //! | `routes`, `cors`, `card`, `signing`, `base_url` | dispatch, origin checks, discovery documents |
-//! | `admission`, `body`, `client_address`, `call_headers`, `call_span`, `bindings` | the request pipeline |
+//! | `admission`, `admitted_call`, `body`, `client_address`, `call_headers`, `call_span`, `bindings` | the request pipeline |
 //! | `reply`, `event_encoder`, `chunked_stream`, `sse_body`, `encodings` | replies and streams |
 //! | `admin` | interface for operators |
 
@@ -30,6 +30,7 @@ mod active_streams;
 #[cfg(unix)]
 mod admin;
 mod admission;
+mod admitted_call;
 mod assembly;
 mod base_url;
 mod bindings;

@@ -39,7 +39,8 @@ pub struct ServerSettings {
     /// `max_outgoing_bytes`. Each caller gets 256 KiB in any case.
     #[serde(with = "ByteSizeOrHalf")]
     pub max_outgoing_bytes_per_caller: Option<usize>,
-    /// How long a response waits for this memory. Then it is refused as unavailable; a stream ends.
+    /// How long a response waits for this memory. Then a read is refused as unavailable, a stream ends, a webhook is tried again
+    /// later, and a send or cancel is answered with its task without artifacts, history and metadata.
     #[serde(with = "HumanDuration")]
     pub outgoing_timeout: Duration,
     /// Number of threads that decode request bodies above 256 KiB. One caller uses at most half of them.

@@ -11,6 +11,7 @@ mod idempotency;
 mod modes;
 mod push_configs;
 mod quotas;
+mod reply_budget;
 mod send;
 mod stream;
 mod stream_limits;
@@ -86,6 +87,15 @@ impl ServiceResponse {
         match self {
             Self::Single(_, reservation) => reservation.take(),
             Self::Task(_) | Self::Stream(_) => None,
+        }
+    }
+
+    /// Returns the large task of the response, or of the first event of a stream.
+    pub(crate) fn large_task(&mut self) -> Option<&mut TaskView> {
+        match self {
+            Self::Single(..) => None,
+            Self::Task(task) => task.large_size().is_some().then_some(task),
+            Self::Stream(stream) => stream.large_task(),
         }
     }
 }
@@ -214,9 +224,7 @@ impl Service {
                 let response = Box::new(Response::ListTasks(page));
                 Ok(ServiceResponse::Single(response, reservation.map(Box::new)))
             }),
-            Request::CancelTask(request) => {
-                single(async { Ok(Response::Task(self.cancel_task(call, request).await?)) })
-            }
+            Request::CancelTask(request) => Box::pin(self.cancel_task(call, request)),
             Request::CreatePushConfig(config) => single(async {
                 Ok(Response::PushConfig(
                     self.create_push_config(call, *config).await?,

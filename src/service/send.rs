@@ -8,8 +8,8 @@ use super::{Service, ServiceResponse, TaskEventStream};
 use crate::agent::Failure;
 use crate::engine::{AcceptedMessage, InitialMessage};
 use crate::model::{
-    Call, Error, ErrorKind, Message, PushConfig, Result, SendMessageRequest, SendMessageResponse,
-    Task, TaskId,
+    Call, Error, ErrorKind, Message, PushConfig, Response, Result, SendMessageRequest,
+    SendMessageResponse, Task, TaskId,
 };
 use crate::store::{Head, IdempotencyKey, PushRegistration};
 
@@ -61,7 +61,7 @@ impl Service {
             let reply = Box::pin(self.await_ephemeral_reply(accepted)).await?;
             return Ok(SendMessageResponse::Message(reply).into());
         }
-        let mut task = if returns_immediately {
+        let task = if returns_immediately {
             accepted.into_task().0
         } else {
             let id = accepted.head.id.clone();
@@ -70,8 +70,9 @@ impl Service {
                 .await
                 .map_err(|error| with_task_id(error, &id))?
         };
-        task.limit_history(history_length);
-        Ok(SendMessageResponse::Task(task).into())
+        let (task, reservation) = self.count_task(call, task, history_length).await;
+        let response = Box::new(Response::SendMessage(SendMessageResponse::Task(task)));
+        Ok(ServiceResponse::Single(response, reservation))
     }
 
     /// Waits for the end of the turn, deletes the task and returns its result as a message.
@@ -133,7 +134,7 @@ impl Service {
                 TaskEventStream::for_continued_task(&self.engine, accepted, history_length, permit)
             }
         };
-        Ok(stream.counted_by(&options.outgoing).into())
+        Ok(self.count_stream(stream).into())
     }
 
     /// Accepts a message: appends it to a new or existing task, or returns the agent's direct reply.

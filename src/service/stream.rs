@@ -14,8 +14,8 @@ use tokio::time::timeout;
 use super::stream_limits::StreamPermit;
 use crate::engine::{self, AcceptedMessage, Engine, Follow, SharedEntry, TaskView};
 use crate::model::{
-    CallerKey, ContextId, Error, Event, Message, Result, Seq, StreamResponse, Task, TaskId,
-    TaskState,
+    CallerKey, ClientDialect, ContextId, Error, Event, Message, Result, Seq, StreamResponse, Task,
+    TaskId, TaskState,
 };
 use crate::rt::{ByteBudget, Reservation, is_counted};
 use crate::store::Head;
@@ -51,6 +51,8 @@ pub(crate) struct TaskEventStream {
     turn: Option<u64>,
     turns_ended: u64,
     history_length: Option<i32>,
+    /// Dialect of the client that sent the last message with one.
+    client_dialect: Option<ClientDialect>,
     /// Whether the task waits for input or authentication.
     is_waiting: bool,
     /// How long the stream stays open while the task waits.
@@ -114,8 +116,10 @@ impl TaskEventStream {
         let follow = (!accepted.is_over()).then(|| engine.follow_from_acceptance(&mut accepted));
         let (mut task, position) = accepted.into_task();
         task.limit_history(history_length);
+        let client_dialect = task.client_dialect();
         let first = full_item(StreamResponse::Task(task), Some(position));
         Self {
+            client_dialect,
             turn: Some(turn),
             turns_ended,
             permit: Some(permit),
@@ -133,8 +137,10 @@ impl TaskEventStream {
         let id = task.id.clone();
         let context = task.context_id.clone();
         let is_waiting = task.status.state.is_interrupted();
+        let client_dialect = task.client_dialect();
         let first = full_item(StreamResponse::Task(task), Some(position));
         Self {
+            client_dialect,
             is_waiting,
             permit: Some(permit),
             ..Self::new(id, context, Some(first), Some(follow))
@@ -151,8 +157,10 @@ impl TaskEventStream {
         let id = task.id.clone();
         let context = task.context_id.clone();
         let is_waiting = task.status.state.is_interrupted();
+        let client_dialect = task.client_dialect();
         let first = StreamItem::LargeTask(Box::new(task), position);
         Self {
+            client_dialect,
             is_waiting,
             permit: Some(permit),
             ..Self::new(id, context, Some(first), Some(follow))
@@ -160,8 +168,14 @@ impl TaskEventStream {
     }
 
     /// A resumed subscription: every update after the position of `follow` until the task ends, without a snapshot.
-    pub(super) fn from_position(head: &Head, follow: Follow, permit: StreamPermit) -> Self {
+    pub(super) fn from_position(
+        head: &Head,
+        client_dialect: Option<ClientDialect>,
+        follow: Follow,
+        permit: StreamPermit,
+    ) -> Self {
         Self {
+            client_dialect,
             is_waiting: head.state.is_interrupted(),
             permit: Some(permit),
             ..Self::new(head.id.clone(), head.context_id.clone(), None, Some(follow))
@@ -184,6 +198,27 @@ impl TaskEventStream {
         }
     }
 
+    /// Counts a snapshot of a task as the first event against the budget. The snapshot loses its content if the budget is
+    /// exhausted: the updates after it and their message must not wait for it.
+    pub(super) fn counting_snapshot(mut self) -> Self {
+        let Some(StreamItem::Full(event, _)) = &mut self.first else {
+            return self;
+        };
+        let StreamResponse::Task(task) = &mut **event else {
+            return self;
+        };
+        let bytes = task.memory_size();
+        if let Some((outgoing, permit)) = self.outgoing.as_ref().zip(self.permit.as_ref())
+            && is_counted(bytes)
+        {
+            match outgoing.try_reserve(permit.caller(), bytes) {
+                Ok(reservation) => self.reservation = Some(Box::new(reservation)),
+                Err(_) => *task = task.without_content(),
+            }
+        }
+        self
+    }
+
     /// Also ends the stream with the error of `end`, for example when the caller's credential ends.
     pub(crate) fn end_with(&mut self, end: StreamEnd) {
         self.end = Some(end);
@@ -204,6 +239,7 @@ impl TaskEventStream {
             turn: None,
             turns_ended: 0,
             history_length: None,
+            client_dialect: None,
             is_waiting: false,
             waiting_timeout: None,
             end: None,
@@ -211,6 +247,11 @@ impl TaskEventStream {
             outgoing: None,
             reservation: None,
         }
+    }
+
+    /// Dialect of the client, as its messages before the last returned events have shown it.
+    pub(crate) fn client_dialect(&self) -> Option<ClientDialect> {
+        self.client_dialect
     }
 
     /// The task's id and context id.
@@ -286,6 +327,14 @@ impl TaskEventStream {
         Ok(())
     }
 
+    /// Returns the large task of the first event.
+    pub(crate) fn large_task(&mut self) -> Option<&mut TaskView> {
+        match &mut self.first {
+            Some(StreamItem::LargeTask(task, _)) => Some(task),
+            Some(StreamItem::Full(..) | StreamItem::Update { .. }) | None => None,
+        }
+    }
+
     /// Returns the budget of the stream and its caller.
     pub(crate) fn outgoing(&self) -> Option<(&Arc<ByteBudget>, &CallerKey)> {
         let permit = self.permit.as_ref()?;
@@ -346,8 +395,8 @@ impl TaskEventStream {
                     closes: false,
                 }),
                 Event::TurnEnded => self.turns_ended += 1,
+                Event::Message(message) => self.observe_message(message),
                 Event::Created { .. }
-                | Event::Message(_)
                 | Event::TraceContext(_)
                 | Event::TurnStarted
                 | Event::CancelRequested { .. }
@@ -362,6 +411,10 @@ impl TaskEventStream {
         self.is_waiting = state.is_interrupted();
         let ends_own_turn = ends_turn && self.turn == Some(self.turns_ended + 1);
         state.is_terminal() || (self.is_waiting && ends_own_turn)
+    }
+
+    fn observe_message(&mut self, message: &Message) {
+        self.client_dialect = message.client_dialect().or(self.client_dialect);
     }
 
     /// Folds the entries before the first event, which is the task with its first message (1.0 §3.1.2).
@@ -383,7 +436,8 @@ impl TaskEventStream {
             }
             (OpeningState::AwaitingMessage(mut task), _) => {
                 task.apply(entry).map_err(Error::internal)?;
-                if matches!(entry.event, Event::Message(_)) {
+                if let Event::Message(message) = &entry.event {
+                    self.observe_message(message);
                     task.limit_history(self.history_length);
                     return Ok(Some(full_item(
                         StreamResponse::Task(*task),

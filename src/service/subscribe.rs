@@ -2,7 +2,9 @@
 
 use super::tasks::{max_messages, trim_task};
 use super::{Service, ServiceResponse, TaskEventStream, stream};
-use crate::model::{Call, Error, ErrorKind, Result, Seq, SubscribeToTaskRequest, TaskState};
+use crate::model::{
+    Call, ClientDialect, Error, ErrorKind, Result, Seq, SubscribeToTaskRequest, TaskState,
+};
 use crate::store::Head;
 
 impl Service {
@@ -28,7 +30,9 @@ impl Service {
         self.engine.check_writable(&head)?;
         if let Some(position) = self.replay_position(call, &head).await? {
             let follow = self.engine.follow(&head, position);
-            let stream = TaskEventStream::from_position(&head, follow, permit);
+            // Boxed: future size.
+            let client = Box::pin(self.client_dialect(call, &head)).await?;
+            let stream = TaskEventStream::from_position(&head, client, follow, permit);
             return Ok(self.complete_subscription(stream));
         }
         // Boxed: future size.
@@ -49,10 +53,19 @@ impl Service {
         Ok(self.complete_subscription(stream))
     }
 
+    /// Returns the dialect of the client of a task, which a resumed stream does not begin with. The task is read only for
+    /// versions whose writers use it.
+    async fn client_dialect(&self, call: &Call, head: &Head) -> Result<Option<ClientDialect>> {
+        if !call.version.has_tool_parts() {
+            return Ok(None);
+        }
+        let (task, _) = self.engine.task(head).await?;
+        Ok(task.client_dialect())
+    }
+
     fn complete_subscription(&self, stream: TaskEventStream) -> ServiceResponse {
-        let options = &self.options;
-        let stream = stream.closing_after(options.waiting_stream_timeout);
-        stream.counted_by(&options.outgoing).into()
+        let stream = stream.closing_after(self.options.waiting_stream_timeout);
+        self.count_stream(stream).into()
     }
 
     /// Returns the position to replay from: the client's, if it lies within the log and within `max_replayed_entries`.

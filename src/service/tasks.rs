@@ -204,15 +204,18 @@ impl Service {
         &self,
         call: &Call,
         request: CancelTaskRequest,
-    ) -> Result<Task> {
+    ) -> Result<ServiceResponse> {
         let head = self.find(call, &request.id).await?;
         let canceled = self.engine.cancel(&head, request.metadata).await;
-        canceled.map_err(|error| match error {
+        let task = canceled.map_err(|error| match error {
             engine::Error::Ended(_) => {
                 Error::new(ErrorKind::TaskNotCancelable).with_detail("taskId", request.id.as_str())
             }
             error => error.into(),
-        })
+        })?;
+        let (task, reservation) = self.count_task(call, task, None).await;
+        let response = Box::new(Response::Task(task));
+        Ok(ServiceResponse::Single(response, reservation))
     }
 
     /// Looks a task up within the caller's scope. A task of another scope is not found.

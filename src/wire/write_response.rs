@@ -24,6 +24,10 @@ pub fn write_result(
     response: &Response,
     dialect: &Dialect,
 ) -> Result<(), Error> {
+    if let (Dialect::V03 | Dialect::V03Tools, Response::ListTasks(page)) = (dialect, response) {
+        write_json(out, &V03TaskPage(page, dialect));
+        return Ok(());
+    }
     let response = &*response.published();
     match dialect {
         Dialect::V1 => write_v1(out, response),
@@ -120,7 +124,7 @@ fn write_v03(out: &mut Vec<u8>, response: &Response, audience: Audience<'_>) -> 
         Response::SendMessage(SendMessageResponse::Message(message)) => {
             write_json(out, &V03(message, audience))
         }
-        Response::ListTasks(page) => write_json(out, &V03TaskPage(page, audience)),
+        Response::ListTasks(page) => write_json(out, &V03TaskPage(page, &Dialect::V03)),
         Response::PushConfig(config) => write_json(out, &V03(config, audience)),
         Response::ListPushConfigs(list) => {
             let configs: Vec<_> = list
@@ -141,7 +145,7 @@ fn write_rest(out: &mut Vec<u8>, response: &Response) -> Result<(), Error> {
         Response::SendMessage(response) => write_json(out, &V03ProtoJson(response)),
         Response::Task(task) => write_json(out, &V03ProtoJson(task)),
         // 0.3 REST cannot list tasks; uses the page of the JSON-RPC alias.
-        Response::ListTasks(page) => write_json(out, &V03TaskPage(page, Audience::V03)),
+        Response::ListTasks(page) => write_json(out, &V03TaskPage(page, &Dialect::V03)),
         Response::PushConfig(config) => write_json(out, &V03ProtoJson(config)),
         Response::ListPushConfigs(list) => write_json(out, &V03ProtoJson(list)),
         Response::Empty => out.extend_from_slice(b"{}"),
@@ -150,13 +154,26 @@ fn write_rest(out: &mut Vec<u8>, response: &Response) -> Result<(), Error> {
     Ok(())
 }
 
-/// Page of tasks in 0.3 JSON.
-struct V03TaskPage<'a>(&'a ListTasksResponse, Audience<'a>);
+/// Page of tasks in 0.3 JSON. Each task is in the dialect of its client.
+struct V03TaskPage<'a>(&'a ListTasksResponse, &'a Dialect);
 
 impl Serialize for V03TaskPage<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(page, audience) = self;
-        let tasks: Vec<_> = page.tasks.iter().map(|task| V03(task, *audience)).collect();
+        let Self(page, dialect) = self;
+        let audience = |task: &Task| match (*dialect).clone().for_task(task) {
+            Dialect::V03Tools => Audience::Tools,
+            _ => Audience::V03,
+        };
+        // The published task has lost the dialect of its client.
+        let tasks: Vec<_> = page
+            .tasks
+            .iter()
+            .map(|task| (task.published(), audience(task)))
+            .collect();
+        let tasks: Vec<_> = tasks
+            .iter()
+            .map(|(task, audience)| V03(&**task, *audience))
+            .collect();
         let mut map = serializer.serialize_map(Some(4))?;
         map.serialize_entry("tasks", &tasks)?;
         map.serialize_entry("nextPageToken", &page.next_page_token)?;

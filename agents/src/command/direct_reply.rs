@@ -42,7 +42,7 @@ fn stdin_text(command: &CommandAgent, message: &Message, text: String) -> String
         CommandInput::Text => text,
         CommandInput::Json => {
             // The context id of a caller is not disclosed to commands.
-            let mut message = message.clone();
+            let mut message = message.clone().without_internal_metadata();
             message.context_id = None;
             format!(
                 "{}\n",

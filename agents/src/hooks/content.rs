@@ -5,8 +5,9 @@ use std::sync::Arc;
 use attache::model::{Base64, Content, Json, Message, Object, Part, StreamResponse};
 
 /// Metadata that the server records about its own work: ids, names and numbers.
-const SERVER_RECORDS: [&str; 8] = [
+const SERVER_RECORDS: [&str; 9] = [
     "attache.dialect",
+    "attache.omitted",
     "attache.reason",
     "attache.remote",
     "attache.route",

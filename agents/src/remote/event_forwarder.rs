@@ -115,9 +115,11 @@ impl<'a> EventForwarder<'a> {
         {
             return;
         }
-        let Some(forwarded) = forwarded_message(message) else {
+        let Some(mut forwarded) = forwarded_message(message) else {
             return;
         };
+        // Clients of a delegating agent find its subtasks here (09, 2.16).
+        forwarded.reference_task_ids = self.link.task_id.iter().cloned().collect();
         match status.state {
             TaskState::Submitted | TaskState::Working | TaskState::Unspecified => {
                 self.turn.say_message(forwarded).await;

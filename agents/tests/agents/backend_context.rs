@@ -8,7 +8,7 @@ use attache_agents::{CommandAgent, CommandInput, CommandSettings, CommandSpec};
 use attache_agents::{HttpAgent, HttpSettings};
 use serde_json::{Value, json};
 
-use crate::harness::{TestServer, artifact, start_with};
+use crate::harness::{TestServer, artifact, start, start_with};
 use crate::http::backend;
 
 /// Context id that all callers choose.
@@ -85,6 +85,51 @@ async fn d11_a_command_receives_another_context_id_for_each_caller() {
         }
     }
     assert_separate(ids);
+}
+
+/// Sends a message of a KAOS client. The log keeps its dialect in the metadata of the message.
+async fn send_kaos(agent: &TestServer) -> Value {
+    let parts = json!([{"type": "text", "text": "hi"}]);
+    let message =
+        json!({"messageId": "m", "role": "user", "parts": parts, "metadata": {"mine": 1}});
+    let params = json!({"message": message});
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params});
+    serde_json::from_str(&agent.post("/", &body).await).unwrap()
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn s53_a_command_receives_no_internal_metadata() {
+    let settings = CommandSettings {
+        command: CommandSpec::Line("cat".to_owned()),
+        input: Some(CommandInput::Json),
+        ..CommandSettings::default()
+    };
+    let agent = start(CommandAgent::from_settings(settings).unwrap()).await;
+    let answer = send_kaos(&agent).await;
+    let output = answer["result"]["output"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{answer}"));
+    let input: Value = serde_json::from_str(output).unwrap();
+    assert_eq!(input["message"]["metadata"], json!({"mine": 1}), "{input}");
+    assert!(!output.contains("attache."), "{output}");
+}
+
+#[tokio::test]
+async fn s53_an_http_backend_receives_no_internal_metadata() {
+    let reply = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nhello";
+    let backend = backend(Box::leak(Box::new([reply]))).await;
+    let settings = HttpSettings {
+        url: backend.url.clone(),
+        ..HttpSettings::default()
+    };
+    let agent = start(HttpAgent::new(settings).unwrap()).await;
+    let answer = send_kaos(&agent).await;
+    assert_eq!(answer["result"]["output"], "hello", "{answer}");
+    let request = backend.requests.lock().unwrap().pop().unwrap();
+    let (_, body) = request.split_once("\r\n\r\n").unwrap();
+    let body: Value = serde_json::from_str(body).unwrap();
+    assert_eq!(body["message"]["metadata"], json!({"mine": 1}), "{body}");
 }
 
 #[tokio::test]

@@ -112,7 +112,7 @@ async fn reply(mut stream: TcpStream, behaviour: Behaviour) {
 }
 
 fn configured(hook: Hook, behaviour: Behaviour, policy: FailurePolicy, phase: HookPhase) -> Hook {
-    let hook = hook.on([phase]).on_failure(policy).traced();
+    let hook = hook.phases([phase]).on_failure(policy).traced();
     hook.timeout(match behaviour {
         Hang => Duration::from_millis(200),
         _ => Duration::from_secs(30),
@@ -191,7 +191,7 @@ async fn a_service_that_is_down_or_returns_an_error_is_a_failure() {
     let url = format!("http://{}/", closed.local_addr().unwrap());
     drop(closed);
     check(
-        http_hook(&url).on([HookPhase::Call]),
+        http_hook(&url).phases([HookPhase::Call]),
         HookPhase::Call,
         Expected::Failed,
     )
@@ -203,7 +203,7 @@ async fn a_service_that_is_down_or_returns_an_error_is_a_failure() {
     ] {
         let answers: &'static [&'static str] = Box::leak(Box::new([answer]));
         let backend = crate::http::backend(answers).await;
-        let hook = http_hook(&backend.url).on([HookPhase::Call]);
+        let hook = http_hook(&backend.url).phases([HookPhase::Call]);
         check(hook, HookPhase::Call, Expected::Failed).await;
     }
 }

@@ -152,6 +152,24 @@ async fn failures_and_rejections_are_forwarded_with_their_message() {
 }
 
 #[tokio::test]
+async fn seed_2_16_forwarded_progress_refers_to_the_remote_task() {
+    async fn reports(turn: Turn) -> Result<Outcome, Failure> {
+        turn.say("halfway").await;
+        turn.write("answer", "42").await;
+        Ok(Outcome::Completed)
+    }
+    let behind = start(reports).await;
+    let front = remote_agent(&behind.url(), RemoteSettings::default()).await;
+    let task = front.send_text("go").await;
+    let history = task["history"].as_array().unwrap();
+    let is_progress = |message: &&serde_json::Value| message["parts"][0]["text"] == "halfway";
+    let progress = history.iter().find(is_progress).unwrap();
+    let there = behind.call("ListTasks", json!({})).await;
+    let id = &there["tasks"][0]["id"];
+    assert_eq!(progress["referenceTaskIds"], json!([id]), "{progress}");
+}
+
+#[tokio::test]
 async fn context_and_reference_ids_are_translated() {
     async fn refers(turn: Turn) -> Result<Outcome, Failure> {
         let referred = turn.referenced_tasks().await;

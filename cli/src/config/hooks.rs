@@ -173,7 +173,7 @@ impl HookSection {
         let phases = if self.on.is_empty() { phases } else { &self.on };
         Ok(self
             .build_interceptor(supervisor)?
-            .on(phases.iter().copied())
+            .phases(phases.iter().copied())
             .operations(self.operations()?)
             .agents(self.agents.iter())
             .timeout(self.timeout)

@@ -193,13 +193,17 @@ impl Runner {
     /// Returns whether the task must be durable before its first turn.
     ///
     /// That is so if the turn has no permit yet, must not run twice for one idempotency key or alias, or if the agent
-    /// needs a durable start.
+    /// needs a durable start. Also if hooks see the events of the turn: a slow hook must not delay the reply to a sender
+    /// that does not wait for the turn.
     fn must_create_first(&self) -> bool {
         let is_unique = match &self.pipeline.log_state {
             LogState::New(params) => params.key.is_some() || params.alias.is_some(),
             LogState::Open(_) | LogState::Missing => false,
         };
-        self.turns.permit.is_none() || is_unique || self.agent.agent.needs_durable_start()
+        self.turns.permit.is_none()
+            || is_unique
+            || self.agent.agent.needs_durable_start()
+            || self.agent.hooks.intercepts_events()
     }
 
     /// Reads the log, handles the command, and runs the task until it is idle.

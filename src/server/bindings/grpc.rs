@@ -21,7 +21,8 @@ use crate::model::{
     Result, StreamResponse, Task, Version,
 };
 use crate::rt::ByteBudget;
-use crate::server::admission::{AdmittedCall, RequestContext};
+use crate::server::admission::RequestContext;
+use crate::server::admitted_call::{AdmittedCall, Budgeted};
 use crate::server::call_headers::{
     has_base64_files, release_head, requested_version, set_version_header,
 };
@@ -229,7 +230,7 @@ async fn execute(
         .rate_limit()?;
     release_head(head);
     let fallback = ended_task_request(rpc, &request);
-    let mut response = match call.call(request).await {
+    let response = match call.call(request).await {
         Err(error) if is_task_ended(&error) => {
             call.call(Request::GetTask(fallback.ok_or(error)?)).await?
         }
@@ -238,11 +239,16 @@ async fn execute(
         }
         response => response?,
     };
-    let reserved = response.take_reservation();
-    let reply = encode(routes, &call, rpc, response)?;
-    let mut reply = call.count_reply(reply, reserved)?;
-    call.add_response_headers(reply.headers_mut());
-    Ok(reply)
+    let format = |_: &Task| Some(task_format(rpc.version));
+    // Awaited outside of `match`: future size.
+    let waiting = match call.encode(response, format, |response| {
+        encode(routes, &call, rpc, response)
+    })? {
+        Budgeted::Ready(reply) => return Ok(call.with_response_headers(reply)),
+        Budgeted::Waiting(waiting) => waiting,
+    };
+    let reply = waiting.await?;
+    Ok(call.with_response_headers(reply))
 }
 
 /// Decodes the one message of a request, frees the body, and checks the size of the content.
@@ -278,6 +284,11 @@ fn encode(
     })
 }
 
+/// Returns the cache key of a task.
+fn task_format(version: Version) -> u8 {
+    FIRST_GRPC_ENCODING + 2 * (version as u8)
+}
+
 /// Returns the message of a large task without its frame, shared by all readers of the version. It counts against the
 /// byte budget until they have dropped it.
 fn encode_large_task(
@@ -306,7 +317,7 @@ fn encode_counted(
     outgoing: &Arc<ByteBudget>,
     caller: &CallerKey,
 ) -> Result<Bytes> {
-    let encoding = FIRST_GRPC_ENCODING + 2 * (version as u8);
+    let encoding = task_format(version);
     let write = |task: &Task, out: &mut Vec<u8>| write_grpc_task(out, task, version);
     task.encoded_large(encoding, outgoing, caller, write)
 }

@@ -15,8 +15,8 @@ use crate::model::{
     Binding, ClientDialect, Error, ErrorKind, GetTaskRequest, Limits, Request, Response, Result,
     StreamResponse, SubscribeToTaskRequest, Task, TaskId, Version,
 };
-use crate::rt::Reservation;
-use crate::server::admission::{AdmittedCall, RequestContext};
+use crate::server::admission::RequestContext;
+use crate::server::admitted_call::{AdmittedCall, Budgeted};
 use crate::server::body;
 use crate::server::call_headers::{
     error_version, release_head, requested_version, response_dialect, set_version_header,
@@ -137,25 +137,61 @@ async fn execute(
     } = prepare(routes, agent, context, head, params, is_unversioned)?;
     let response = call.call(request);
     release_head(head);
-    let (reply, reserved) = match response.await {
+    // Bound before `match`: future size.
+    let result = response.await;
+    let reply_form = ReplyForm {
+        id,
+        dialect,
+        task_alias,
+        is_unversioned,
+    };
+    // Awaited outside of `match`: future size.
+    let waiting = match respond(routes, &call, result, fallback, reply_form)? {
+        Budgeted::Ready(reply) => return Ok(call.with_response_headers(reply)),
+        Budgeted::Waiting(waiting) => waiting,
+    };
+    let reply = waiting.await?;
+    Ok(call.with_response_headers(reply))
+}
+
+/// Form of the reply to a call.
+struct ReplyForm<'a> {
+    id: &'a JsonRpcId<'static>,
+    dialect: Dialect,
+    task_alias: Option<TaskId>,
+    is_unversioned: bool,
+}
+
+/// Encodes the result of an operation, or reads the task that replaces a failed one.
+fn respond<'a>(
+    routes: &'a Routes,
+    call: &'a AdmittedCall<'_>,
+    result: Result<ServiceResponse>,
+    fallback: Option<Box<Fallback>>,
+    form: ReplyForm<'a>,
+) -> Result<Budgeted<'a, Reply>> {
+    let ReplyForm {
+        id,
+        dialect,
+        task_alias,
+        is_unversioned,
+    } = form;
+    match result {
         Ok(response) => {
             let dialect = match response_task(&response) {
                 Some(task) if is_unversioned => dialect.for_unversioned_task(task),
                 _ => dialect,
             };
-            encode(routes, &call, id, response, dialect, task_alias)?
+            encode_within_budget(routes, call, id, response, dialect, task_alias)
         }
         Err(error) => {
             let Some(fallback) = fallback else {
                 return Err(error);
             };
-            // Boxed: future size.
-            Box::pin(fallback.reply(routes, &call, id, error, dialect)).await?
+            let reply = fallback.reply(routes, call, id, error, dialect);
+            Ok(Budgeted::Waiting(Box::pin(reply)))
         }
-    };
-    let mut reply = call.count_reply(reply, reserved)?;
-    call.add_response_headers(reply.headers_mut());
-    Ok(reply)
+    }
 }
 
 /// Admitted call with what its reply needs.
@@ -177,7 +213,8 @@ fn prepare<'a>(
     is_unversioned: bool,
 ) -> Result<PreparedCall<'a>> {
     let (request, dialect) = params?;
-    let dialect = response_dialect(&head.headers, &request, dialect);
+    let mut request = request;
+    let dialect = response_dialect(&head.headers, &mut request, dialect);
     let (mut request, read) = match request {
         Request::GetTask(read) if accepts_only_events(&head.headers) => {
             (subscription(&read), Some(read))
@@ -393,22 +430,26 @@ impl Fallback {
         id: &JsonRpcId<'static>,
         error: Error,
         dialect: Dialect,
-    ) -> Result<(Reply, Option<Box<Reservation>>)> {
-        match self {
+    ) -> Result<Reply> {
+        let reply = match self {
             Self::EndedStream(read) if is_task_ended(&error) => {
                 let task = call.call(Request::GetTask(read)).await?;
-                Ok((task_stream(id, &task, dialect)?, None))
+                call.encode(task, |_| None, |task| task_stream(id, &task, dialect))?
             }
             Self::KaosCancel(read) if error.kind() == ErrorKind::TaskNotCancelable => {
                 let task = call.call(Request::GetTask(read)).await?;
                 match response_task(&task).and_then(Task::client_dialect) {
                     Some(ClientDialect::Kaos) => {
-                        encode(routes, call, id, task, Dialect::Kaos, None)
+                        encode_within_budget(routes, call, id, task, Dialect::Kaos, None)?
                     }
-                    Some(ClientDialect::Tools) | None => Err(error),
+                    Some(ClientDialect::Tools) | None => return Err(error),
                 }
             }
-            Self::EndedStream(_) | Self::KaosCancel(_) => Err(error),
+            Self::EndedStream(_) | Self::KaosCancel(_) => return Err(error),
+        };
+        match reply {
+            Budgeted::Ready(reply) => Ok(reply),
+            Budgeted::Waiting(reply) => reply.await,
         }
     }
 }
@@ -427,18 +468,35 @@ fn accepts_only_events(headers: &HeaderMap) -> bool {
         .is_some_and(|accept| accept.as_bytes().trim_ascii() == b"text/event-stream")
 }
 
-/// Encodes a response as a JSON-RPC result or an event stream. Returns the part of the byte budget that was reserved
-/// for it.
+/// Encodes a response, as [`encode`], within the byte budget.
+fn encode_within_budget<'a>(
+    routes: &'a Routes,
+    call: &'a AdmittedCall<'_>,
+    id: &'a JsonRpcId<'static>,
+    response: ServiceResponse,
+    dialect: Dialect,
+    task_alias: Option<TaskId>,
+) -> Result<Budgeted<'a, Reply>> {
+    let format = {
+        let dialect = dialect.clone();
+        let task_alias = task_alias.clone();
+        move |task: &Task| encodings::task_format(&dialect, task_alias.as_ref(), task)
+    };
+    call.encode(response, format, move |response| {
+        encode(routes, call, id, response, dialect, task_alias)
+    })
+}
+
+/// Encodes a response as a JSON-RPC result or an event stream.
 fn encode(
     routes: &Routes,
     call: &AdmittedCall<'_>,
     id: &JsonRpcId<'static>,
-    mut response: ServiceResponse,
+    response: ServiceResponse,
     dialect: Dialect,
     task_alias: Option<TaskId>,
-) -> Result<(Reply, Option<Box<Reservation>>)> {
-    let reserved = response.take_reservation();
-    let reply = match response {
+) -> Result<Reply> {
+    Ok(match response {
         ServiceResponse::Single(response, _) => {
             let dialect = dialect
                 .with_alias_in_response(task_alias, &response)
@@ -458,8 +516,7 @@ fn encode(
             let encoder = JsonEventEncoder::new(Some(id.clone()), dialect);
             routes.event_stream(*stream, encoder)
         }
-    };
-    Ok((reply, reserved))
+    })
 }
 
 /// Returns the reply with a large task, whose bytes are shared with other replies.

@@ -17,6 +17,7 @@ use crate::model::{
     SendMessageResponse, Task, TaskState, Version,
 };
 use crate::server::admission::RequestContext;
+use crate::server::admitted_call::Budgeted;
 use crate::server::body;
 use crate::server::call_headers::{idempotency_key, release_head};
 use crate::server::call_span::CallSpan;
@@ -100,10 +101,17 @@ async fn execute(
         .rate_limit()?;
     release_head(head);
     let response = call.call(request).await?;
-    let reply = encode(routes, agent, response, includes_usage)?;
-    let mut reply = call.count_reply(reply, None)?;
-    call.add_response_headers(reply.headers_mut());
-    Ok(reply)
+    // Awaited outside of `match`: future size.
+    let waiting = match call.encode(
+        response,
+        |_| None,
+        |response| encode(routes, agent, response, includes_usage),
+    )? {
+        Budgeted::Ready(reply) => return Ok(call.with_response_headers(reply)),
+        Budgeted::Waiting(waiting) => waiting,
+    };
+    let reply = waiting.await?;
+    Ok(call.with_response_headers(reply))
 }
 
 /// Decoded body. It does not borrow from the body, which is freed: the call can run for hours.
@@ -266,7 +274,7 @@ fn model_not_found(model: &str) -> Reply {
 fn task_reply(writer: CompletionWriter, task: &Task) -> Reply {
     let writer = with_task(writer, task);
     let mut out = Vec::new();
-    if let Some((status, code)) = failure_status(task.status.state) {
+    if let Some((status, code)) = task_failure(task) {
         let error = OpenAiError {
             message: &failure_message(task),
             kind: "server_error",
@@ -309,7 +317,15 @@ fn with_task(writer: CompletionWriter, task: &Task) -> CompletionWriter {
     }
 }
 
-/// Returns status and error code of a task without a completion. An interrupted task has one: its
+/// Returns status and error code of a task without a completion, or without its text. A completion without text would look
+/// like an empty answer.
+fn task_failure(task: &Task) -> Option<(StatusCode, &'static str)> {
+    let omitted = (StatusCode::SERVICE_UNAVAILABLE, "content_omitted");
+    let is_omitted = task.is_content_omitted();
+    failure_status(task.status.state).or(is_omitted.then_some(omitted))
+}
+
+/// Returns status and error code of a state without a completion. An interrupted task has one: its
 /// question.
 fn failure_status(state: TaskState) -> Option<(StatusCode, &'static str)> {
     match state {
@@ -325,6 +341,12 @@ fn failure_status(state: TaskState) -> Option<(StatusCode, &'static str)> {
 
 /// Returns the status message of a task, or a text that names its state.
 fn failure_message(task: &Task) -> String {
+    if task.is_content_omitted() {
+        let id = &task.id;
+        return format!(
+            "too many unread responses in memory; the answer is in task {id} (GetTask)"
+        );
+    }
     let message = task
         .status
         .message

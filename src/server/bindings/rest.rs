@@ -1,6 +1,6 @@
 //! HTTP+JSON (REST) binding, in both versions.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 
 use bytes::Bytes;
 use http::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue};
@@ -9,7 +9,8 @@ use http::{HeaderMap, Method, Request as HttpRequest, StatusCode};
 use hyper::body::Incoming;
 
 use crate::model::{Binding, Error, ErrorKind, Limits, Request, Response, Result, Task, Version};
-use crate::server::admission::{AdmittedCall, RequestContext};
+use crate::server::admission::RequestContext;
+use crate::server::admitted_call::{AdmittedCall, Budgeted};
 use crate::server::body;
 use crate::server::call_headers::{
     has_base64_files, release_head, requested_version, response_dialect, set_version_header,
@@ -109,7 +110,7 @@ async fn execute(
     };
     let (mut request, dialect) = admission.decode(context, body, codec).await??;
     let dialect = routes.settings.v03_rest_form.dialect(dialect, &request);
-    let dialect = response_dialect(&head.headers, &request, dialect);
+    let dialect = response_dialect(&head.headers, &mut request, dialect);
     let version = route.route_version.version();
     // Bodies with `kind` have base64 text in any case.
     let has_base64_files = dialect == Dialect::V03Rest && has_base64_files(&head.headers, version);
@@ -121,18 +122,46 @@ async fn execute(
         .authorize(&request)?
         .rate_limit()?;
     let media_type = rest_content_type(mentions_a2a_json(&head.headers), version);
-    release_head(head);
-    let mut response = call.call(request).await?;
-    let reserved = response.take_reservation();
     let form = ReplyForm {
         dialect,
         media_type,
         has_base64_files,
     };
-    let reply = encode(routes, &call, response, form)?;
-    let mut reply = call.count_reply(reply, reserved)?;
-    call.add_response_headers(reply.headers_mut());
-    Ok(reply)
+    let response = pin!(call.call(request));
+    release_head(head);
+    finish(routes, &call, response, form).await
+}
+
+/// Awaits the response and encodes it. Not part of [`execute`]: its locals would be live at two await points, and share no
+/// memory with those of decoding.
+async fn finish(
+    routes: &Routes,
+    call: &AdmittedCall<'_>,
+    response: Pin<&mut (impl Future<Output = Result<ServiceResponse>> + Send)>,
+    form: ReplyForm,
+) -> Result<Reply> {
+    let response = response.await?;
+    // Awaited outside of `match`: future size.
+    let waiting = match respond(routes, call, response, form)? {
+        Budgeted::Ready(reply) => return Ok(call.with_response_headers(reply)),
+        Budgeted::Waiting(waiting) => waiting,
+    };
+    let reply = waiting.await?;
+    Ok(call.with_response_headers(reply))
+}
+
+/// Encodes a response within the byte budget.
+fn respond<'a>(
+    routes: &'a Routes,
+    call: &'a AdmittedCall<'_>,
+    response: ServiceResponse,
+    form: ReplyForm,
+) -> Result<Budgeted<'a, Reply>> {
+    let dialect = form.dialect.clone();
+    let format = |task: &Task| encodings::task_format(&dialect, None, task);
+    call.encode(response, format, move |response| {
+        encode(routes, call, response, form)
+    })
 }
 
 /// Resolves operation and version from method, path and headers.

@@ -7,7 +7,7 @@
 //! The unit tests compare the output byte by byte with `Serialize` of the model.
 
 use super::encode::write_text;
-use crate::model::{Artifact, ArtifactId, ContextId, Entry, Event, Task, TaskId};
+use crate::model::{Artifact, ArtifactId, ClientDialect, ContextId, Entry, Event, TaskId};
 use crate::wire::{Dialect, write_event, write_json};
 
 /// Writer for the events of one stream in one dialect.
@@ -42,9 +42,11 @@ impl StreamEventWriter {
         &self.dialect
     }
 
-    /// Selects the dialect for the client of a task, as [`Dialect::for_task`].
-    pub fn select_dialect(&mut self, task: &Task) {
-        self.dialect = self.dialect.clone().for_task(task);
+    /// Selects the dialect for a client with a dialect of its own, as [`Dialect::with_client_dialect`].
+    pub fn select_dialect(&mut self, client: Option<ClientDialect>) {
+        if client.is_some() {
+            self.dialect = self.dialect.clone().with_client_dialect(client);
+        }
     }
 
     /// Writes the stream event of an entry, like [`write_event`]. Writes nothing for internal

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use attache::model::{Binding, ErrorKind, GetTaskRequest, Message, Version};
+use attache::model::{
+    Binding, ErrorKind, GetTaskRequest, Message, SendMessageRequest, SendMessageResponse, Version,
+};
 use attache::{Client, ClientSettings, Timeouts};
 
 use super::following::{client, fast_settings, rpc_error, rpc_result, task, task_response};
@@ -22,6 +24,33 @@ async fn r15_message_that_may_have_arrived_is_not_resent() {
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert_eq!(peer.requests().await.len(), 1);
+}
+
+#[tokio::test]
+async fn d02_a_task_without_its_content_is_read_again() {
+    let omitted = rpc_result(&serde_json::json!({"task": {
+        "id": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"},
+        "metadata": {"attache.omitted": ["artifacts", "history"]}}}));
+    let complete = rpc_result(&serde_json::json!({
+        "id": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"},
+        "artifacts": [{"artifactId": "a", "parts": [{"text": "answer"}]}]}));
+    let peer = Peer::with_responses(vec![
+        json_response(200, &omitted),
+        json_response(200, &complete),
+    ])
+    .await;
+    let request = SendMessageRequest::new(Message::user("hi"));
+    let sent = with_deadline(client(&peer).send_message(request)).await;
+    let SendMessageResponse::Task(task) = sent.unwrap() else {
+        panic!("not a task");
+    };
+    assert_eq!(task.text(), "answer");
+    let requests = peer.requests().await;
+    let read = String::from_utf8_lossy(&requests[1].body).into_owned();
+    assert!(
+        read.contains("GetTask") && read.contains(r#""id":"t""#),
+        "{read}"
+    );
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ const ADDRESS: &str = "listening on ";
 
 /// Agent of the server process. Writes as many artifacts of 1 MiB as the message says, then ends the turn as it says:
 /// `complete 3`, `ask 3`, `hold 3`. Repeats other messages.
-struct BulkAgent;
+pub(crate) struct BulkAgent;
 
 impl Agent for BulkAgent {
     async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {

@@ -243,7 +243,7 @@ async fn a_direct_reply_passes_the_event_hooks() {
     }
     let changing = || TestHook::new("mask", Behaviour::Change).hook();
     everywhere_on(
-        || Server::new(card(), Replier).hook(changing().on([HookPhase::Event])),
+        || Server::new(card(), Replier).hook(changing().phases([HookPhase::Event])),
         async |client: Client| {
             let reply = client.send_message(message("hi")).await.unwrap();
             assert_eq!(reply.text(), "a ***");
@@ -261,7 +261,7 @@ async fn a_direct_reply_passes_the_event_hooks() {
 async fn a_changed_message_is_stored_and_processed() {
     let changing = || TestHook::new("mask", Behaviour::Change).hook();
     everywhere_on(
-        || server([changing().on([HookPhase::Call])]),
+        || server([changing().phases([HookPhase::Call])]),
         async |client: Client| {
             let task = send_text(&client, "my secret").await;
             assert_eq!(history_texts(&task)[0], "my ***");
@@ -309,7 +309,7 @@ async fn a_message_that_a_hook_adds_to_the_last_status_is_checked() {
         (of_another_task, false),
         (empty, false),
     ] {
-        let hook = || Hook::new("adds", AddsMessage(added.clone())).on([HookPhase::Event]);
+        let hook = || Hook::new("adds", AddsMessage(added.clone())).phases([HookPhase::Event]);
         everywhere_on(
             || server([hook()]),
             async |client: Client| {
@@ -337,7 +337,7 @@ async fn a_hook_of_another_operation_or_agent_does_not_run() {
     let hook = TestHook::new("deny", Behaviour::Deny);
     let only_cancel = || {
         hook.hook()
-            .on([HookPhase::Call])
+            .phases([HookPhase::Call])
             .operations([Operation::CancelTask])
     };
     everywhere_on(

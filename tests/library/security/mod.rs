@@ -8,6 +8,8 @@ pub(crate) mod coverage;
 #[cfg(feature = "server")]
 pub(crate) mod credential_end;
 #[cfg(all(feature = "grpc", target_os = "linux"))]
+mod exhausted_budget;
+#[cfg(all(feature = "grpc", target_os = "linux"))]
 pub(crate) mod exhaustion;
 #[cfg(feature = "server")]
 pub(crate) mod exposure;

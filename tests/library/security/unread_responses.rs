@@ -11,7 +11,7 @@ use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
 use crate::harness::server_process::ServerProcess;
@@ -23,7 +23,7 @@ const MAX_MEMORY_MB: u64 = 512;
 const MANY_FILES: usize = 10_000;
 /// Size of the large task, in MiB.
 const TASK_MIB: usize = 21;
-const HOSTILE: [u8; 4] = [127, 0, 0, 1];
+pub(crate) const HOSTILE: [u8; 4] = [127, 0, 0, 1];
 const INNOCENT: [u8; 4] = [127, 0, 0, 2];
 
 /// Returns the bytes of a request. The connection closes after the reply.
@@ -36,7 +36,7 @@ fn request_bytes(ask: &WireRequest) -> String {
 }
 
 /// Sends a request and reads the whole reply.
-async fn ask_from(source: [u8; 4], address: SocketAddr, ask: &WireRequest) -> Answer {
+pub(crate) async fn ask_from(source: [u8; 4], address: SocketAddr, ask: &WireRequest) -> Answer {
     let mut stream = connect_from(source, address).await;
     with_deadline(stream.write_all(request_bytes(ask).as_bytes()))
         .await
@@ -45,7 +45,7 @@ async fn ask_from(source: [u8; 4], address: SocketAddr, ask: &WireRequest) -> An
 }
 
 /// Sends a request and reads nothing. The receive buffer of the connection is small.
-async fn ask_and_ignore(address: SocketAddr, ask: &WireRequest) -> TcpStream {
+pub(crate) async fn ask_and_ignore(address: SocketAddr, ask: &WireRequest) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
     socket.bind((HOSTILE, 0).into()).unwrap();
@@ -57,14 +57,14 @@ async fn ask_and_ignore(address: SocketAddr, ask: &WireRequest) -> TcpStream {
 }
 
 /// Reads the status of a reply, and nothing after it.
-async fn read_status(stream: &mut TcpStream) -> String {
+pub(crate) async fn read_status(stream: &mut TcpStream) -> String {
     let mut status = [0; 12];
     with_deadline(stream.read_exact(&mut status)).await.unwrap();
     String::from_utf8(status.to_vec()).unwrap()
 }
 
 /// Creates a task with artifacts of 1 MiB each, and returns its id.
-async fn create_task(address: SocketAddr, text: &str) -> String {
+pub(crate) async fn create_task(address: SocketAddr, text: &str) -> String {
     let form = WireFormat::Rpc1;
     let message = form.message(text, json!({}));
     let params = json!({"message": message, "configuration": {"returnImmediately": true}});
@@ -76,7 +76,7 @@ async fn create_task(address: SocketAddr, text: &str) -> String {
 }
 
 /// Waits until the task has this state. The replies are small: they have neither artifacts nor history.
-async fn await_state(address: SocketAddr, id: &str, state: &str) {
+pub(crate) async fn await_state(address: SocketAddr, id: &str, state: &str) {
     let params = json!({"pageSize": 100, "historyLength": 0});
     let list = WireFormat::Rpc1.ask("ListTasks", params);
     let wait = async {
@@ -319,6 +319,56 @@ async fn d03_unread_snapshots_of_a_large_task_share_its_memory() {
         assert_ne!(read.unwrap(), 0, "{} bytes", received.len());
     }
     assert!(received.len() > TASK_MIB << 20, "{} bytes", received.len());
+}
+
+/// Webhook that accepts connections, reads the start of a request and nothing after it.
+async fn start_tarpit(host: [u8; 4]) -> (SocketAddr, JoinSet<TcpStream>) {
+    let listener = TcpListener::bind(SocketAddr::from((host, 0)))
+        .await
+        .unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut requests = JoinSet::new();
+    requests.spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut start = [0; 4];
+        stream.read_exact(&mut start).await.unwrap();
+        assert_eq!(&start, b"POST");
+        stream
+    });
+    (address, requests)
+}
+
+/// Webhooks of 0.3 get the whole task. They share its encoding, so all of them are called.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d04_unread_webhooks_of_a_large_task_share_its_memory() {
+    const WEBHOOKS: u8 = 24;
+    const LARGE_MIB: usize = 56;
+    let server = ServerProcess::start(MANY_FILES).await;
+    let id = create_task(server.address, &format!("hold {LARGE_MIB}")).await;
+    await_state(server.address, &id, "TASK_STATE_WORKING").await;
+    let mut tarpits = JoinSet::new();
+    for number in 1..=WEBHOOKS {
+        // A host each: deliveries to one host are limited.
+        let (address, mut requests) = start_tarpit([127, 0, 1, number]).await;
+        tarpits.spawn(async move { requests.join_next().await.unwrap().unwrap() });
+        // An id each: without one, a config replaces the one before.
+        let config = json!({"id": number.to_string(), "url": format!("http://{address}/")});
+        let params = json!({"taskId": id, "pushNotificationConfig": config});
+        let ask = WireFormat::Rpc03.ask("CreateTaskPushNotificationConfig", params);
+        let answer = ask_from(HOSTILE, server.address, &ask).await;
+        assert!(answer.json()["result"].is_object(), "{answer:?}");
+    }
+    let params = json!({"id": id});
+    let cancel = WireFormat::Rpc03.ask("CancelTask", params);
+    // Its reply is the large task too, which is not read.
+    let mut canceled = ask_and_ignore(server.address, &cancel).await;
+    assert_eq!(read_status(&mut canceled).await, "HTTP/1.1 200");
+    let mut unread = Vec::new();
+    while let Some(stream) = with_deadline(tarpits.join_next()).await {
+        unread.push(stream.unwrap());
+    }
+    assert_innocent_is_served(server.address).await;
+    assert_peak(&server);
 }
 
 /// An id of 7 MB is refused, and the longest id multiplies the response by little.

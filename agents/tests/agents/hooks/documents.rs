@@ -101,7 +101,7 @@ async fn s38_documents_have_no_webhook_credentials_and_a_change_keeps_them() {
         document
     })
     .await;
-    let hook = hook(&url).on([HookPhase::Call, HookPhase::Response]);
+    let hook = hook(&url).phases([HookPhase::Call, HookPhase::Response]);
     let server = crate::harness::start_with(attache_agents::Echo, |server| {
         let mut push = attache::PushSettings::default();
         push.egress.loopback = true;
@@ -133,7 +133,7 @@ async fn a_changed_message_is_stored() {
         document
     })
     .await;
-    let server = echo_behind(hook(&url).on([HookPhase::Call])).await;
+    let server = echo_behind(hook(&url).phases([HookPhase::Call])).await;
     let answer = send(&server).await;
     let history = &answer["result"]["task"]["history"];
     assert_eq!(history[0]["parts"], json!([{"text": "new"}]), "{answer}");

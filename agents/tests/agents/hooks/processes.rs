@@ -46,7 +46,7 @@ async fn a_command_hook_decides_in_every_phase() {
 async fn a_program_that_fails_or_does_not_exist_is_a_failure() {
     let fails = r#"echo '{"decision": "allow"}'; exit 3"#;
     for line in [fails, "exec /no/such/program", "true"] {
-        let hook = command_hook(line).on([HookPhase::Call]);
+        let hook = command_hook(line).phases([HookPhase::Call]);
         check(hook, HookPhase::Call, Expected::Failed).await;
     }
     let settings = CommandHookSettings {
@@ -54,6 +54,8 @@ async fn a_program_that_fails_or_does_not_exist_is_a_failure() {
         ..CommandHookSettings::default()
     };
     let hook = Hook::new("test", ExternalHook::command(settings).unwrap());
-    let hook = hook.on([HookPhase::Call]).on_failure(FailurePolicy::Allow);
+    let hook = hook
+        .phases([HookPhase::Call])
+        .on_failure(FailurePolicy::Allow);
     check(hook, HookPhase::Call, Expected::Text("my secret")).await;
 }

@@ -41,7 +41,7 @@ const DENIED: &str = "the policy forbids it";
 
 fn hook(behaviour: Behaviour, policy: FailurePolicy, phase: HookPhase) -> Hook {
     let hook = TestHook::new("test", behaviour).hook();
-    hook.on([phase])
+    hook.phases([phase])
         .on_failure(policy)
         .timeout(match behaviour {
             Hang => Duration::from_millis(10),

@@ -208,6 +208,34 @@ async fn a_failure_of_a_filter_follows_the_policy() {
     }
 }
 
+/// Hook that never decides about an event.
+struct Stuck;
+
+#[async_trait]
+impl Interceptor for Stuck {
+    async fn on_event(&self, _: &HookContext<'_>, _: &mut StreamResponse) -> Result<(), HookError> {
+        std::future::pending().await
+    }
+}
+
+/// The agent ends its turn at once, so the first events and the last ones wait for the hook.
+#[tokio::test]
+async fn a_slow_hook_does_not_delay_a_send_that_returns_immediately() {
+    everywhere_on(
+        || {
+            let hook = Hook::new("stuck", Stuck).timeout(Duration::from_secs(3600));
+            server([hook])
+        },
+        async |client: Client| {
+            let task = begin(&client, "hi").await;
+            assert_eq!(task.status.state, TaskState::Submitted);
+            let read = super::super::get(&client, &task).await;
+            assert!(!read.is_ended());
+        },
+    )
+    .await;
+}
+
 /// Hook that changes a message differently each time.
 struct Counter(AtomicUsize);
 

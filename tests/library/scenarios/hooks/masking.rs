@@ -4,7 +4,7 @@ use std::path::Path;
 
 use attache::model::{
     Binding, Json, ListTasksRequest, Message, Object, Part, PushConfig, SendMessageConfiguration,
-    SendMessageRequest, Version,
+    SendMessageRequest, Seq, SubscribeToTaskRequest, Version,
 };
 use attache::store::{Sqlite, sqlite::Options};
 use attache::{
@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use super::super::{configured, get, subscribe};
+use super::super::{configured, get};
 use super::{Behaviour, TestHook};
 use crate::harness::everywhere::{MATRIX, can_list, card, open};
 use crate::harness::{local_webhooks, run, with_deadline};
@@ -70,11 +70,20 @@ async fn read_everything(client: &Client, webhook: &str) {
     let read = get(client, &task).await;
     assert_eq!(read.artifacts.len(), 2);
     assert_masked("task", &read);
-    if let Ok(mut again) = subscribe(client, &task.id).await {
-        while let Some(event) = again.next().await {
-            assert_masked("subscription", &event);
-        }
+    // The task has ended. A resumed stream replays the stored events after the first one.
+    let subscription = SubscribeToTaskRequest {
+        tenant: None,
+        id: task.id.clone(),
+    };
+    let mut replay = open(client.subscribe_to_task(subscription, Some(Seq(2))))
+        .await
+        .unwrap();
+    let mut replayed = String::new();
+    while let Some(event) = replay.next().await {
+        assert_masked("replay", &event);
+        replayed.push_str(&format!("{event:?}"));
     }
+    assert!(replayed.contains("***"), "{replayed}");
     if can_list(client).await {
         let all = ListTasksRequest {
             include_artifacts: Some(true),
@@ -112,7 +121,7 @@ async fn masked_text_reaches_no_reader() {
         let mut running = run(Server::new(card(), Chatty)
             .store(store)
             .push(local_webhooks())
-            .hook(hook.on([HookPhase::Call, HookPhase::Event])))
+            .hook(hook.phases([HookPhase::Call, HookPhase::Event])))
         .await;
         let url = format!("http://{}/", running.address);
         let client = Client::new(&url, binding, version).unwrap();

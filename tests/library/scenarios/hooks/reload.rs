@@ -19,7 +19,7 @@ async fn a_reload_replaces_the_hooks() {
     assert_eq!(text().await, "a secret");
     let replaced = local
         .handle()
-        .replace(server([changing.on([HookPhase::Event])]));
+        .replace(server([changing.phases([HookPhase::Event])]));
     replaced.unwrap();
     assert_eq!(text().await, "a ***");
     local.handle().replace(server([])).unwrap();
@@ -52,7 +52,7 @@ async fn hooks_see_the_end_of_an_interrupted_task() {
     running.stop().await;
     drop(running);
     let hook = TestHook::new("audit", Behaviour::Deny);
-    let (_running, client) = start(server([hook.hook().on([HookPhase::Event])])).await;
+    let (_running, client) = start(server([hook.hook().phases([HookPhase::Event])])).await;
     let listed = with_deadline(client.list_tasks(Default::default()))
         .await
         .unwrap();

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::{post, post_for_events, sample, user_message};
 use crate::harness::everywhere::everywhere;
-use crate::harness::{Running, start};
+use crate::harness::webhook_endpoint::{Endpoint, OK};
+use crate::harness::{Running, WireFormat, local_webhooks, start, start_with};
 
 const REQUEST: &str = "urn:attache:ext:input-request:v1";
 
@@ -212,6 +213,58 @@ async fn seed_2_17_the_input_request_is_in_the_metadata_everywhere() {
         },
     )
     .await;
+}
+
+#[tokio::test]
+async fn seed_2_20_resumed_streams_and_lists_have_tool_parts() {
+    let server = start(tool_agent).await;
+    let asked = server
+        .result("message/send", json!({"message": text("go")}))
+        .await;
+    let mut answer = sample("rxjs-tool-result-request");
+    answer["params"]["message"]["referenceTaskIds"] = json!([asked["id"]]);
+    post_for_events(&server, &answer).await;
+    let plain = server
+        .result("message/send", json!({"message": text("go")}))
+        .await;
+    // Without the first event, which is the task.
+    let params = json!({"id": asked["id"]});
+    let resumed = WireFormat::Rpc03.ask("SubscribeToTask", params).resuming(2);
+    let events = server.read(&resumed).await.rest().await;
+    let last: Value = serde_json::from_str(&events.last().unwrap().data).unwrap();
+    let message = &last["result"]["status"]["message"];
+    assert_eq!(message["parts"][1], tool_part(), "{last}");
+    let page = server.result("tasks/list", json!({})).await;
+    let tasks = page["tasks"].as_array().unwrap();
+    let listed = |id: &Value| tasks.iter().find(|task| task["id"] == *id).unwrap();
+    let parts = |id: &Value| listed(id)["status"]["message"]["parts"][1].clone();
+    assert_eq!(parts(&asked["id"]), tool_part(), "{page}");
+    assert_eq!(parts(&plain["id"]), data_part(), "{page}");
+    assert!(!page.to_string().contains("attache.dialect"), "{page}");
+}
+
+#[tokio::test]
+async fn seed_2_20_webhooks_of_clients_with_the_extension_have_tool_parts() {
+    let server = start_with(tool_agent, |server| server.push(local_webhooks())).await;
+    for (header, expected) in [
+        (format!("\r\nX-A2A-Extensions: {REQUEST}"), tool_part()),
+        (String::new(), data_part()),
+    ] {
+        let endpoint = Endpoint::start(OK).await;
+        let configuration = json!({"pushNotificationConfig": {"url": endpoint.url}});
+        let params = json!({"message": text("go"), "configuration": configuration});
+        let send = json!({"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": params});
+        let head = format!("POST / HTTP/1.1\r\nContent-Type: application/json{header}");
+        let answer = server.send(&head, send.to_string().as_bytes()).await;
+        assert!(answer.json()["result"]["id"].is_string(), "{answer:?}");
+        let is_question = |body: &Value| body["status"]["state"] == "input-required";
+        let received = endpoint
+            .until(|got| got.iter().any(|request| is_question(&request.body)))
+            .await;
+        let question = received.iter().find(|got| is_question(&got.body)).unwrap();
+        let part = &question.body["status"]["message"]["parts"][1];
+        assert_eq!(*part, expected, "{question:?}");
+    }
 }
 
 #[tokio::test]
