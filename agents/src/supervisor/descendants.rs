@@ -1,6 +1,8 @@
 //! Descendants of the supervising process: they are reaped, and killed when they must end.
 
 use std::io;
+#[cfg(target_os = "linux")]
+use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
 
@@ -11,6 +13,10 @@ use rustix::process::{
 };
 
 use crate::lock::lock;
+
+/// File with the children of a thread.
+#[cfg(target_os = "linux")]
+const CHILDREN: &str = "children";
 
 /// Descendants of this process.
 ///
@@ -124,9 +130,19 @@ fn kill_children() -> KillResult {
 /// Returns the children of all threads of this process. Ended children are included until they are reaped.
 #[cfg(target_os = "linux")]
 fn children() -> io::Result<Vec<Pid>> {
+    children_of(Path::new("/proc/thread-self"), Path::new("/proc/self/task"))
+}
+
+/// Returns the children of all threads in `threads`. `own` is the folder of the calling thread.
+///
+/// # Errors
+/// Not found: the calling thread has no list of children, because the kernel was built without `CONFIG_PROC_CHILDREN`.
+#[cfg(target_os = "linux")]
+fn children_of(own: &Path, threads: &Path) -> io::Result<Vec<Pid>> {
+    std::fs::metadata(own.join(CHILDREN))?;
     let mut children = Vec::new();
-    for thread in std::fs::read_dir("/proc/self/task")? {
-        let list = match std::fs::read_to_string(thread?.path().join("children")) {
+    for thread in std::fs::read_dir(threads)? {
+        let list = match std::fs::read_to_string(thread?.path().join(CHILDREN)) {
             Ok(list) => list,
             // The thread has ended. Its children belong to another thread now.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -136,4 +152,27 @@ fn children() -> io::Result<Vec<Pid>> {
         children.extend(ids.filter_map(|id| Pid::from_raw(id.parse().ok()?)));
     }
     Ok(children)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn d14_a_kernel_without_lists_of_children_is_recognized() {
+        let folder = tempfile::tempdir().unwrap();
+        let threads = folder.path();
+        let own = threads.join("1");
+        fs::create_dir(&own).unwrap();
+        let error = children_of(&own, threads).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        fs::write(own.join(CHILDREN), "7 8 ").unwrap();
+        // A thread that has ended.
+        fs::create_dir(threads.join("2")).unwrap();
+        let ids: Vec<_> = children_of(&own, threads).unwrap();
+        let ids: Vec<_> = ids.into_iter().map(Pid::as_raw_pid).collect();
+        assert_eq!(ids, [7, 8]);
+    }
 }

@@ -87,10 +87,15 @@ fn run(args: SuperviseArgs) -> Result<WaitStatus, SuperviseError> {
     })?;
     let mut command = Command::new(&args.program);
     command.args(&args.program_args);
+    // The program receives those that arrive from here on by itself.
+    let early_signals = group_signals.received_from_server();
     let started = descendants.start(&mut command);
     let started = started.map_err(|error| SuperviseError::Start(args.program, error))?;
     let program = started.ok_or(SuperviseError::ServerEnded)?;
-    group_signals.forward(program);
+    // Such as SIGTERM of a cancel right after the start.
+    for signal in early_signals {
+        let _ = kill_process(program, signal);
+    }
     // Without it the server sees a closed pipe only when the program ends.
     let _ = close_pipes();
     Ok(descendants.wait_for(program)?)
@@ -111,18 +116,17 @@ impl GroupSignals {
         })
     }
 
-    /// Sends the program the signals of the server that arrived before it ran, such as SIGTERM of a cancel right after the
-    /// start. The program has already received those that it sent to its own group.
-    fn forward(&mut self, program: Pid) {
-        for received in self.received.pending() {
-            let sender = received
-                .process
-                .and_then(|sender| Pid::from_raw(sender.pid));
-            let signal = Signal::from_named_raw(received.signal);
-            if let Some(signal) = signal.filter(|_| sender.is_some() && sender == self.server) {
-                let _ = kill_process(program, signal);
-            }
-        }
+    /// Returns the signals of the server that have arrived.
+    fn received_from_server(&mut self) -> Vec<Signal> {
+        let server = self.server;
+        let sent_by_server = self.received.pending().filter(|received| {
+            let sender = received.process.as_ref();
+            let sender = sender.and_then(|sender| Pid::from_raw(sender.pid));
+            sender.is_some() && sender == server
+        });
+        sent_by_server
+            .filter_map(|received| Signal::from_named_raw(received.signal))
+            .collect()
     }
 }
 
