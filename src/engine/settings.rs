@@ -30,8 +30,8 @@ pub struct Settings {
     pub max_tail_entries: usize,
     /// Maximum size of the log entries of a running task that stay in memory for its subscribers, in bytes.
     pub max_tail_bytes: usize,
-    /// Maximum size of a task, in bytes. A task that would exceed it fails with the reason `too-large`; a message that
-    /// would exceed it is refused.
+    /// Maximum size of a task, in bytes of its JSON. A task that would exceed it fails with the reason `too-large`; a
+    /// message that would exceed it is refused.
     pub max_task_bytes: usize,
     /// Size of the LRU cache of tasks that are not running, in bytes. Unchanged tasks are served from it without
     /// reading the store.

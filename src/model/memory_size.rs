@@ -1,9 +1,14 @@
 //! Approximate memory sizes of tasks and events. Caches, queues and page sizes are bounded by them.
+//!
+//! Text counts as it is written in JSON: a control character takes 6 bytes there. The memory of an encoding is thereby about
+//! that of the task, and `max_task_bytes` bounds both.
 
 use super::{Artifact, Content, Event, Message, Object, Part, Task};
 
 /// Approximate size of a struct with its allocations, without its text.
 const STRUCT_OVERHEAD_BYTES: usize = 200;
+/// Length up to which the escapes of a text are not counted. The overhead of its struct covers them.
+const MAX_UNSCANNED_BYTES: usize = 32;
 
 impl Task {
     /// Returns the approximate size in memory, in bytes.
@@ -42,18 +47,18 @@ impl Event {
                 Self::Artifact {
                     artifact, metadata, ..
                 } => artifact_size(artifact) + object_size(metadata.as_ref()),
-                Self::Ignored { reason } => reason.len(),
+                Self::Ignored { reason } => text_size(reason),
                 Self::TurnStarted | Self::TurnEnded => 0,
             }
     }
 }
 
 fn message_size(message: &Message) -> usize {
-    let texts = message.extensions.iter().map(String::len);
+    let texts = message.extensions.iter().map(|text| text_size(text));
     let ids = message
         .reference_task_ids
         .iter()
-        .map(|id| id.as_str().len());
+        .map(|id| text_size(id.as_str()));
     let lists = texts
         .chain(ids)
         .map(|length| length + STRUCT_OVERHEAD_BYTES / 4)
@@ -71,7 +76,7 @@ fn artifact_size(artifact: &Artifact) -> usize {
         .chain(&artifact.name)
         .chain(&artifact.description);
     let texts = texts
-        .map(|text| text.len() + STRUCT_OVERHEAD_BYTES / 4)
+        .map(|text| text_size(text) + STRUCT_OVERHEAD_BYTES / 4)
         .sum::<usize>();
     STRUCT_OVERHEAD_BYTES
         + texts
@@ -85,12 +90,12 @@ fn parts_size(parts: &[Part]) -> usize {
 
 fn part_size(part: &Part) -> usize {
     let content = match &part.content {
-        Content::Text(text) => text.capacity(),
+        Content::Text(text) => text.capacity() + escape_bytes(text),
         Content::Raw(bytes) => bytes.as_str().len(),
-        Content::Url(url) => url.len(),
+        Content::Url(url) => text_size(url),
         Content::Data(data) => data.get().len(),
     };
-    let names = part.filename().map_or(0, str::len) + part.media_type().map_or(0, str::len);
+    let names = part.filename().map_or(0, text_size) + part.media_type().map_or(0, text_size);
     STRUCT_OVERHEAD_BYTES / 4 + content + names + object_size(part.metadata())
 }
 
@@ -98,4 +103,65 @@ fn object_size(object: Option<&Object>) -> usize {
     object.map_or(0, |object| {
         object.as_str().len() + STRUCT_OVERHEAD_BYTES / 4
     })
+}
+
+fn text_size(text: &str) -> usize {
+    text.len() + escape_bytes(text)
+}
+
+/// Returns the number of bytes that the escapes of a text add to its JSON.
+fn escape_bytes(text: &str) -> usize {
+    if text.len() <= MAX_UNSCANNED_BYTES {
+        return 0;
+    }
+    let (chunks, rest) = text.as_bytes().as_chunks::<32>();
+    let of_chunks = chunks.iter().filter(|chunk| has_escape(chunk));
+    of_chunks.map(|chunk| escapes(chunk)).sum::<usize>() + escapes(rest)
+}
+
+/// Branch-free, so that the compiler vectorizes it.
+fn has_escape(chunk: &[u8; 32]) -> bool {
+    let is_escaped = |byte: u8| (byte < b' ') | (byte == b'"') | (byte == b'\\');
+    chunk
+        .iter()
+        .fold(false, |found, &byte| found | is_escaped(byte))
+}
+
+fn escapes(bytes: &[u8]) -> usize {
+    let added = bytes.iter().map(|byte| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 1,
+        0x00..b' ' => 5,
+        _ => 0,
+    });
+    added.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(text: String) -> Task {
+        Task {
+            artifacts: vec![Artifact {
+                parts: vec![Part::text(text)],
+                ..Artifact::default()
+            }],
+            ..Task::default()
+        }
+    }
+
+    #[test]
+    fn d02_the_size_of_a_task_covers_its_json() {
+        for text in ["x", "\u{1}", "\n", "\"", "\\", "ü", "x\u{1}y\u{1f}\u{c}"] {
+            for count in [1, 20, 1_000, 10_001] {
+                let text = text.repeat(count);
+                let escaped = serde_json::to_string(&text).unwrap().len();
+                let task = task(text);
+                let json = serde_json::to_string(&task).unwrap().len();
+                let size = task.memory_size();
+                assert!(size >= json, "{size} of {json}");
+                assert!(size <= escaped + 1_000, "{size} of {json}");
+            }
+        }
+    }
 }

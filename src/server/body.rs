@@ -3,7 +3,6 @@
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-#[cfg(feature = "grpc")]
 use std::sync::Arc;
 #[cfg(feature = "grpc")]
 use std::task::Context;
@@ -18,6 +17,7 @@ use hyper::body::{Body, Incoming};
 use hyper::body::{Frame, SizeHint};
 use tokio::time::timeout;
 
+use super::body_decoder::MAX_INLINE_BYTES;
 use super::settings::ServerSettings;
 use crate::model::{CallerKey, Error, ErrorKind, Result};
 use crate::rt::{BudgetLimits, ExceededLimit, KeyedBudget};
@@ -66,15 +66,16 @@ fn is_json(media_type: &str) -> bool {
             && suffix.is_some_and(|suffix| suffix.eq_ignore_ascii_case(JSON_SUFFIX)))
 }
 
-/// Bytes that the bodies being read occupy. Bounds the memory that slow senders can hold (S62).
+/// Bytes that the bodies occupy until they are decoded. Bounds the memory of slow senders (S62), and of bodies that wait for
+/// a decoder thread (D5).
 pub(super) type BodyBudget = KeyedBudget<CallerKey>;
 
 /// Share of a [`BodyBudget`] that one body occupies. Released on drop.
 ///
 /// Bytes are counted when the body waits for more of them. Most bodies arrive in one frame, and are
-/// parsed before anything else runs.
+/// parsed before anything else runs. A large body is counted until it is decoded.
 struct BodyReservation<'a, K: FnOnce() -> CallerKey> {
-    budget: &'a BodyBudget,
+    budget: &'a Arc<BodyBudget>,
     limits: BudgetLimits,
     bytes: usize,
     /// Returns the caller, until bytes are counted.
@@ -117,6 +118,46 @@ impl<K: FnOnce() -> CallerKey> BodyReservation<'_, K> {
     fn reserve(&self, caller: &CallerKey, bytes: usize) -> Result<()> {
         let reserved = self.budget.reserve(caller, bytes, self.limits);
         reserved.map_err(|exceeded| budget_exceeded(exceeded, self.limits))
+    }
+
+    /// Returns the complete body. It holds the reservation if it is to be decoded on another thread.
+    ///
+    /// # Errors
+    /// Unavailable: a limit is reached.
+    fn complete(mut self, body: Bytes) -> Result<Bytes> {
+        if body.len() <= MAX_INLINE_BYTES {
+            return Ok(body);
+        }
+        self.start_counting()?;
+        let Some(caller) = self.caller.take() else {
+            return Ok(body);
+        };
+        Ok(Bytes::from_owner(CountedBytes {
+            body,
+            budget: self.budget.clone(),
+            caller,
+            reserved: self.bytes,
+        }))
+    }
+}
+
+/// Complete body that counts against the budget until it is dropped.
+struct CountedBytes {
+    body: Bytes,
+    budget: Arc<BodyBudget>,
+    caller: CallerKey,
+    reserved: usize,
+}
+
+impl AsRef<[u8]> for CountedBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.body
+    }
+}
+
+impl Drop for CountedBytes {
+    fn drop(&mut self) {
+        self.budget.release(&self.caller, self.reserved);
     }
 }
 
@@ -174,7 +215,8 @@ impl SizeLimit {
     }
 }
 
-/// Reads a whole body within `limit`, `body_timeout` and the budget of its caller.
+/// Reads a whole body within `limit`, `body_timeout` and the budget of its caller. A body above
+/// 256 KiB counts against the budget until it is dropped.
 ///
 /// # Errors
 /// Payload too large; request timeout; unavailable: the budget is exhausted; canceled: the
@@ -183,7 +225,7 @@ pub(super) async fn read(
     body: Incoming,
     limit: SizeLimit,
     settings: &ServerSettings,
-    budget: &BodyBudget,
+    budget: &Arc<BodyBudget>,
     find_caller: impl FnOnce() -> CallerKey,
 ) -> Result<Bytes> {
     let reservation = BodyReservation {
@@ -389,7 +431,7 @@ async fn read_at_most(
         }
     }
     if length <= max {
-        return Ok(buffer.into_bytes());
+        return reservation.complete(buffer.into_bytes());
     }
     let message = format!("Payload too large: more than {max} bytes (max_body_bytes)");
     Err(Error::new(ErrorKind::PayloadTooLarge).with_message(message))
@@ -408,7 +450,7 @@ mod tests {
 
     /// Returns a reservation whose bytes are counted.
     fn counted<'a>(
-        budget: &'a BodyBudget,
+        budget: &'a Arc<BodyBudget>,
         limits: BudgetLimits,
         caller: &'static str,
     ) -> BodyReservation<'a, fn() -> CallerKey> {
@@ -429,7 +471,7 @@ mod tests {
 
     #[test]
     fn s62_d05_bodies_share_a_budget_in_total_and_per_caller() {
-        let budget = BodyBudget::default();
+        let budget = Arc::new(BodyBudget::default());
         let limits = BudgetLimits {
             total: 1_000,
             per_key: 600,
@@ -457,7 +499,7 @@ mod tests {
 
     #[test]
     fn s62_bytes_before_the_first_wait_are_counted_at_it() {
-        let budget = BodyBudget::default();
+        let budget = Arc::new(BodyBudget::default());
         let mut reservation = BodyReservation {
             budget: &budget,
             limits: BudgetLimits {
@@ -481,6 +523,38 @@ mod tests {
     }
 
     #[test]
+    fn d05_a_large_body_counts_until_it_is_dropped() {
+        let budget = Arc::new(BodyBudget::default());
+        let read = |bytes| {
+            let mut reservation = BodyReservation {
+                budget: &budget,
+                limits: BudgetLimits {
+                    total: 1 << 20,
+                    per_key: 1 << 20,
+                    floor: 0,
+                },
+                bytes: 0,
+                find_caller: Some(|| CallerKey::Caller(Caller::new("ann"))),
+                caller: None,
+            };
+            // It has arrived at once.
+            reservation.grow(bytes).unwrap();
+            reservation.complete(frame(bytes))
+        };
+        let small = read(MAX_INLINE_BYTES).unwrap();
+        assert_eq!(budget.total(), 0, "decoded at once");
+        let large = read(600 << 10).unwrap();
+        assert_eq!(budget.total(), large.len());
+        let refused = read(600 << 10).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unavailable);
+        let slice = large.slice(1..2);
+        drop((small, large));
+        assert_eq!(budget.total(), 600 << 10);
+        drop(slice);
+        assert_eq!(budget.total(), 0);
+    }
+
+    #[test]
     fn s62_allocation_follows_received_bytes_and_is_reserved_first() {
         const FRAME: usize = 64 << 10;
         for (announced, lengths, max_capacity) in [
@@ -493,7 +567,7 @@ mod tests {
             (100_000, &[60_000, 40_000], 100_000),
             (8 << 20, &[FRAME / 8, FRAME / 8], FRAME),
         ] {
-            let budget = BodyBudget::default();
+            let budget = Arc::new(BodyBudget::default());
             let mut reservation = counted(&budget, UNLIMITED, "ann");
             let expected = ExpectedLength {
                 announced,
@@ -517,7 +591,7 @@ mod tests {
 
     #[test]
     fn s62_allocation_beyond_the_budget_is_refused() {
-        let budget = BodyBudget::default();
+        let budget = Arc::new(BodyBudget::default());
         let limits = BudgetLimits {
             total: 10_000,
             per_key: 10_000,
@@ -540,7 +614,7 @@ mod tests {
 
     #[test]
     fn announced_length_is_allocated_once() {
-        let budget = BodyBudget::default();
+        let budget = Arc::new(BodyBudget::default());
         let announced = 1_000_000;
         let mut reservation = counted(&budget, UNLIMITED, "ann");
         let expected = ExpectedLength {

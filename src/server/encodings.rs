@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::admitted_call::AdmittedCall;
-use crate::model::{CallerKey, ContextId, Entry, Error, Result, StreamResponse, Task, TaskId};
+use crate::model::{CallerKey, Error, Result, StreamResponse, Task, TaskId};
 use crate::rt::ByteBudget;
 use crate::service::{TaskEventStream, TaskView};
 use crate::wire::{Dialect, write_task};
@@ -98,14 +98,28 @@ fn encode_counted(
     Ok(reservation.attach(out.into()))
 }
 
-/// Calls `write` with the stream event of an entry, if the entry is visible to callers.
-pub(super) fn with_stream_response(
-    entry: &Entry,
-    task: &TaskId,
-    context: &ContextId,
-    write: impl FnOnce(&StreamResponse),
-) {
-    if let Some(event) = entry.update(task, context) {
-        write(&event);
-    }
+/// Returns an event with a large task in a form that only this stream sends. It counts against the byte budget until it is
+/// dropped.
+///
+/// # Errors
+/// Unavailable: the budget is exhausted.
+pub(super) fn encode_unshared_event(
+    stream: &TaskEventStream,
+    mut task: Box<TaskView>,
+    write: impl FnOnce(&mut Vec<u8>, StreamResponse),
+) -> Result<Bytes> {
+    let Some((outgoing, caller)) = stream.outgoing() else {
+        return Err(Error::internal("a stream of a task has a budget"));
+    };
+    let bytes = task.large_size().unwrap_or_default();
+    let reservation = match task.take_reservation() {
+        Some(reservation) => *reservation,
+        // The copy and its encoding.
+        None => outgoing.try_reserve(caller, 2 * bytes)?,
+    };
+    let event = StreamResponse::Task(Task::clone(&task));
+    drop(task);
+    let mut out = Vec::with_capacity(bytes);
+    write(&mut out, event);
+    Ok(reservation.attach(out.into()))
 }

@@ -1,9 +1,9 @@
 //! Encoding of stream items as server-sent events.
 
 use super::chunk_buffer::ChunkBuffer;
-use super::encodings::{encode_streamed_task, json_encoding, with_stream_response};
+use super::encodings::{encode_streamed_task, encode_unshared_event, json_encoding};
 use super::reply::log_failure;
-use crate::model::{Entry, Error, Result, StreamResponse, Task};
+use crate::model::{Entry, Error, Result, StreamResponse};
 use crate::service::{StreamItem, TaskEventStream};
 use crate::wire::file_encoding::FileConversion;
 use crate::wire::jsonrpc::{JsonRpcId, begin_result, end_result};
@@ -67,8 +67,7 @@ impl JsonEventEncoder {
     }
 
     /// Appends an event with base64 text in the bytes of its files.
-    fn write_with_base64_files(&self, out: &mut Vec<u8>, event: &StreamResponse, closes: bool) {
-        let mut event = event.clone();
+    fn write_with_base64_files(&self, out: &mut Vec<u8>, mut event: StreamResponse, closes: bool) {
         FileConversion::Encode.apply_to_event(&mut event);
         write_event(out, &event, closes, self.event_writer.dialect());
     }
@@ -99,15 +98,16 @@ impl EventEncoder for JsonEventEncoder {
                 self.begin_event(out, position.map(|position| position.0));
                 // `false`: a task or message without successors says so itself.
                 if self.has_base64_files {
-                    self.write_with_base64_files(out, &event, false);
+                    self.write_with_base64_files(out, *event, false);
                 } else {
                     write_event(out, &event, false, self.event_writer.dialect());
                 }
             }
             StreamItem::LargeTask(task, position) if self.has_base64_files => {
                 self.begin_event(out, Some(position.0));
-                let event = StreamResponse::Task(Task::clone(&task));
-                self.write_with_base64_files(out, &event, false);
+                out.push_shared(encode_unshared_event(stream, task, |out, event| {
+                    self.write_with_base64_files(out, event, false);
+                })?);
             }
             StreamItem::LargeTask(mut task, position) => {
                 let dialect = self.event_writer.dialect();
@@ -118,16 +118,17 @@ impl EventEncoder for JsonEventEncoder {
                     out.push_shared(shared);
                     out.extend_from_slice(after);
                 } else {
-                    let event = StreamResponse::Task(Task::clone(&task));
-                    write_event(out, &event, false, dialect);
+                    out.push_shared(encode_unshared_event(stream, task, |out, event| {
+                        write_event(out, &event, false, dialect);
+                    })?);
                 }
             }
             StreamItem::Update { entry, closes } if self.has_base64_files => {
                 self.begin_event(out, Some(entry.seq.0));
                 let (task, context) = stream.ids();
-                with_stream_response(&entry, task, context, |event| {
+                if let Some(event) = entry.update(task, context) {
                     self.write_with_base64_files(out, event, closes);
-                });
+                }
             }
             StreamItem::Update { entry, closes } => {
                 self.begin_event(out, Some(entry.seq.0));

@@ -3,19 +3,22 @@
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
-use attache::{Agent, AgentCard, Failure, Outcome, Server, Turn};
+use attache::{Agent, AgentCard, Failure, Outcome, Server, ServerSettings, Turn};
 use tokio::sync::oneshot;
 
 use super::{local_webhooks, with_deadline};
 
 /// Environment variable that makes the test [`serve`] a server.
 const IS_SERVER: &str = "ATTACHE_SERVER_PROCESS";
+/// Environment variable with `outgoing_timeout` in milliseconds.
+const OUTGOING_TIMEOUT: &str = "ATTACHE_OUTGOING_TIMEOUT";
 /// Start of the line with the address of the server.
 const ADDRESS: &str = "listening on ";
 
 /// Agent of the server process. Writes as many artifacts of 1 MiB as the message says, then ends the turn as it says:
-/// `complete 3`, `ask 3`, `hold 3`. Repeats other messages.
+/// `complete 3`, `ask 3`, `hold 3`. `control 3` writes control characters. Repeats other messages.
 pub(crate) struct BulkAgent;
 
 impl Agent for BulkAgent {
@@ -29,7 +32,10 @@ impl Agent for BulkAgent {
             return Ok(Outcome::Completed);
         };
         for number in 0..count {
-            let text = char::from(b'a' + (number % 26) as u8).to_string();
+            let text = match ending {
+                "control" => "\u{1}".to_owned(),
+                _ => char::from(b'a' + (number % 26) as u8).to_string(),
+            };
             turn.write(number.to_string(), text.repeat(1 << 20)).await;
         }
         match ending {
@@ -55,7 +61,12 @@ async fn serve() {
         std::process::exit(0);
     });
     let card = AgentCard::new("Bulk", "Writes large artifacts, or says it back");
+    let mut settings = ServerSettings::default();
+    if let Ok(millis) = std::env::var(OUTGOING_TIMEOUT) {
+        settings.outgoing_timeout = Duration::from_millis(millis.parse().unwrap());
+    }
     let server = Server::new(card, BulkAgent).push(local_webhooks());
+    let server = server.server_settings(settings);
     let bound = server.bind("127.0.0.1:0").await.unwrap();
     println!("\n{ADDRESS}{}", bound.local_addr());
     bound.serve().await.unwrap();
@@ -70,6 +81,11 @@ pub(crate) struct ServerProcess {
 impl ServerProcess {
     /// Starts a server that may have this number of open files.
     pub(crate) async fn start(max_open_files: usize) -> Self {
+        Self::start_with(max_open_files, ServerSettings::default().outgoing_timeout).await
+    }
+
+    /// Starts a server like [`start`](Self::start) with this `outgoing_timeout`.
+    pub(crate) async fn start_with(max_open_files: usize, outgoing_timeout: Duration) -> Self {
         let limited = format!("ulimit -n {max_open_files} && exec \"$0\" \"$@\"");
         let test = "harness::server_process::serve";
         let mut command = Command::new("sh");
@@ -78,6 +94,7 @@ impl ServerProcess {
             .arg(std::env::current_exe().unwrap())
             .args(["--exact", test, "--nocapture", "--test-threads", "1"])
             .env(IS_SERVER, "1")
+            .env(OUTGOING_TIMEOUT, outgoing_timeout.as_millis().to_string())
             .env_remove("RUST_LOG")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());

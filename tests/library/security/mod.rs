@@ -19,6 +19,8 @@ pub(crate) mod hostile_clients;
 pub(crate) mod jwt;
 #[cfg(feature = "server")]
 pub(crate) mod large_bodies;
+#[cfg(all(feature = "grpc", target_os = "linux"))]
+pub(crate) mod memory_limits;
 pub(crate) mod robustness;
 #[cfg(all(feature = "grpc", target_os = "linux"))]
 pub(crate) mod unread_responses;

@@ -93,7 +93,7 @@ pub(crate) async fn await_state(address: SocketAddr, id: &str, state: &str) {
 }
 
 /// Asserts that another caller gets its replies.
-async fn assert_innocent_is_served(address: SocketAddr) {
+pub(crate) async fn assert_innocent_is_served(address: SocketAddr) {
     let form = WireFormat::Rpc1;
     let sent = ask_from(INNOCENT, address, &send(form, "hello")).await;
     assert_eq!(sent.status, 200, "{sent:?}");
@@ -108,7 +108,7 @@ async fn assert_innocent_is_served(address: SocketAddr) {
     }
 }
 
-fn assert_peak(server: &ServerProcess) {
+pub(crate) fn assert_peak(server: &ServerProcess) {
     let peak = server.peak_memory_mb();
     assert!(peak <= MAX_MEMORY_MB, "{peak} MB");
 }

@@ -10,10 +10,10 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::Status;
 
 use super::{GrpcCall, deadline_exceeded, encode_streamed_task, frame};
-use crate::model::{Entry, Error, ErrorKind, Result, StreamResponse, Task};
+use crate::model::{Entry, Error, ErrorKind, Result, StreamResponse};
 use crate::server::chunk_buffer::{ChunkBuffer, ChunkPieces};
 use crate::server::chunked_stream::ChunkedStream;
-use crate::server::encodings::{FIRST_GRPC_ENCODING, with_stream_response};
+use crate::server::encodings::{FIRST_GRPC_ENCODING, encode_unshared_event};
 use crate::server::reply::{self, BodyError};
 use crate::service::{StreamItem, TaskEventStream};
 use crate::wire::file_encoding::FileConversion;
@@ -116,10 +116,11 @@ fn write_item(
 ) -> Result<()> {
     match item {
         // `false`: a task or message without successors says so itself.
-        StreamItem::Full(event, _) => frame::write(out, |out| write_event(out, &event, false, rpc)),
+        StreamItem::Full(event, _) => frame::write(out, |out| write_event(out, *event, false, rpc)),
         StreamItem::LargeTask(task, _) if rpc.has_base64_files => {
-            let event = StreamResponse::Task(Task::clone(&task));
-            frame::write(out, |out| write_event(out, &event, false, rpc));
+            out.push_shared(encode_unshared_event(stream, task, |out, event| {
+                frame::write(out, |out| write_event(out, event, false, rpc));
+            })?);
         }
         StreamItem::LargeTask(mut task, _) => {
             let message = encode_streamed_task(stream, rpc.version, &mut task)?;
@@ -129,9 +130,9 @@ fn write_item(
         StreamItem::Update { entry, closes } => frame::write(out, |out| {
             let (task, context) = stream.ids();
             let write = |entry: &Entry, out: &mut Vec<u8>| {
-                with_stream_response(entry, task, context, |event| {
+                if let Some(event) = entry.update(task, context) {
                     write_event(out, event, closes, rpc);
-                });
+                }
             };
             if rpc.has_base64_files {
                 write(&entry, out);
@@ -145,11 +146,9 @@ fn write_item(
 }
 
 /// Writes an event with its files as the caller expects them.
-fn write_event(out: &mut Vec<u8>, event: &StreamResponse, closes: bool, rpc: GrpcCall) {
-    if !rpc.has_base64_files {
-        return write_grpc_event(out, event, closes, rpc.version);
+fn write_event(out: &mut Vec<u8>, mut event: StreamResponse, closes: bool, rpc: GrpcCall) {
+    if rpc.has_base64_files {
+        FileConversion::Encode.apply_to_event(&mut event);
     }
-    let mut event = event.clone();
-    FileConversion::Encode.apply_to_event(&mut event);
     write_grpc_event(out, &event, closes, rpc.version);
 }

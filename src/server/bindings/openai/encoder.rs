@@ -3,7 +3,6 @@
 use super::{failure_message, failure_status, stream_interrupted, with_task};
 use crate::model::{Error, Message, NO_CONTENT, Result, StreamResponse, Task, TaskStatus};
 use crate::server::chunk_buffer::ChunkBuffer;
-use crate::server::encodings::with_stream_response;
 use crate::server::event_encoder::EventEncoder;
 use crate::server::reply::log_failure;
 use crate::service::{StreamItem, TaskEventStream};
@@ -159,9 +158,9 @@ impl EventEncoder for CompletionEncoder {
             StreamItem::LargeTask(..) => return Err(Error::internal("stream of a subscription")),
             StreamItem::Update { entry, closes } => {
                 let (task, context) = stream.ids();
-                with_stream_response(&entry, task, context, |response| {
-                    self.write_response(out, response, closes)
-                });
+                if let Some(response) = entry.update(task, context) {
+                    self.write_response(out, &response, closes);
+                }
             }
         }
         Ok(())
