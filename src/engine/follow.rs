@@ -43,6 +43,8 @@ pub(crate) struct Follow {
     page_start: Seq,
     /// Size of the last returned page.
     page_bytes: usize,
+    /// Limit of one page.
+    page_limit: &'static ReadLimit,
     /// Entries to return first.
     buffered: Vec<SharedEntry>,
     announcements: watch::Receiver<Seq>,
@@ -72,10 +74,16 @@ impl Follow {
             position,
             page_start: position,
             page_bytes: 0,
+            page_limit: &STREAM_PAGE,
             buffered,
             announcements,
             active,
         }
+    }
+
+    /// Limits the pages, for a reader that holds them for long.
+    pub(crate) fn with_page_limit(self, page_limit: &'static ReadLimit) -> Self {
+        Self { page_limit, ..self }
     }
 
     /// Returns the memory that the last returned page takes, about.
@@ -173,7 +181,7 @@ impl Follow {
     }
 
     fn read_tail_of(&mut self, active: Arc<ActiveTask>) -> Result<Option<LogPage>> {
-        let page = active.entries_after(self.position, STREAM_PAGE);
+        let page = active.entries_after(self.position, *self.page_limit);
         let is_empty = page.as_ref().is_some_and(|page| page.entries.is_empty());
         if is_empty && active.is_unwritable() {
             return Err(Error::StoreUnavailable);
@@ -184,7 +192,9 @@ impl Follow {
 
     async fn read_store(&self) -> Result<Vec<Entry>> {
         let store = &self.journal.store;
-        let entries = store.read(&self.task, self.position, STREAM_PAGE).await?;
+        let entries = store
+            .read(&self.task, self.position, *self.page_limit)
+            .await?;
         if entries.is_empty() && !self.exists().await? {
             return Err(Error::Deleted);
         }

@@ -298,13 +298,27 @@ impl Journal {
 
     /// Returns the state of the task at a position.
     pub(super) async fn task_at_position(&self, task: &Head, position: Seq) -> Result<Arc<Task>> {
-        let _permit = self.acquire_large_read(task).await;
-        let mut log = self.load_snapshot(task, position).await;
+        let mut permit = None;
+        let mut log = FoldedLog::empty();
+        // Only a long log has a snapshot.
+        if position.0 >= self.snapshot_min_entries {
+            permit = Some(self.acquire_large_read(task).await);
+            log = self.load_snapshot(task, position).await;
+        }
         while log.position < position {
+            // Other logs need a permit from their second page on.
+            if permit.is_none() && log.position > Seq(0) {
+                permit = Some(self.acquire_large_read(task).await);
+            }
+            let page = if permit.is_some() {
+                LARGE_FOLD_PAGE
+            } else {
+                FOLD_PAGE
+            };
             let missing = usize::try_from(position.0 - log.position.0).unwrap_or(usize::MAX);
             let limit = ReadLimit {
-                entries: missing.min(LARGE_FOLD_PAGE.entries),
-                ..LARGE_FOLD_PAGE
+                entries: missing.min(page.entries),
+                ..page
             };
             let entries = self.store.read(task, log.position, limit).await?;
             if entries.is_empty() {

@@ -17,6 +17,8 @@ pub(super) enum AttemptResult {
     Retry(Duration),
     /// Permanent failure, with the reason.
     Failed(String),
+    /// Not sent: the byte budget was exhausted for `outgoing_timeout`. Does not count as an attempt.
+    Postponed,
 }
 
 impl AttemptResult {
@@ -26,6 +28,7 @@ impl AttemptResult {
             Self::Delivered => "delivered",
             Self::Retry(_) => "retry",
             Self::Failed(_) => "failed",
+            Self::Postponed => "postponed",
         }
     }
 

@@ -8,19 +8,18 @@ use std::sync::{Arc, Mutex, Weak};
 
 use bytes::Bytes;
 
-use crate::engine::{self, Engine, SharedEntry};
-use crate::model::{CallerKey, Seq, StreamResponse, Task, TaskId, Version};
+use crate::engine::{self, Engine};
+use crate::model::{
+    self, CallerKey, ContextId, Entry, Event, Seq, StreamResponse, Task, TaskId, Version,
+};
 use crate::rt::{ByteBudget, Reservation, is_counted, lock};
 use crate::store::{Head, Webhook};
 use crate::wire::{Dialect, task_event_envelope, write_event, write_task};
 
-/// Size of an entry above which a worker does not hold it between attempts.
-const LARGE_ENTRY_BYTES: usize = 64 << 10;
-
 /// Content of a notification.
 pub(super) enum NotificationContent {
-    /// The update of this entry.
-    Update(SharedEntry),
+    /// This update. A copy: the entry shares its memory with those that were read or written together with it.
+    Update(Box<StreamResponse>),
     /// The update of an entry that is read for each attempt, because it is large.
     LargeUpdate,
     /// The task at the position of the entry.
@@ -28,13 +27,16 @@ pub(super) enum NotificationContent {
 }
 
 impl NotificationContent {
-    /// Returns the content for an update.
-    pub(super) fn update(entry: &SharedEntry) -> Self {
-        if entry.event.memory_size() > LARGE_ENTRY_BYTES {
-            Self::LargeUpdate
-        } else {
-            Self::Update(entry.clone())
+    /// Returns the content for an entry. `None`: it has no update.
+    pub(super) fn update(entry: &Entry, task: &TaskId, context: &ContextId) -> Option<Self> {
+        if !matches!(entry.event, Event::Status { .. } | Event::Artifact { .. }) {
+            return None;
         }
+        if is_counted(entry.event.memory_size()) {
+            return Some(Self::LargeUpdate);
+        }
+        let update = entry.update(task, context)?;
+        Some(Self::Update(Box::new(update)))
     }
 }
 
@@ -44,25 +46,22 @@ type BodyKey = (TaskId, Seq, Version);
 /// Body that workers share. The lock is held while it is encoded, so that it is encoded once.
 type BodySlot = Arc<tokio::sync::Mutex<Weak<EncodedBody>>>;
 
-/// Encoded body with its part of the byte budget.
-struct EncodedBody {
-    bytes: Bytes,
-    _reservation: Option<Reservation>,
-}
+/// Encoded body. Its bytes hold their part of the byte budget.
+struct EncodedBody(Bytes);
 
 /// Holder of a shared body.
 struct SharedBody(Arc<EncodedBody>);
 
 impl AsRef<[u8]> for SharedBody {
     fn as_ref(&self) -> &[u8] {
-        &self.0.bytes
+        &self.0.0
     }
 }
 
 /// Why there is no body.
 pub(super) enum BodyError {
-    /// The byte budget is exhausted. Retry later.
-    Exhausted,
+    /// The byte budget does not allow this number of bytes. Reserve them, and try again.
+    Exhausted(usize),
     /// The log cannot be read.
     Engine(engine::Error),
 }
@@ -89,7 +88,8 @@ impl NotificationBodies {
         }
     }
 
-    /// Returns the body of a notification. A small update is encoded for each webhook.
+    /// Returns the body of a notification. A small update is encoded for each webhook. `reserved` is the part of the byte
+    /// budget for it, if the budget was exhausted before.
     ///
     /// # Errors
     /// The byte budget is exhausted, or the log cannot be read.
@@ -99,20 +99,19 @@ impl NotificationBodies {
         webhook: &Webhook,
         seq: Seq,
         content: &NotificationContent,
+        reserved: Option<Reservation>,
     ) -> Result<Bytes, BodyError> {
-        let task = &webhook.task;
         let version = webhook.registration.version;
-        if let NotificationContent::Update(entry) = content {
-            let update = entry.update(&task.id, &task.context_id);
-            return Ok(update.map_or_else(Bytes::new, |update| encode(&update, version)));
+        if let NotificationContent::Update(update) = content {
+            return Ok(encode(update, version));
         }
-        let key = (task.id.clone(), seq, version);
+        let key = (webhook.task.id.clone(), seq, version);
         let slot = lock(&self.slots).entry(key.clone()).or_default().clone();
         let mut shared = slot.lock().await;
         let body = match shared.upgrade() {
             Some(body) => Ok(body),
             None => self
-                .encode_large(engine, webhook, seq, content)
+                .encode_large(engine, webhook, seq, content, reserved)
                 .await
                 .map(Arc::new),
         };
@@ -125,39 +124,45 @@ impl NotificationBodies {
         body.map(|body| Bytes::from_owner(SharedBody(body)))
     }
 
-    /// Encodes a body within the byte budget. While this waits for the budget, it holds nothing.
+    /// Waits up to `outgoing_timeout` for a part of the byte budget.
+    ///
+    /// # Errors
+    /// Unavailable: the budget was exhausted for that time.
+    pub(super) async fn reserve(
+        &self,
+        webhook: &Webhook,
+        bytes: usize,
+    ) -> model::Result<Option<Reservation>> {
+        match &self.budget {
+            Some(budget) => budget.reserve(&budget_key(webhook), bytes).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Encodes a body within the byte budget, without waiting for it: other workers may wait for this body.
     async fn encode_large(
         &self,
         engine: &Engine,
         webhook: &Webhook,
         seq: Seq,
         content: &NotificationContent,
+        reserved: Option<Reservation>,
     ) -> Result<EncodedBody, BodyError> {
-        let head = &webhook.task;
-        let caller = CallerKey::Caller(head.scope.owner.clone());
-        let mut reservation = None;
-        loop {
-            let event = ReadEvent::read(engine, head, seq, content).await?;
-            let bytes = 2 * event.memory_size();
-            if let Some(budget) = &self.budget
-                && reservation.is_none()
-                && is_counted(bytes)
-            {
-                match budget.try_reserve(&caller, bytes) {
-                    Ok(reserved) => reservation = Some(reserved),
-                    Err(_) => {
-                        drop(event);
-                        let reserved = budget.reserve(&caller, bytes).await;
-                        reservation = Some(reserved.map_err(|_| BodyError::Exhausted)?);
-                        continue;
-                    }
-                }
+        let event = ReadEvent::read(engine, &webhook.task, seq, content).await?;
+        let bytes = 2 * event.memory_size();
+        let reservation = match (&self.budget, reserved) {
+            (Some(budget), None) if is_counted(bytes) => {
+                let reserved = budget.try_reserve(&budget_key(webhook), bytes);
+                Some(reserved.map_err(|_| BodyError::Exhausted(bytes))?)
             }
-            return Ok(EncodedBody {
-                bytes: event.encode(webhook.registration.version),
-                _reservation: reservation,
-            });
-        }
+            (_, reserved) => reserved,
+        };
+        let body = event.encode(webhook.registration.version);
+        drop(event);
+        Ok(EncodedBody(match reservation {
+            Some(reservation) => reservation.attach(body),
+            None => body,
+        }))
     }
 
     /// Removes the slots of bodies that no worker holds or encodes.
@@ -207,15 +212,54 @@ impl ReadEvent {
         };
         let dialect = Dialect::from(version).for_task(task);
         let (before, after) = task_event_envelope(&dialect).unwrap_or_default();
-        let mut body = before.to_vec();
+        let mut body = Vec::with_capacity(task.memory_size());
+        body.extend_from_slice(before);
         write_task(&mut body, task, &dialect);
         body.extend_from_slice(after);
         body.into()
     }
 }
 
+/// Returns the key of a webhook in the byte budget.
+fn budget_key(webhook: &Webhook) -> CallerKey {
+    CallerKey::Caller(webhook.task.scope.owner.clone())
+}
+
 fn encode(event: &StreamResponse, version: Version) -> Bytes {
     let mut body = Vec::new();
     write_event(&mut body, event, false, &Dialect::from(version));
     body.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Artifact, Part, Timestamp};
+
+    #[test]
+    fn d04_a_worker_holds_small_updates_only() {
+        let content = |bytes: usize| {
+            let artifact = Artifact {
+                parts: vec![Part::text("x".repeat(bytes))],
+                ..Artifact::default()
+            };
+            let event = Event::Artifact {
+                artifact,
+                append: false,
+                last_chunk: true,
+                metadata: None,
+            };
+            let entry = Entry {
+                seq: Seq(1),
+                time: Timestamp::default(),
+                event,
+            };
+            NotificationContent::update(&entry, &"t".into(), &"c".into())
+        };
+        assert!(matches!(content(100), Some(NotificationContent::Update(_))));
+        assert!(matches!(
+            content(5_000),
+            Some(NotificationContent::LargeUpdate)
+        ));
+    }
 }

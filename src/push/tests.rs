@@ -12,9 +12,11 @@ use self::harness::{
     CapturedLog, Received, Reply, TestProcess, Webhooks, plain_http_policy, registration,
 };
 use super::PushSettings;
+use super::bodies::NotificationBodies;
 use crate::egress::EgressPolicy;
-use crate::engine::tests::harness::{FaultyStore, ScriptedAgent};
+use crate::engine::tests::harness::{FaultyStore, ScriptedAgent, call};
 use crate::model::{Caller, CallerKey, Seq, Timestamp, Version};
+use crate::rt::{ByteBudget, OutgoingLimits};
 use crate::store::{DeliveryState, IdempotencyKey, Memory, Store};
 
 const URL: &str = "http://a.example/hook?x=1";
@@ -184,6 +186,52 @@ async fn r28_a_webhook_fails_after_a_day_and_can_be_retried() {
             .collect::<Vec<_>>()
     );
     assert_eq!(dead_letters.failed_webhooks(None, 10).await.unwrap(), []);
+}
+
+/// A body that the byte budget does not allow delays its webhook alone, and is no failed attempt.
+#[tokio::test(start_paused = true)]
+async fn d04_an_exhausted_budget_postpones_a_notification() {
+    let store = store();
+    let webhooks = Webhooks::default();
+    let agent = ScriptedAgent::default();
+    let budget = ByteBudget::new(OutgoingLimits {
+        total: 1 << 20,
+        per_caller: 1 << 20,
+        timeout: Duration::from_secs(30),
+    });
+    let settings = PushSettings {
+        egress: plain_http_policy(),
+        max_deliveries_per_host: 1,
+        ..PushSettings::default()
+    };
+    let bodies = NotificationBodies::new(Some(budget.clone()));
+    let process = TestProcess::start_with_bodies(&store, &webhooks, &agent, settings, bodies);
+    let owner = CallerKey::Caller(call().scope.owner.clone());
+    let unread = budget.try_reserve(&owner, 1 << 20).unwrap();
+    // Its task counts against the budget.
+    let large = process
+        .send("say say say say say say say say write", URL, Version::V03)
+        .await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let small = process.send(WORK, URL, Version::V1).await;
+    // The first notification of the other task has little content.
+    let mut got = webhooks.wait_for_requests(HOST, 6).await;
+    got.retain(|one| one.header("a2a-version") == "1.0");
+    assert_complete(&got);
+    assert_eq!(
+        process.delivery_state(&small).await,
+        DeliveryState::Finished
+    );
+    tokio::time::sleep(Duration::from_secs(48 * 60 * 60)).await;
+    assert_eq!(process.delivery_state(&large).await, DeliveryState::Active);
+    assert_eq!(webhooks.all().len(), 6);
+    drop(unread);
+    process.idle().await;
+    assert_eq!(
+        process.delivery_state(&large).await,
+        DeliveryState::Finished
+    );
+    assert_eq!(budget.reserved_bytes(), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,13 +16,20 @@ use super::notification::{EventId, Notification};
 use crate::egress::ExchangeLimits;
 use crate::engine::{self, Follow, SharedEntry};
 use crate::model::{CallerKey, Event, PushConfigId, Seq, TaskState, Timestamp, TraceContext};
-use crate::store::{DeliveryProgress, DeliveryState, Head, Webhook};
+use crate::store::{DeliveryProgress, DeliveryState, Head, ReadLimit, Webhook};
 use crate::telemetry::metrics;
 use crate::telemetry::trace;
 use crate::wire::{PushPayload, push_payload};
 
 /// Maximum number of response bytes read. The content is ignored.
 const MAX_RESPONSE_BYTES: usize = 16 << 10;
+/// Limit of one read of the log. A worker holds this much between attempts, which can go on for a day.
+const PAGE: ReadLimit = ReadLimit {
+    entries: 64,
+    bytes: 4 << 10,
+};
+/// Delay before the byte budget is requested again, in addition to `outgoing_timeout`.
+const POSTPONE_DELAY: Duration = Duration::from_secs(1);
 /// Idle time after which a worker gives up its permit if other webhooks wait for one.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -59,6 +66,16 @@ fn log_store_error(task: &Head, id: &PushConfigId, error: &engine::Error) {
 /// `Break` ends the worker.
 type Step = ControlFlow<()>;
 
+/// Entry of the log without its memory.
+struct LogStep {
+    seq: Seq,
+    trace: Option<TraceContext>,
+    /// Content of its notification; `None`: it has none.
+    content: Option<NotificationContent>,
+    /// Whether the task ends with it.
+    is_last: bool,
+}
+
 struct DeliveryWorker<'a> {
     inner: &'a DispatcherInner,
     webhook: Webhook,
@@ -80,15 +97,16 @@ impl<'a> DeliveryWorker<'a> {
 
     async fn run(&mut self) -> engine::Result<()> {
         let position = self.webhook.delivery.position;
-        let mut follow = self.inner.engine.follow(&self.webhook.task, position);
+        let follow = self.inner.engine.follow(&self.webhook.task, position);
+        let mut follow = follow.with_page_limit(&PAGE);
         if position > Seq(0) {
             // The trace entry may precede the position.
             self.trace = self.inner.engine.newest_trace(&self.webhook.task).await?;
         }
         sleep(self.time_until_due()).await;
-        while let Some(entries) = self.next_entries(&mut follow).await? {
-            for entry in entries {
-                if self.process_entry(entry).await?.is_break() {
+        while let Some(steps) = self.next_steps(&mut follow).await? {
+            for step in steps {
+                if self.process_step(step).await?.is_break() {
                     return Ok(());
                 }
             }
@@ -97,10 +115,7 @@ impl<'a> DeliveryWorker<'a> {
     }
 
     /// Waits for the next log entries; `None` after the last one, or when the worker yields its permit.
-    async fn next_entries(
-        &mut self,
-        follow: &mut Follow,
-    ) -> engine::Result<Option<Vec<SharedEntry>>> {
+    async fn next_steps(&mut self, follow: &mut Follow) -> engine::Result<Option<Vec<LogStep>>> {
         let head = &self.webhook.task;
         if head.state.is_terminal() && self.webhook.delivery.position >= head.position {
             self.webhook.delivery.state = DeliveryState::Finished;
@@ -110,7 +125,10 @@ impl<'a> DeliveryWorker<'a> {
         // Also for an ended task: its last entries are stored, their notification may still be on its way.
         loop {
             match timeout(IDLE_TIMEOUT, follow.next()).await {
-                Ok(entries) => return entries.map(Some),
+                Ok(entries) => {
+                    let entries = entries?;
+                    return Ok(Some(entries.iter().map(|entry| self.step(entry)).collect()));
+                }
                 Err(_) if self.inner.is_at_capacity() => {
                     self.inner.pending_webhooks.notify_one();
                     return Ok(None);
@@ -120,19 +138,33 @@ impl<'a> DeliveryWorker<'a> {
         }
     }
 
-    /// Delivers the notification of an entry, if it has one, and advances the position.
-    async fn process_entry(&mut self, entry: SharedEntry) -> engine::Result<Step> {
-        if let Event::TraceContext(trace) = &entry.event {
-            self.trace = Some(trace.clone());
+    /// Returns what a delivery needs of an entry.
+    fn step(&mut self, entry: &SharedEntry) -> LogStep {
+        let trace = match &entry.event {
+            Event::TraceContext(trace) => Some(trace.clone()),
+            _ => None,
+        };
+        LogStep {
+            seq: entry.seq,
+            trace,
+            content: self.content(entry),
+            is_last: entry_state(entry).is_some_and(TaskState::is_terminal),
         }
-        let seq = entry.seq;
-        let Some(content) = self.content(&entry) else {
+    }
+
+    /// Delivers the notification of an entry, if it has one, and advances the position.
+    async fn process_step(&mut self, step: LogStep) -> engine::Result<Step> {
+        let LogStep {
+            seq,
+            trace,
+            content,
+            is_last,
+        } = step;
+        self.trace = trace.or(self.trace.take());
+        let Some(content) = content else {
             self.webhook.delivery.position = seq;
             return Ok(Step::Continue(()));
         };
-        let is_last = entry_state(&entry).is_some_and(TaskState::is_terminal);
-        // Not held between attempts if it is large.
-        drop(entry);
         if self.deliver(seq, &content).await?.is_break() {
             return Ok(Step::Break(()));
         }
@@ -153,7 +185,10 @@ impl<'a> DeliveryWorker<'a> {
     /// 1.0 the task whenever its state changes. `None`: the entry has no notification.
     fn content(&mut self, entry: &SharedEntry) -> Option<NotificationContent> {
         match push_payload(self.webhook.registration.version) {
-            PushPayload::Update => is_update(entry).then(|| NotificationContent::update(entry)),
+            PushPayload::Update => {
+                let task = &self.webhook.task;
+                NotificationContent::update(entry, &task.id, &task.context_id)
+            }
             PushPayload::Task => {
                 let state = entry_state(entry)?;
                 let is_change = self.state.replace(state) != Some(state);
@@ -176,6 +211,13 @@ impl<'a> DeliveryWorker<'a> {
             match result {
                 AttemptResult::Delivered => return Ok(Step::Continue(())),
                 AttemptResult::Failed(reason) => return self.fail(reason).await,
+                AttemptResult::Postponed => {
+                    let saved = self.save_progress().await?;
+                    if saved.is_break() {
+                        return Ok(saved);
+                    }
+                    sleep(POSTPONE_DELAY).await;
+                }
                 AttemptResult::Retry(retry_after) => {
                     let retry = self.schedule_retry(event_id, retry_after).await?;
                     if retry.is_break() {
@@ -236,19 +278,31 @@ impl<'a> DeliveryWorker<'a> {
     ) -> engine::Result<AttemptResult> {
         let inner = self.inner;
         let url = &self.webhook.registration.config.url;
-        // The host's slot first: a worker that waits for a slow host must not hold a delivery permit.
-        let slot = match inner.egress.acquire_slot(url).await {
-            Ok(slot) => slot,
-            Err(error) => return Ok(AttemptResult::Failed(format!("url {error}"))),
-        };
-        // Encoded before the permit: waiting for the byte budget of one caller must not delay others.
-        let body = inner
-            .bodies
-            .body(&inner.engine, &self.webhook, seq, content);
-        let body = match body.await {
-            Ok(body) => body,
-            Err(BodyError::Exhausted) => return Ok(AttemptResult::Retry(Duration::ZERO)),
-            Err(BodyError::Engine(error)) => return Err(error),
+        let mut reserved = None;
+        let (slot, body) = loop {
+            // The host's slot first: a worker that waits for a slow host must not hold a delivery permit.
+            let slot = match inner.egress.acquire_slot(url).await {
+                Ok(slot) => slot,
+                Err(error) => return Ok(AttemptResult::Failed(format!("url {error}"))),
+            };
+            let body = inner.bodies.body(
+                &inner.engine,
+                &self.webhook,
+                seq,
+                content,
+                Option::take(&mut reserved),
+            );
+            let missing = match body.await {
+                Ok(body) => break (slot, body),
+                Err(BodyError::Exhausted(bytes)) => bytes,
+                Err(BodyError::Engine(error)) => return Err(error),
+            };
+            // Waiting for the byte budget of one caller must not delay others at the same host.
+            drop(slot);
+            match inner.bodies.reserve(&self.webhook, missing).await {
+                Ok(reservation) => reserved = reservation,
+                Err(_) => return Ok(AttemptResult::Postponed),
+            }
         };
         let notification = &Notification::new(event_id, seq, body);
         let permits = if self.webhook.delivery.attempts == 0 {
@@ -332,11 +386,6 @@ impl<'a> DeliveryWorker<'a> {
 fn later(now: Timestamp, by: Duration) -> Timestamp {
     let by = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
     Timestamp::from_millis(now.as_millis().saturating_add(by)).unwrap_or(now)
-}
-
-/// Whether streams and webhooks of 1.0 report this entry.
-fn is_update(entry: &SharedEntry) -> bool {
-    matches!(entry.event, Event::Status { .. } | Event::Artifact { .. })
 }
 
 /// The state of a status entry.

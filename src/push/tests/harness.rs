@@ -244,6 +244,22 @@ impl TestProcess {
         agent: &ScriptedAgent,
         settings: PushSettings,
     ) -> Self {
+        Self::start_with_bodies(
+            store,
+            webhooks,
+            agent,
+            settings,
+            NotificationBodies::default(),
+        )
+    }
+
+    pub(super) fn start_with_bodies(
+        store: &Arc<dyn Store>,
+        webhooks: &Webhooks,
+        agent: &ScriptedAgent,
+        settings: PushSettings,
+        bodies: NotificationBodies,
+    ) -> Self {
         let tracker = TaskTracker::new();
         let stop = CancellationToken::new();
         let engine = engine_with(
@@ -259,7 +275,7 @@ impl TestProcess {
         );
         let push = PushDispatcher::with_egress(
             egress,
-            NotificationBodies::default(),
+            bodies,
             engine.clone(),
             settings,
             None,

@@ -178,7 +178,7 @@ impl MetricsRegistry {
         );
         registry.register(
             "push_attempts",
-            "Webhook delivery attempts; outcome is delivered, retry or failed",
+            "Webhook delivery attempts; outcome is delivered, retry, failed, or postponed by an exhausted byte budget",
             self.pushes.clone(),
         );
         registry.register(
