@@ -6,13 +6,17 @@ use std::sync::Mutex;
 
 use super::lock;
 
+/// Part of the total that the floors of all keys may take in addition to it, as a divisor. The number of keys is not
+/// bounded.
+const FLOORS_DIVISOR: usize = 4;
+
 /// Limits of a [`KeyedBudget`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BudgetLimits {
     pub(crate) total: usize,
     /// Maximum for one key.
     pub(crate) per_key: usize,
-    /// Amount that each key gets even if the total is exhausted.
+    /// Amount that each key gets even if the total is exhausted. In sum they take at most a quarter of the total.
     pub(crate) floor: usize,
 }
 
@@ -33,8 +37,22 @@ struct Reserved<K> {
     by_key: HashMap<K, usize>,
 }
 
+impl BudgetLimits {
+    /// Returns the limit on the total for a key that would have reserved `of_key`.
+    fn total_for(self, of_key: usize) -> usize {
+        if of_key > self.floor {
+            self.total
+        } else {
+            self.total.saturating_add(self.total / FLOORS_DIVISOR)
+        }
+    }
+}
+
 impl<K: Hash + Eq + Clone> Reserved<K> {
     fn add(&mut self, key: &K, amount: usize) {
+        if amount == 0 {
+            return;
+        }
         self.total += amount;
         match self.by_key.get_mut(key) {
             Some(of_key) => *of_key += amount,
@@ -69,7 +87,7 @@ impl<K: Hash + Eq + Clone> KeyedBudget<K> {
         if wanted > limits.floor.max(limits.per_key) {
             return Err(ExceededLimit::Key);
         }
-        if wanted > limits.floor && reserved.total.saturating_add(amount) > limits.total {
+        if reserved.total.saturating_add(amount) > limits.total_for(wanted) {
             return Err(ExceededLimit::Total);
         }
         reserved.add(key, amount);
@@ -133,14 +151,32 @@ mod tests {
     fn each_key_gets_the_floor() {
         let budget = KeyedBudget::default();
         let limits = BudgetLimits {
-            total: 10,
-            per_key: 10,
-            floor: 3,
+            total: 12,
+            per_key: 12,
+            floor: 2,
         };
-        budget.reserve(&"ann", 10, limits).unwrap();
-        budget.reserve(&"bob", 2, limits).unwrap();
+        budget.reserve(&"ann", 12, limits).unwrap();
+        budget.reserve(&"bob", 1, limits).unwrap();
         assert_eq!(budget.reserve(&"bob", 2, limits), Err(ExceededLimit::Total));
         budget.reserve(&"bob", 1, limits).unwrap();
-        assert_eq!(budget.total(), 13);
+        assert_eq!(budget.total(), 14);
+        budget.reserve(&"eve", 1, limits).unwrap();
+        assert_eq!(
+            budget.reserve(&"eve", 1, limits),
+            Err(ExceededLimit::Total),
+            "the floors take a quarter of the total"
+        );
+    }
+
+    #[test]
+    fn a_reservation_of_nothing_takes_no_memory() {
+        let budget = KeyedBudget::default();
+        let limits = BudgetLimits {
+            total: 1,
+            per_key: 1,
+            floor: 0,
+        };
+        budget.reserve(&"ann", 0, limits).unwrap();
+        assert!(lock(&budget.0).by_key.is_empty());
     }
 }
