@@ -51,7 +51,7 @@
 pub use agent::{Agent, ArtifactWriter, Failure, Outcome, Question, Turn};
 pub use model::AgentCard;
 #[cfg(feature = "server")]
-pub use rt::{FairPermit, FairSemaphore};
+pub use rt::{FairPermit, FairSemaphore, WriteTimeout};
 
 pub use model::{Error, ErrorKind, Result};
 
@@ -73,8 +73,8 @@ pub use server::InProcessServer;
 pub use server::Tls;
 #[cfg(feature = "server")]
 pub use server::{
-    BoundServer, CardAccess, Exposure, ExposureError, HostedAgent, ServedBinding, Server,
-    ServerHandle, ServerSettings,
+    BoundServer, CardAccess, Exposure, ExposureError, HeadError, HostedAgent, ServedBinding,
+    Server, ServerHandle, ServerSettings, check_http1_head,
 };
 
 // Listeners of servers and of a push receiver.

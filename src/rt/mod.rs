@@ -17,6 +17,8 @@ mod private_file;
 mod thread_pool;
 #[cfg(feature = "server")]
 mod wake_flag;
+#[cfg(feature = "server")]
+mod write_timeout;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 #[cfg(feature = "server")]
@@ -38,6 +40,8 @@ pub(crate) use private_file::create_private_file;
 pub(crate) use thread_pool::{PoolError, PoolLimits, ThreadPool};
 #[cfg(feature = "server")]
 pub(crate) use wake_flag::WakeFlag;
+#[cfg(feature = "server")]
+pub use write_timeout::WriteTimeout;
 
 /// Locks a mutex and ignores poisoning: critical sections leave their data consistent at every point that can panic.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
-use tokio::time::{Sleep, sleep};
+
+use crate::rt::WriteTimeout;
 
 /// HTTP/2 connection preface. Detection reads all of it, because hyper has no timeout for the rest.
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -20,16 +21,10 @@ pub(super) enum HttpVersion {
 }
 
 /// Connection stream that replays the bytes read for protocol detection.
-///
-/// A write that makes no progress for `write_timeout` fails, so a peer that does not read cannot
-/// hold the connection (S64).
 pub(super) struct ConnectionIo<S> {
-    inner: S,
+    inner: WriteTimeout<S>,
     /// Bytes read during detection and not replayed yet.
     sniffed: Bytes,
-    write_timeout: Duration,
-    /// Timer that runs while a write makes no progress.
-    stalled: Option<Pin<Box<Sleep>>>,
     /// Whether the current write has already yielded to other tasks.
     has_yielded: bool,
 }
@@ -56,10 +51,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionIo<S> {
             HttpVersion::Http1
         };
         let io = Self {
-            inner,
+            inner: WriteTimeout::new(inner, write_timeout),
             sniffed: sniffed.into(),
-            write_timeout,
-            stalled: None,
             has_yielded: false,
         };
         Ok((io, version))
@@ -78,23 +71,6 @@ impl<S> ConnectionIo<S> {
             return Poll::Pending;
         }
         Poll::Ready(())
-    }
-
-    /// Fails a pending write once it has been pending for `write_timeout`.
-    fn with_write_timeout<T>(
-        &mut self,
-        context: &mut Context<'_>,
-        written: Poll<io::Result<T>>,
-    ) -> Poll<io::Result<T>> {
-        if written.is_ready() {
-            self.stalled = None;
-            return written;
-        }
-        let stalled = self
-            .stalled
-            .get_or_insert_with(|| Box::pin(sleep(self.write_timeout)));
-        ready!(stalled.as_mut().poll(context));
-        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
@@ -128,8 +104,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ConnectionIo<S> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         ready!(this.yield_before_write(context));
-        let written = Pin::new(&mut this.inner).poll_write(context, bytes);
-        this.with_write_timeout(context, written)
+        Pin::new(&mut this.inner).poll_write(context, bytes)
     }
 
     fn poll_write_vectored(
@@ -139,8 +114,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ConnectionIo<S> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         ready!(this.yield_before_write(context));
-        let written = Pin::new(&mut this.inner).poll_write_vectored(context, pieces);
-        this.with_write_timeout(context, written)
+        Pin::new(&mut this.inner).poll_write_vectored(context, pieces)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -148,15 +122,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ConnectionIo<S> {
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        let flushed = Pin::new(&mut this.inner).poll_flush(context);
-        this.with_write_timeout(context, flushed)
+        Pin::new(&mut self.get_mut().inner).poll_flush(context)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        let closed = Pin::new(&mut this.inner).poll_shutdown(context);
-        this.with_write_timeout(context, closed)
+        Pin::new(&mut self.get_mut().inner).poll_shutdown(context)
     }
 }
 

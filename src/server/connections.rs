@@ -21,15 +21,16 @@ use tokio_util::task::TaskTracker;
 
 use super::active_streams::ActiveStreams;
 use super::connection_io::{ConnectionIo, HttpVersion};
-use super::h2_stall;
+use super::h2_stall::{self, WatchedBody};
 use super::handle::CurrentRoutes;
-use super::http1_head::{self, HeadError};
+use super::http1_head::{HeadError, check_http1_head};
 use super::peer::{self, ConnectionPeer};
 use super::reply::{self, Reply};
 use super::routes;
 use super::settings::ServerSettings;
 use super::timer::ReusableTimer;
 use super::transport::ByteStream;
+use super::unsent_frames::UnsentFrames;
 
 /// Interval of HTTP/2 pings on a silent connection, and the timeout of their replies.
 const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(20);
@@ -171,7 +172,16 @@ impl HttpProtocols {
             watcher: _watcher,
         } = context;
         let streams = Arc::new(ActiveStreams::default());
-        let service = service_fn(|request| handle_request(current.clone(), peer.clone(), request));
+        let unsent = Arc::new(UnsentFrames::default());
+        let service = service_fn(|request| {
+            let reply = handle_request(current.clone(), peer.clone(), request);
+            let unsent = unsent.clone();
+            async {
+                reply
+                    .await
+                    .map(|reply| reply.map(|body| WatchedBody::new(body, unsent)))
+            }
+        });
         let connection = self
             .http2_builder(&settings, limits.max_streams, streams.clone())
             .serve_connection(TokioIo::new(io), service);
@@ -180,10 +190,16 @@ impl HttpProtocols {
             ended = &mut connection => return ended,
             () = drain.cancelled() => {}
             () = streams.wait_until_idle(limits.idle_timeout) => {}
+            () = unsent.wait_until_stalled(settings.write_timeout) => return Ok(()),
             () = peer.closing.requested() => {}
         }
         connection.as_mut().graceful_shutdown();
-        connection.await
+        // A peer that answers pings need not close the connection.
+        tokio::select! {
+            ended = connection => ended,
+            () = streams.wait_until_idle(settings.write_timeout) => Ok(()),
+            () = unsent.wait_until_stalled(settings.write_timeout) => Ok(()),
+        }
     }
 
     fn http2_builder(
@@ -237,7 +253,7 @@ async fn handle_request(
     peer: Arc<ConnectionPeer>,
     request: Request<Incoming>,
 ) -> Result<Reply, Infallible> {
-    if let Err(error) = http1_head::check(&request) {
+    if let Err(error) = check_http1_head(&request) {
         return Ok(refuse_head(error));
     }
     let version = request.version();
@@ -273,7 +289,7 @@ fn refuse_connection(peer: &ConnectionPeer, request: &Request<Incoming>) -> Opti
 }
 
 /// Returns the reply to an ambiguous head, and closes the connection after it.
-fn refuse_head(error: HeadError) -> Reply {
+pub(super) fn refuse_head(error: HeadError) -> Reply {
     close_after(reply::text(error.status(), error.message()))
 }
 

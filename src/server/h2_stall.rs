@@ -2,15 +2,23 @@
 //!
 //! With a closed flow-control window nothing is written to the socket, so the write timeout of the
 //! connection never starts. A stall shows in the response body instead: it has returned a frame and
-//! is not polled for the next one.
+//! is not polled for the next one. The stream is reset then.
+//!
+//! A window of 1 byte suffices to pass a frame to the connection, which buffers the rest. Frames are therefore counted
+//! until they are written ([`UnsentFrames`]). The connection is closed if one of them is not.
 
 use std::cell::Cell;
-use std::pin::pin;
-use std::task::Poll;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::sleep;
+
+use super::reply::{BodyError, ReplyBody};
+use super::unsent_frames::{UnsentFrame, UnsentFrames};
 
 /// Largest frame that a body returns. A slow peer takes this much well within the timeout.
 const FRAME_BYTES: usize = 64 << 10;
@@ -23,7 +31,7 @@ tokio::task_local! {
 /// Runs `response` until it completes. Returns `None` once its body has been stalled for
 /// `stall_timeout`.
 ///
-/// The body reports its polls with [`record_poll`], through a task-local.
+/// A [`WatchedBody`] reports its polls through a task-local.
 pub(super) async fn timeout<T>(
     stall_timeout: Duration,
     response: impl Future<Output = T>,
@@ -47,9 +55,44 @@ pub(super) async fn timeout<T>(
     FRAME_PENDING.scope(Cell::new(false), watched).await
 }
 
+/// Body of an HTTP/2 response. HTTP/1 has a write timeout of its own.
+pub(super) struct WatchedBody {
+    body: ReplyBody,
+    unsent: Arc<UnsentFrames>,
+}
+
+impl WatchedBody {
+    pub(super) fn new(body: ReplyBody, unsent: Arc<UnsentFrames>) -> Self {
+        Self { body, unsent }
+    }
+}
+
+impl Body for WatchedBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = self.get_mut();
+        let frame = record_poll(Pin::new(&mut this.body).poll_frame(context));
+        let count = |bytes| Bytes::from_owner(UnsentFrame::new(bytes, &this.unsent));
+        frame.map_ok(|frame| frame.map_data(count))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 /// Records the result of polling a response body, and returns it.
-pub(super) fn record_poll<T>(frame: Poll<Option<T>>) -> Poll<Option<T>> {
-    // The task-local is unset on HTTP/1, which has a write timeout of its own.
+fn record_poll<T>(frame: Poll<Option<T>>) -> Poll<Option<T>> {
+    // The task-local is unset outside of `timeout`.
     let _ = FRAME_PENDING.try_with(|pending| pending.set(matches!(frame, Poll::Ready(Some(_)))));
     frame
 }

@@ -6,7 +6,8 @@ use hyper::body::Body;
 
 /// Reason to refuse the head of an HTTP/1 request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum HeadError {
+#[non_exhaustive]
+pub enum HeadError {
     /// HTTP/1.1 without a `Host`, or with several (RFC 9112, 3.2).
     Host,
     /// A transfer coding other than `chunked` (RFC 9112, 6.1).
@@ -14,14 +15,18 @@ pub(super) enum HeadError {
 }
 
 impl HeadError {
-    pub(super) fn status(self) -> StatusCode {
+    /// Returns the status of the reply. The connection must be closed after it.
+    #[must_use]
+    pub fn status(self) -> StatusCode {
         match self {
             Self::Host => StatusCode::BAD_REQUEST,
             Self::TransferCoding => StatusCode::NOT_IMPLEMENTED,
         }
     }
 
-    pub(super) fn message(self) -> &'static str {
+    /// Returns the body of the reply.
+    #[must_use]
+    pub fn message(self) -> &'static str {
         match self {
             Self::Host => "an HTTP/1.1 request needs exactly one Host header\n",
             Self::TransferCoding => "unknown transfer coding; use chunked\n",
@@ -29,11 +34,11 @@ impl HeadError {
     }
 }
 
-/// Checks the head of a request. HTTP/2 requests always pass.
+/// Checks the head of a request that two servers could read differently. HTTP/2 requests always pass.
 ///
 /// # Errors
 /// The reason to refuse the request.
-pub(super) fn check<B: Body>(request: &Request<B>) -> Result<(), HeadError> {
+pub fn check_http1_head<B: Body>(request: &Request<B>) -> Result<(), HeadError> {
     let headers = request.headers();
     if request.version() == Version::HTTP_11 {
         let mut hosts = headers.get_all(HOST).iter();

@@ -71,6 +71,7 @@ mod timer;
 #[cfg(feature = "tls")]
 mod tls;
 mod transport;
+mod unsent_frames;
 
 #[cfg(unix)]
 pub use admin::Admin;
@@ -80,6 +81,7 @@ pub use card::CardAccess;
 pub use exposure::{Exposure, ExposureError};
 pub use handle::ServerHandle;
 pub use hosted_agent::HostedAgent;
+pub use http1_head::{HeadError, check_http1_head};
 #[cfg(feature = "client")]
 pub use in_process::InProcessServer;
 pub use settings::{ServedBinding, ServerSettings};

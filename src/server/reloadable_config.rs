@@ -211,6 +211,7 @@ impl ReloadableConfig {
         self.public_url.as_deref().map(BaseUrl::parse).transpose()?;
         validate_hooks(&self.hooks, &self.agents)?;
         self.settings.validate_connections()?;
+        self.settings.validate_memory()?;
         self.settings.validate_bindings()?;
         for (index, hosted) in self.agents.iter().enumerate() {
             let earlier = &self.agents[..index];

@@ -129,13 +129,13 @@ impl HttpBody for ReplyBody {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        h2_stall::record_poll(match self.get_mut() {
+        match self.get_mut() {
             Self::Full(rest) => {
                 Poll::Ready(h2_stall::next_frame(rest).map(|frame| Ok(Frame::data(frame))))
             }
             Self::Pieces(body) => Poll::Ready(body.next_frame().map(Ok)),
             Self::Stream(body) => Pin::new(body).poll_frame(context),
-        })
+        }
     }
 
     fn is_end_stream(&self) -> bool {

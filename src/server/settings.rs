@@ -24,7 +24,7 @@ pub struct ServerSettings {
     /// Maximum size of a request body, in bytes.
     #[serde(with = "ByteSize")]
     pub max_body_bytes: usize,
-    /// Maximum memory of all request bodies that have not arrived completely, in bytes.
+    /// Maximum memory of all request bodies that have not arrived completely or wait to be decoded, in bytes.
     #[serde(with = "ByteSize")]
     pub max_buffered_body_bytes: usize,
     /// Maximum memory of such bodies of one caller, in bytes. Anonymous callers are counted by
@@ -36,7 +36,7 @@ pub struct ServerSettings {
     #[serde(with = "ByteSize")]
     pub max_outgoing_bytes: usize,
     /// Maximum memory of such data of one caller, in bytes. Anonymous callers are counted by address. `half`: half of
-    /// `max_outgoing_bytes`. Each caller gets 256 KiB in any case.
+    /// `max_outgoing_bytes`. Each caller gets 256 KiB even if the memory is exhausted, up to a quarter more in total.
     #[serde(with = "ByteSizeOrHalf")]
     pub max_outgoing_bytes_per_caller: Option<usize>,
     /// How long a response waits for this memory. Then a read is refused as unavailable, a stream ends, a webhook is tried again
@@ -241,6 +241,34 @@ impl ServerSettings {
             if let Some(share) = share.filter(|share| *share == 0 || *share > total) {
                 let reason = format!("is {share}; it must be 1 to max_connections = {total}");
                 return Err(Error::invalid(name, reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the limits on the memory of request bodies and outgoing data.
+    ///
+    /// # Errors
+    /// Invalid, with the name of the setting.
+    pub(super) fn validate_memory(&self) -> Result<()> {
+        for (name, total, share) in [
+            (
+                "max_buffered_body_bytes",
+                self.max_buffered_body_bytes,
+                self.max_buffered_body_bytes_per_caller,
+            ),
+            (
+                "max_outgoing_bytes",
+                self.max_outgoing_bytes,
+                self.max_outgoing_bytes_per_caller,
+            ),
+        ] {
+            if total == 0 {
+                return Err(Error::invalid(name, "must be at least 1"));
+            }
+            if let Some(share) = share.filter(|share| *share == 0 || *share > total) {
+                let reason = format!("is {share}; it must be 1 to {name} = {total}");
+                return Err(Error::invalid(format!("{name}_per_caller"), reason));
             }
         }
         Ok(())

@@ -16,7 +16,9 @@ use std::time::Duration;
 use ::http::header::{CONNECTION, RETRY_AFTER, WWW_AUTHENTICATE};
 use ::http::{HeaderValue, Request, Response, StatusCode};
 use attache::model::CallerKey;
-use attache::{AcceptedConnection, ConnectionPermit, LimitedListener};
+use attache::{
+    AcceptedConnection, ConnectionPermit, LimitedListener, WriteTimeout, check_http1_head,
+};
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
@@ -31,7 +33,7 @@ use tokio_util::task::TaskTracker;
 
 use super::McpServer;
 use access::{ClientKeys, KeyConnection};
-use body::BodyBudget;
+use body::{BodyBudget, HeldBody};
 use sessions::McpSessions;
 pub use settings::McpHttpSettings;
 
@@ -52,6 +54,7 @@ struct McpEndpoint {
     bodies: BodyBudget,
     sessions: Arc<McpSessions>,
     header_timeout: Duration,
+    write_timeout: Duration,
     max_connections_per_caller: usize,
 }
 
@@ -99,6 +102,7 @@ impl McpEndpoint {
             bodies: BodyBudget::new(settings.max_buffered_body_bytes, settings.body_timeout),
             sessions,
             header_timeout: settings.header_timeout,
+            write_timeout: settings.write_timeout,
             max_connections_per_caller,
         }
     }
@@ -110,6 +114,7 @@ impl McpEndpoint {
     ) {
         let eviction = accepted.permit.eviction();
         let header_timeout = self.header_timeout;
+        let stream = WriteTimeout::new(accepted.stream, self.write_timeout);
         let connection = Arc::new(McpConnection {
             endpoint: self,
             peer: accepted.peer,
@@ -123,7 +128,7 @@ impl McpEndpoint {
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(header_timeout)
-            .serve_connection(TokioIo::new(accepted.stream), handler);
+            .serve_connection(TokioIo::new(stream), handler);
         // The client observes a broken connection itself.
         let _ = match eviction {
             Some(eviction) => eviction.run_until_cancelled(connection).await,
@@ -134,8 +139,8 @@ impl McpEndpoint {
     /// Passes an authenticated request to the MCP service.
     async fn call(&self, caller: CallerKey, request: Request<Incoming>) -> McpResponse {
         let (head, body) = request.into_parts();
-        let body = match self.bodies.read(body, &caller).await {
-            Ok(body) => body,
+        let (body, permits) = match self.bodies.read(body, &caller).await {
+            Ok(read) => read,
             Err(error) => return refuse(error.status(), error.message().to_owned()),
         };
         let server = self.server.clone();
@@ -149,7 +154,7 @@ impl McpEndpoint {
         let Ok(response) = tower_service::Service::call(&mut service, request).await;
         match sessions.refusal() {
             Some(message) => refuse(StatusCode::SERVICE_UNAVAILABLE, message.to_owned()),
-            None => response,
+            None => response.map(|body| HeldBody { body, permits }.boxed()),
         }
     }
 }
@@ -157,6 +162,9 @@ impl McpEndpoint {
 impl McpConnection {
     /// Authenticates a request, counts its connection, and calls the MCP service.
     async fn handle(&self, request: Request<Incoming>) -> McpResponse {
+        if let Err(error) = check_http1_head(&request) {
+            return close_after(text_response(error.status(), error.message().to_owned()));
+        }
         let endpoint = &self.endpoint;
         let caller = endpoint
             .keys

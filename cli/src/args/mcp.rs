@@ -79,7 +79,11 @@ pub(crate) struct McpLimitArgs {
     #[arg(long, value_name = "DURATION", requires = "listen")]
     pub(crate) body_timeout: Option<String>,
 
-    /// Maximum memory of incomplete request bodies. One caller uses at most half of it [default: 64MiB]
+    /// Timeout of a write that makes no progress because the client does not read [default: 1m]
+    #[arg(long, value_name = "DURATION", requires = "listen")]
+    pub(crate) write_timeout: Option<String>,
+
+    /// Maximum memory of request bodies until their calls end. One caller uses at most half of it [default: 64MiB]
     #[arg(long, value_name = "SIZE", requires = "listen")]
     pub(crate) max_buffered_body_bytes: Option<String>,
 }

@@ -193,6 +193,11 @@ fn set_limits(settings: &mut McpHttpSettings, args: &McpLimitArgs) -> CliResult 
             &args.body_timeout,
             &mut settings.body_timeout,
         ),
+        (
+            "--write-timeout",
+            &args.write_timeout,
+            &mut settings.write_timeout,
+        ),
     ] {
         if let Some(text) = text {
             let time = duration::parse(text).filter(|time| !time.is_zero());

@@ -119,7 +119,7 @@ fn every_agent_of_a_file_is_served() {
 }
 
 #[test]
-fn d05_check_refuses_impossible_connection_limits() {
+fn d02_d05_check_refuses_impossible_limits() {
     for (line, expected) in [
         ("max_connections = 0", "max_connections"),
         (
@@ -127,6 +127,15 @@ fn d05_check_refuses_impossible_connection_limits() {
             "max_connections_per_address is 11; it must be 1 to max_connections = 10",
         ),
         ("reserved_connections = 0", "reserved_connections"),
+        ("max_outgoing_bytes = 0", "max_outgoing_bytes"),
+        (
+            "max_outgoing_bytes = 10\nmax_outgoing_bytes_per_caller = 11",
+            "max_outgoing_bytes_per_caller is 11; it must be 1 to max_outgoing_bytes = 10",
+        ),
+        (
+            "max_buffered_body_bytes_per_caller = 0",
+            "max_buffered_body_bytes_per_caller",
+        ),
         ("admin_max_connections = 0", "server.admin_max_connections"),
     ] {
         let (_folder, file) = folder(&format!("[server]\n{line}\n[agents.echo]\ntype = \"echo\""));

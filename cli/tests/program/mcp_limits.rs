@@ -212,6 +212,25 @@ fn d15_connections_of_one_key_are_limited() {
 }
 
 #[test]
+fn d21_ambiguous_heads_are_refused() {
+    let server = McpProcess::start(&[]);
+    for (headers, status) in [
+        ("", 400),
+        ("Host: localhost\r\nHost: localhost\r\n", 400),
+        (
+            "Host: localhost\r\nTransfer-Encoding: gzip, chunked\r\n",
+            501,
+        ),
+    ] {
+        let mut stream = server.connect();
+        let head = format!("POST /mcp HTTP/1.1\r\n{headers}\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        let refused = read_response(stream);
+        assert_eq!(refused.status, status, "{headers}: {refused:?}");
+    }
+}
+
+#[test]
 fn d15_impossible_limits_are_refused() {
     for (flags, reason) in [
         (&["--max-sessions", "0"][..], "max_sessions"),
@@ -225,6 +244,7 @@ fn d15_impossible_limits_are_refused() {
         ),
         (&["--session-timeout", "45s"], "longer than --wait"),
         (&["--header-timeout", "soon"], "--header-timeout"),
+        (&["--write-timeout", "0s"], "--write-timeout"),
         (&["--max-buffered-body-bytes", "1MiB"], "16 MiB"),
     ] {
         let args = [&["mcp", "--docs", "--listen", "127.0.0.1:0"], flags].concat();

@@ -20,6 +20,8 @@ use super::AdminRoutes;
 use super::operator_access::{OperatorAccess, OperatorLogin};
 use crate::auth::RequestCredentials;
 use crate::rt::ConnectionPermit;
+use crate::server::connections::refuse_head;
+use crate::server::http1_head::check_http1_head;
 use crate::server::reply::{self, Reply, text};
 use crate::server::transport::ByteStream;
 
@@ -85,8 +87,16 @@ pub(super) async fn serve_connection<F>(
     F: Future<Output = Reply> + Send + 'static,
 {
     let service = service_fn(move |request| {
-        let reply = handler(request);
-        async { Ok::<_, Infallible>(reply.await) }
+        let reply = match check_http1_head(&request) {
+            Ok(()) => Ok(handler(request)),
+            Err(error) => Err(refuse_head(error)),
+        };
+        async {
+            Ok::<_, Infallible>(match reply {
+                Ok(reply) => reply.await,
+                Err(refusal) => refusal,
+            })
+        }
     });
     let close = CancellationToken::new();
     // HTTP/2 streams end with their connection.
@@ -125,8 +135,22 @@ mod tests {
     use bytes::Bytes;
     use http_body_util::Empty;
     use hyper::client::conn::http2;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
+
+    #[tokio::test]
+    async fn d21_ambiguous_heads_are_refused() {
+        let (mut near, far) = tokio::io::duplex(1 << 16);
+        near.write_all(b"GET /healthz HTTP/1.1\r\n\r\n")
+            .await
+            .unwrap();
+        let tasks = TaskTracker::new();
+        serve_connection(far, &tasks, |_| async { text(StatusCode::OK, "handled") }).await;
+        let mut reply = String::new();
+        near.read_to_string(&mut reply).await.unwrap();
+        assert!(reply.starts_with("HTTP/1.1 400"), "{reply}");
+    }
 
     /// An HTTP/2 call without a reply ends when its connection is dropped.
     #[tokio::test(start_paused = true)]

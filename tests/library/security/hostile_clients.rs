@@ -431,6 +431,38 @@ async fn s64_an_http_2_peer_with_a_closed_window_is_disconnected() {
     .await;
 }
 
+/// A small reply is one frame. It is not left to the connection without a timeout, even if its first byte is sent.
+#[tokio::test]
+async fn s64_a_small_reply_that_an_http_2_peer_does_not_take_is_dropped() {
+    let settings = settings_with(|settings| {
+        settings.write_timeout = Duration::from_millis(100);
+    });
+    let server = start_with(HoldingAgent, |server| server.server_settings(settings)).await;
+    // GET http /healthz; localhost as the authority.
+    let head = [&[0x82, 0x86, 0x04, 0x08], b"/healthz" as &[u8], AUTHORITY].concat();
+    // The stream is reset, or the connection is closed.
+    for (window, is_closed) in [(0_u32, false), (1, true)] {
+        let settings = [&[0, 4], &window.to_be_bytes()[..]].concat();
+        let call = [frame(4, 0, 0, &settings), frame(1, 5, 1, &head)].concat();
+        let mut stream = connect_and_write(&server, &[GREETING, &call].concat()).await;
+        let mut received = Vec::new();
+        // RST_STREAM of stream 1.
+        let reset = [0, 0, 4, 3, 0, 0, 0, 0, 1];
+        let ended = with_deadline(async {
+            loop {
+                if received.windows(reset.len()).any(|window| *window == reset) {
+                    return false;
+                }
+                if stream.read_buf(&mut received).await.unwrap() == 0 {
+                    return true;
+                }
+            }
+        })
+        .await;
+        assert_eq!(ended, is_closed, "window {window}: {received:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_silent_http_2_stream_stays_open() {
     let settings = settings_with(|settings| {

@@ -21,6 +21,8 @@ pub struct McpHttpSettings {
     pub header_timeout: Duration,
     /// Timeout for the body of a request. The default is 30 seconds.
     pub body_timeout: Duration,
+    /// Timeout of a write that makes no progress because the client does not read. The default is 60 seconds.
+    pub write_timeout: Duration,
     /// Maximum number of concurrent connections. The default is 256.
     pub max_connections: usize,
     /// Maximum number of concurrent connections from one address that is not a loopback address. `None`: half of
@@ -28,8 +30,8 @@ pub struct McpHttpSettings {
     pub max_connections_per_address: Option<usize>,
     /// Maximum number of concurrent connections with one key. `None`: half of `max_connections`.
     pub max_connections_per_caller: Option<usize>,
-    /// Maximum memory of all request bodies that have not arrived completely, in bytes. One caller uses at most half of
-    /// it. The default is 64 MiB.
+    /// Maximum memory of all request bodies until their calls end, in bytes. One caller uses at most half of it. The
+    /// default is 64 MiB.
     pub max_buffered_body_bytes: usize,
     /// Maximum number of sessions. The default is 1024.
     pub max_sessions: usize,
@@ -46,6 +48,7 @@ impl Default for McpHttpSettings {
             hosts: Vec::new(),
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(60),
             max_connections: 256,
             max_connections_per_address: None,
             max_connections_per_caller: None,
