@@ -60,7 +60,7 @@ pub use model::{Error, ErrorKind, Result};
 #[cfg(feature = "server")]
 pub use async_trait::async_trait;
 #[cfg(feature = "server")]
-pub use engine::{AgentSettings, RestartPolicy, Settings, UnansweredPolicy};
+pub use engine::{AgentSettings, LeaseExpiryPolicy, RestartPolicy, Settings, UnansweredPolicy};
 #[cfg(feature = "server")]
 pub use hooks::{FailurePolicy, Hook, HookContext, HookError, HookPhase, Interceptor, TurnFilter};
 #[cfg(feature = "server")]

@@ -3,7 +3,7 @@
 //! It decides who runs a task. Callers dispatch a command to the runner; if there is none, the caller gets the task's
 //! inbox and becomes the runner. So a log has one writer per process.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,9 +13,9 @@ use super::folded_log::FoldedLog;
 use super::follow::LogPage;
 use super::inbox::{Inbox, InboxSender, RunnerCommand};
 use super::tail::{SnapshotOccasion, Tail, TailLimits};
-use crate::model::{Entry, Event, Scope, Seq, TaskId, Timestamp};
+use crate::model::{ContextId, Entry, Event, Scope, Seq, TaskId, TaskState, Timestamp};
 use crate::rt::lock;
-use crate::store::{Head, ReadLimit};
+use crate::store::{Head, Holder, ReadLimit};
 
 /// In-memory state of a task that has a runner: the inbox of the runner, and the tail for readers.
 ///
@@ -99,6 +99,19 @@ impl ActiveTask {
         }
         let head = self.tail().head(scope)?;
         (head.position.0 >= self.appended.load(Ordering::Acquire)).then_some(head)
+    }
+
+    /// Returns a head that identifies the log, with the position that the runner has reached.
+    fn identify(&self, id: &TaskId) -> Head {
+        Head {
+            id: id.clone(),
+            scope: self.scope.clone(),
+            context_id: ContextId::from(""),
+            position: Seq(self.appended.load(Ordering::Acquire)),
+            state: TaskState::Unspecified,
+            status_time: Timestamp::default(),
+            holder: Holder::Local,
+        }
     }
 
     /// Drops the fold of a deleted task: readers use the store.
@@ -193,6 +206,25 @@ impl ActiveTasks {
     /// Returns the active task, if it has a runner.
     pub(super) fn get(&self, id: &TaskId) -> Option<Arc<ActiveTask>> {
         self.shard(id).get(id).cloned()
+    }
+
+    /// Returns the ids of all active tasks.
+    pub(super) fn ids(&self) -> HashSet<TaskId> {
+        let shards = self.shards.iter();
+        shards
+            .flat_map(|shard| lock(shard).keys().cloned().collect::<Vec<_>>())
+            .collect()
+    }
+
+    /// Returns heads that identify the logs of all active tasks, with the positions that their runners have reached.
+    pub(super) fn heads(&self) -> Vec<Head> {
+        let shards = self.shards.iter();
+        let heads = shards.flat_map(|shard| {
+            let tasks = lock(shard);
+            let heads = tasks.iter().map(|(id, task)| task.identify(id));
+            heads.collect::<Vec<_>>()
+        });
+        heads.collect()
     }
 
     /// Makes the caller the runner of a new task.

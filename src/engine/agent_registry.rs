@@ -5,7 +5,9 @@ use std::sync::{Arc, RwLock, RwLockReadGuard, Weak};
 use std::time::Duration;
 
 use super::TurnSemaphore;
-use super::settings::{AgentSettings, RestartPolicy, Settings, UnansweredPolicy};
+use super::settings::{
+    AgentSettings, LeaseExpiryPolicy, RestartPolicy, Settings, UnansweredPolicy,
+};
 use crate::agent::{Agent, DynAgent, Failure, Outcome, Turn};
 use crate::hooks::HookChain;
 use crate::model::{CallerKey, Scope};
@@ -141,6 +143,13 @@ impl AgentRegistry {
         self.state().current.clone()
     }
 
+    /// Returns the names of the current agents, in order.
+    pub(super) fn names(&self) -> Vec<Arc<str>> {
+        let mut names: Vec<_> = self.state().current.0.keys().cloned().collect();
+        names.sort_unstable();
+        names
+    }
+
     /// Returns whether any agent has a timeout for unanswered questions.
     pub(super) fn has_unanswered_timeout(&self, settings: &Settings) -> bool {
         let state = self.state();
@@ -187,6 +196,10 @@ impl AgentHandle {
 
     pub(super) fn on_waiting(&self, all: &Settings) -> UnansweredPolicy {
         self.settings.on_waiting.unwrap_or(all.on_waiting)
+    }
+
+    pub(super) fn on_lease_expiry(&self, all: &Settings) -> LeaseExpiryPolicy {
+        self.settings.on_lease_expiry.unwrap_or(all.on_lease_expiry)
     }
 
     pub(super) fn max_turn_time(&self, all: &Settings) -> Option<Duration> {

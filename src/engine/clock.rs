@@ -1,5 +1,6 @@
 //! Time and randomness, injected into the engine so that tests control both.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -40,6 +41,58 @@ impl Clock for SystemClock {
 
     fn new_id(&self, now: Timestamp) -> Arc<str> {
         random_id(now)
+    }
+}
+
+/// The clock of the machine, corrected by its offset to the database that the replicas share.
+///
+/// Recorded times of several replicas are thereby comparable. The order of a log does not depend on them.
+pub(crate) struct AdjustedClock {
+    machine: Arc<dyn Clock>,
+    offset_millis: AtomicI64,
+}
+
+/// Offset up to which the clock of the machine is used as it is.
+const TOLERATED_OFFSET_MILLIS: i64 = 50;
+
+impl AdjustedClock {
+    pub(super) fn new(machine: Arc<dyn Clock>) -> Self {
+        Self {
+            machine,
+            offset_millis: AtomicI64::new(0),
+        }
+    }
+
+    /// Returns the time of the machine.
+    pub(super) fn machine_time(&self) -> Timestamp {
+        self.machine.now()
+    }
+
+    /// Measures the offset: the database had this time between two times of the machine. Returns the offset.
+    pub(super) fn adjust(&self, sent: Timestamp, database: Timestamp) -> Duration {
+        let received = self.machine.now();
+        let middle = sent.as_millis().midpoint(received.as_millis());
+        let offset = database.as_millis().saturating_sub(middle);
+        let is_tolerated = offset.abs() <= TOLERATED_OFFSET_MILLIS;
+        let used = if is_tolerated { 0 } else { offset };
+        self.offset_millis.store(used, Ordering::Relaxed);
+        Duration::from_millis(offset.unsigned_abs())
+    }
+}
+
+impl Clock for AdjustedClock {
+    fn now(&self) -> Timestamp {
+        let machine = self.machine.now();
+        let offset = self.offset_millis.load(Ordering::Relaxed);
+        Timestamp::from_millis(machine.as_millis().saturating_add(offset)).unwrap_or(machine)
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.machine.elapsed()
+    }
+
+    fn new_id(&self, now: Timestamp) -> Arc<str> {
+        self.machine.new_id(now)
     }
 }
 

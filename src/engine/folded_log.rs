@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, LazyLock};
 
 use crate::model::{
-    Entry, Event, FoldError, Message, Scope, Seq, Task, TaskState, TaskStatus, Timestamp,
-    TraceContext,
+    CallMetadata, Entry, Event, FoldError, Message, Scope, Seq, Task, TaskState, TaskStatus,
+    Timestamp, TraceContext,
 };
 use crate::store::{Head, Holder, Snapshot};
 
@@ -32,6 +32,10 @@ pub(crate) struct FoldedLog {
     turns_ended: u64,
     /// Number of times that the turn of the first unanswered message was started. 0: it is not running.
     pub(super) attempts: u32,
+    /// Whether a client has requested the cancellation. A task that is recovered ends as canceled then.
+    pub(super) cancel_requested: bool,
+    /// Call metadata of unanswered messages by turn number. Empty on stores of one process.
+    calls: Vec<(u64, CallMetadata)>,
 }
 
 impl FoldedLog {
@@ -44,6 +48,8 @@ impl FoldedLog {
             traces: VecDeque::new(),
             turns_ended: 0,
             attempts: 0,
+            cancel_requested: false,
+            calls: Vec::new(),
         }
     }
 
@@ -55,6 +61,8 @@ impl FoldedLog {
             traces,
             turns_ended,
             attempts,
+            cancel_requested,
+            calls,
         } = snapshot;
         Self {
             task,
@@ -63,6 +71,8 @@ impl FoldedLog {
             traces: traces.into(),
             turns_ended,
             attempts,
+            cancel_requested,
+            calls,
         }
     }
 
@@ -74,6 +84,8 @@ impl FoldedLog {
             traces: self.traces.iter().cloned().collect(),
             turns_ended: self.turns_ended,
             attempts: self.attempts,
+            cancel_requested: self.cancel_requested,
+            calls: self.calls.clone(),
         }
     }
 
@@ -116,6 +128,7 @@ impl FoldedLog {
             }
             // These do not change the task. `make_mut` would clone it if readers hold it.
             Event::TraceContext(_)
+            | Event::CallMetadata(_)
             | Event::TurnStarted
             | Event::CancelRequested { .. }
             | Event::Ignored { .. }
@@ -124,16 +137,22 @@ impl FoldedLog {
         match event {
             Event::Message(message) => self.unanswered.push_back(message.clone()),
             Event::TraceContext(trace) => self.set_newest_trace(trace),
+            Event::CallMetadata(call) => {
+                let turn = self.newest_turn();
+                self.calls.push((turn, call.clone()));
+            }
+            Event::CancelRequested { .. } => self.cancel_requested = true,
             Event::TurnStarted => self.attempts += 1,
             Event::TurnEnded => {
                 self.unanswered.pop_front();
                 self.turns_ended += 1;
                 self.attempts = 0;
+                let ended = self.turns_ended;
+                self.calls.retain(|(turn, _)| *turn > ended);
             }
             Event::Created { .. }
             | Event::Status { .. }
             | Event::Artifact { .. }
-            | Event::CancelRequested { .. }
             | Event::Ignored { .. } => {}
         }
         self.position = seq;
@@ -191,6 +210,14 @@ impl FoldedLog {
     /// Returns the trace context of the newest message that had one.
     pub(super) fn newest_trace(&self) -> Option<&TraceContext> {
         self.traces.back().map(|(_, trace)| trace)
+    }
+
+    /// Returns the call metadata of a turn's message, if they were recorded.
+    pub(super) fn call_metadata(&self, turn: u64) -> Option<&CallMetadata> {
+        let mut calls = self.calls.iter();
+        calls
+            .find(|(number, _)| *number == turn)
+            .map(|(_, call)| call)
     }
 
     /// Returns the message of the current turn. `None` if no message is unanswered or the task has ended.

@@ -6,6 +6,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::active_tasks::ActiveTask;
+use super::follower_cache::FollowedLog;
 use super::journal::Journal;
 use super::shared_entry::SharedEntry;
 use super::{Error, Result};
@@ -46,10 +47,12 @@ pub(crate) struct Follow {
     /// Limit of one page.
     page_limit: &'static ReadLimit,
     /// Entries to return first.
-    buffered: Vec<SharedEntry>,
+    buffered: Box<[SharedEntry]>,
     announcements: watch::Receiver<Seq>,
     /// The tail that it reads. Held so that the rest of the tail stays readable after the runner has retired.
     active: Option<Arc<ActiveTask>>,
+    /// The shared tail of a log that another replica writes.
+    followed: Option<Arc<FollowedLog>>,
 }
 
 impl Follow {
@@ -75,9 +78,10 @@ impl Follow {
             page_start: position,
             page_bytes: 0,
             page_limit: &STREAM_PAGE,
-            buffered,
+            buffered: buffered.into(),
             announcements,
             active,
+            followed: None,
         }
     }
 
@@ -94,7 +98,7 @@ impl Follow {
     /// Goes back before the last returned page. The next read returns it again.
     pub(crate) fn rewind(&mut self) {
         self.position = self.page_start;
-        self.buffered.clear();
+        self.buffered = Box::default();
     }
 
     /// Returns the next entries, at least one. Waits for them.
@@ -109,6 +113,9 @@ impl Follow {
             let page = self.read_next().await?;
             if !page.entries.is_empty() {
                 return Ok(self.advance(page));
+            }
+            if self.followed.is_some() {
+                self.journal.bus.request_announcements(&self.task.id);
             }
             tokio::select! {
                 biased;
@@ -132,12 +139,12 @@ impl Follow {
     /// # Errors
     /// See [`next`](Self::next).
     pub(crate) async fn try_more(&mut self) -> Result<Vec<SharedEntry>> {
-        let page_start = self.page_start;
-        let page_bytes = self.page_bytes;
-        let entries = self.try_next().await?;
-        self.page_start = page_start;
-        self.page_bytes += page_bytes;
-        Ok(entries)
+        let page = self.read_next().await?;
+        self.page_bytes += page.bytes;
+        if let Some(last) = page.entries.last() {
+            self.position = last.seq;
+        }
+        Ok(page.entries)
     }
 
     /// Moves behind a page and returns its entries.
@@ -152,12 +159,17 @@ impl Follow {
 
     async fn read_next(&mut self) -> Result<LogPage> {
         if !self.buffered.is_empty() {
-            let entries = std::mem::take(&mut self.buffered);
+            let entries = std::mem::take(&mut self.buffered).into_vec();
             let bytes = entries.iter().map(|entry| entry.event.memory_size()).sum();
             return Ok(LogPage { entries, bytes });
         }
         if let Some(page) = self.read_tail()? {
             return Ok(page);
+        }
+        if self.journal.follower_cache.is_some() {
+            // Boxed: future size.
+            let followed = Box::pin(timeout(self.journal.store_timeout, self.read_followed()));
+            return followed.await.unwrap_or(Err(Error::StoreUnavailable));
         }
         // Boxed: future size.
         let stored = Box::pin(timeout(self.journal.store_timeout, self.read_store()));
@@ -182,12 +194,27 @@ impl Follow {
 
     fn read_tail_of(&mut self, active: Arc<ActiveTask>) -> Result<Option<LogPage>> {
         let page = active.entries_after(self.position, *self.page_limit);
+        if page.is_some() {
+            self.followed = None;
+        }
         let is_empty = page.as_ref().is_some_and(|page| page.entries.is_empty());
         if is_empty && active.is_unwritable() {
             return Err(Error::StoreUnavailable);
         }
         self.active = Some(active);
         Ok(page)
+    }
+
+    /// Reads through the tail that all followers of the log share.
+    async fn read_followed(&mut self) -> Result<LogPage> {
+        let journal = self.journal.clone();
+        let Some(follower_cache) = &journal.follower_cache else {
+            return Ok(LogPage::default());
+        };
+        let followed = self
+            .followed
+            .get_or_insert_with(|| follower_cache.follow(&self.task, &*journal.bus));
+        followed.entries_after(&*journal.store, self.position).await
     }
 
     async fn read_store(&self) -> Result<Vec<Entry>> {

@@ -7,7 +7,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::active_tasks::ActiveTask;
-use super::{AcceptedMessage, Result};
+use super::{AcceptedMessage, Error, Result};
 use crate::model::{Call, Message, Object, Task};
 use crate::rt::lock;
 use crate::store::IdempotencyKey;
@@ -30,6 +30,17 @@ pub(super) enum RunnerCommand {
     Expire,
     /// Too many tasks of anonymous callers are waiting: fail the task if it is parked.
     ExpireOverQuota,
+}
+
+impl RunnerCommand {
+    /// Replies to the sender of the command with an error.
+    pub(super) fn reject(self, error: Error) {
+        match self {
+            Self::Message(incoming) => drop(incoming.reply.send(Err(error))),
+            Self::Cancel { reply, .. } => drop(reply.send(Err(error))),
+            Self::RecordLate | Self::Recover | Self::Expire | Self::ExpireOverQuota => {}
+        }
+    }
 }
 
 /// A message to an existing task, and the channel for the reply to its sender.

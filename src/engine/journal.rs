@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 use super::active_tasks::{ActiveTask, ActiveTasks};
 use super::folded_log::FoldedLog;
 use super::follow::{Follow, TailSubscription};
+use super::follower_cache::FollowerCache;
 use super::shared_entry::SharedEntry;
 use super::snapshots::{MIN_SNAPSHOT_ENTRIES, Snapshotter};
 use super::tail::{SnapshotOccasion, TailLimits};
@@ -44,8 +45,10 @@ const CONCURRENT_LARGE_READS: usize = 4;
 /// Access to the logs of all tasks.
 pub(crate) struct Journal {
     pub(super) store: Arc<dyn Store>,
-    bus: Arc<dyn Bus>,
+    pub(super) bus: Arc<dyn Bus>,
     pub(super) active_tasks: ActiveTasks,
+    /// Tails of logs that other replicas write. `None` on stores of one process.
+    pub(super) follower_cache: Option<FollowerCache>,
     pub(super) task_cache: TaskCache,
     snapshotter: Arc<Snapshotter>,
     /// Permits to fold logs of more than one page.
@@ -76,11 +79,13 @@ impl Journal {
             max_entries: settings.max_tail_entries,
             max_bytes: settings.max_tail_bytes,
         };
+        let follower_cache = store.lease().map(|_| FollowerCache::new(tail_limits));
         let snapshotter = Arc::new(Snapshotter::new(store.clone(), tracker, stop.clone()));
         Self {
             store,
             bus,
             active_tasks: ActiveTasks::new(settings.max_waiting_messages, tail_limits),
+            follower_cache,
             task_cache: TaskCache::new(settings.task_cache_bytes),
             snapshotter,
             large_reads: FairSemaphore::new(CONCURRENT_LARGE_READS, None),
@@ -206,6 +211,11 @@ impl Journal {
     /// Returns the cached task, if it is at least as new as `task`.
     fn cached_since(&self, task: &Head) -> Option<Arc<CachedTask>> {
         let cached = self.task_cache.get(&task.id)?;
+        if self.follower_cache.is_some() && cached.log.position > task.position {
+            // The head is current on a shared store: a failover of the database has lost the entries.
+            self.task_cache.forget(&task.id);
+            return None;
+        }
         (cached.log.position >= task.position).then_some(cached)
     }
 
@@ -382,7 +392,7 @@ impl Journal {
             if let Some(active) = self.active_tasks.get(&head.id) {
                 active.drop_fold();
             }
-            self.announce(&head.id, head.position);
+            self.bus.announce_to_all(&head.id, head.position);
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use super::inbox::RunnerCommand;
 use super::{Engine, Result, UnansweredPolicy};
 use crate::model::{Caller, Scope, TaskId, TaskState, Timestamp};
 use crate::rt::lock;
-use crate::store::{Head, TaskQuery};
+use crate::store::{Head, Holder, TaskQuery};
 
 /// First delay of the exponential backoff after a store failure.
 pub(super) const MIN_RETRY_DELAY: Duration = Duration::from_millis(100);
@@ -27,7 +27,7 @@ pub(super) const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
 const SWEEP_PAGE_TASKS: usize = 500;
 
 /// Maximum number of tasks that are recovered at the same time: as many as the store commits in one group.
-const MAX_CONCURRENT_RECOVERIES: usize = 256;
+pub(super) const MAX_CONCURRENT_RECOVERIES: usize = 256;
 
 /// Counters that trigger a sweep before its interval has passed.
 #[derive(Debug, Default)]
@@ -88,6 +88,10 @@ impl Engine {
         if let Some(newest) = self.inner.journal.store.latest_time().await? {
             let clock = &*self.inner.clock;
             self.inner.retention_clock.start_at(newest, clock);
+        }
+        if self.inner.lease.is_shared() {
+            // The membership takes over tasks of removed replicas. Others run theirs.
+            return Ok(());
         }
         self.sweep_tasks(SweepKind::Runnable).await
     }
@@ -205,6 +209,7 @@ impl Engine {
         };
         // A task with a runner has limits of its own.
         limit.is_some_and(|time| head.status_time < self.time_before(time))
+            && head.holder != Holder::Remote
             && self.inner.journal.active_tasks.get(&head.id).is_none()
     }
 
@@ -253,7 +258,7 @@ impl Engine {
     }
 
     /// Starts the recovery of a task as soon as a permit is available.
-    async fn recover_task(&self, head: &Head, permits: &Arc<Semaphore>) {
+    pub(super) async fn recover_task(&self, head: &Head, permits: &Arc<Semaphore>) {
         let permit = permits.clone().acquire_owned().await.ok();
         let active_tasks = &self.inner.journal.active_tasks;
         if let Dispatch::NoRunner(command, inbox) =

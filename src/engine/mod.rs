@@ -14,10 +14,14 @@ mod detach_on_drop;
 mod error;
 mod folded_log;
 mod follow;
+mod follower_cache;
 mod inbox;
 mod journal;
 mod large_encodings;
+mod lease;
+mod log_polling;
 mod maintenance;
+mod membership;
 mod reason;
 mod runner;
 mod settings;
@@ -45,8 +49,8 @@ use tokio_util::task::TaskTracker;
 use crate::agent::Failure;
 use crate::bus::Bus;
 use crate::model::{
-    Call, Caller, CallerKey, ContextId, Message, Object, PushConfigId, Scope, Seq, Task, TaskId,
-    Timestamp, TraceContext,
+    Call, CallMetadata, Caller, CallerKey, ContextId, Message, Object, PushConfigId, Scope, Seq,
+    Task, TaskId, Timestamp, TraceContext, Version,
 };
 use crate::rt::FairSemaphore;
 use crate::store::{
@@ -54,11 +58,13 @@ use crate::store::{
     TaskQuery, Webhook, WebhookFilter,
 };
 use active_tasks::Dispatch;
-use clock::{Clock, SteadyClock};
+use clock::{AdjustedClock, Clock, SteadyClock};
 use detach_on_drop::DetachOnDrop;
 use inbox::{Inbox, IncomingMessage, RunnerCommand};
 use journal::Journal;
+use lease::Lease;
 use maintenance::SweepTriggers;
+use membership::MembershipSignals;
 use runner::Runner;
 
 pub(crate) use accepted_message::AcceptedMessage;
@@ -66,7 +72,7 @@ pub(crate) use agent_registry::{AgentHandle, AgentRegistration, AgentRegistry, A
 pub(crate) use clock::SystemClock;
 pub(crate) use error::{Error, Result};
 pub(crate) use follow::Follow;
-pub use settings::{AgentSettings, RestartPolicy, Settings, UnansweredPolicy};
+pub use settings::{AgentSettings, LeaseExpiryPolicy, RestartPolicy, Settings, UnansweredPolicy};
 pub(crate) use shared_entry::SharedEntry;
 pub(crate) use task_cache::TaskView;
 
@@ -103,6 +109,10 @@ pub(crate) struct EngineInner {
     /// Number of tasks that wait for a turn permit (`max_waiting_turns`).
     waiting_turns: Arc<AtomicUsize>,
     sweep_triggers: SweepTriggers,
+    lease: Lease,
+    membership: MembershipSignals,
+    /// The clock of [`clock`](Self::clock) on a shared store, to measure its offset.
+    adjusted_clock: Option<Arc<AdjustedClock>>,
 }
 
 /// Components and settings of an [`Engine`].
@@ -157,6 +167,15 @@ impl Engine {
             stop,
         } = config;
         let settings = settings.for_store(&*store);
+        let lease = Lease::new(store.lease());
+        let machine_clock = clock.clone();
+        let adjusted_clock = lease
+            .is_shared()
+            .then(|| Arc::new(AdjustedClock::new(machine_clock)));
+        let clock = match &adjusted_clock {
+            Some(adjusted) => adjusted.clone() as Arc<dyn Clock>,
+            None => clock,
+        };
         let journal = Journal::new(store, bus, &settings, tracker.clone(), stop.clone());
         let turn_permits = FairSemaphore::new(settings.max_turns, settings.max_turns_per_caller);
         Self {
@@ -172,6 +191,9 @@ impl Engine {
                 turn_permits,
                 waiting_turns: Arc::default(),
                 sweep_triggers: SweepTriggers::default(),
+                lease,
+                membership: MembershipSignals::default(),
+                adjusted_clock,
             }),
         }
     }
@@ -275,6 +297,7 @@ impl Engine {
             owner: Caller::anonymous(),
         };
         let none = TaskId::from("none");
+        self.check_lease()?;
         let check = async {
             self.inner.journal.find(&nobody, &none).await?;
             self.inner
@@ -291,6 +314,7 @@ impl Engine {
 
     /// Registers a webhook of a task.
     pub(crate) async fn put_config(&self, head: &Head, config: &PushRegistration) -> Result<()> {
+        self.check_lease()?;
         self.with_store_timeout(async {
             Ok(self.inner.journal.store.put_config(head, config).await?)
         })
@@ -375,7 +399,9 @@ impl Engine {
         initial: InitialMessage,
     ) -> impl Future<Output = Result<Box<AcceptedMessage>>> + Send + use<> {
         let (reply, accepted) = oneshot::channel();
-        let runner = Runner::for_new_task(self.clone(), call, initial, reply);
+        let runner = self
+            .check_lease()
+            .and_then(|()| Runner::for_new_task(self.clone(), call, initial, reply));
         let work = runner.map(|runner| DetachOnDrop::new(self, Box::pin(runner.run_new())));
         async { work?.run_until_reply(accepted).await }
     }
@@ -408,6 +434,15 @@ impl Engine {
         }))
     }
 
+    /// Returns the metadata of a call that are recorded on a shared store, where another replica may run its turn.
+    fn call_metadata(&self, call: &Call) -> Option<CallMetadata> {
+        let is_plain = call.version == Version::V1 && call.extensions.is_empty();
+        (self.inner.lease.is_shared() && !is_plain).then(|| CallMetadata {
+            version: call.version,
+            extensions: call.extensions.clone(),
+        })
+    }
+
     /// Returns whether message ids are idempotency keys.
     pub(crate) fn has_idempotent_message_ids(&self) -> bool {
         self.inner.settings.idempotent_message_ids
@@ -421,6 +456,7 @@ impl Engine {
         message: Message,
         key: Option<IdempotencyKey>,
     ) -> Result<Box<AcceptedMessage>> {
+        self.check_lease()?;
         let (reply, accepted) = oneshot::channel();
         let deadline = self.reply_deadline(Duration::ZERO);
         self.send_command(
@@ -439,6 +475,7 @@ impl Engine {
 
     /// Cancels a task, and returns it as canceled.
     pub(crate) async fn cancel(&self, head: &Head, metadata: Option<Object>) -> Result<Task> {
+        self.check_lease()?;
         let (reply, canceled) = oneshot::channel();
         // The agent has its grace period, and the store its timeout.
         let deadline = self.reply_deadline(self.inner.settings.cancel_grace);
@@ -452,6 +489,15 @@ impl Engine {
         )
         .await?;
         self.await_reply(canceled, deadline).await
+    }
+
+    /// Returns an error while the lease of this replica is expired: another one may take over what it starts.
+    fn check_lease(&self) -> Result<()> {
+        if self.inner.lease.is_valid() {
+            Ok(())
+        } else {
+            Err(Error::StoreUnavailable)
+        }
     }
 
     /// Returns when a caller of now stops waiting: after the grace period and `store_timeout`.

@@ -81,6 +81,8 @@ pub struct Settings {
     /// according to `on_restart`. For stores shared by several processes, one of which may have crashed.
     #[serde(with = "HumanDurationOrNever")]
     pub orphan_timeout: Option<Duration>,
+    /// What happens to a running turn while the lease of this replica is expired, because the shared store does not answer.
+    pub on_lease_expiry: LeaseExpiryPolicy,
     /// Whether the metadata of each status of a turn contains its trace context, as `traceId` and `spanId`.
     pub trace_metadata: bool,
     /// Interval of the maintenance sweep, which expires and deletes tasks.
@@ -118,6 +120,22 @@ pub struct AgentSettings {
     /// Policy for `input-required` and `auth-required` tasks that are not answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_waiting: Option<UnansweredPolicy>,
+    /// What happens to a running turn while the lease of this replica is expired.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_lease_expiry: Option<LeaseExpiryPolicy>,
+}
+
+/// Policy for running turns of a replica whose lease has expired: other replicas may take over its tasks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum LeaseExpiryPolicy {
+    /// The agent is not polled. The turn continues if the replica still holds the task when the store answers again.
+    #[default]
+    Pause,
+    /// The agent is dropped, and the task is recovered according to `on_restart`. For agents that must never act twice at
+    /// the same time.
+    Stop,
 }
 
 /// Policy for tasks whose turn was interrupted by a restart.
@@ -183,6 +201,7 @@ impl Default for Settings {
             max_parked_age: None,
             max_anonymous_waiting_tasks: 10_000,
             orphan_timeout: None,
+            on_lease_expiry: LeaseExpiryPolicy::Pause,
             trace_metadata: false,
             sweep_every: Duration::from_secs(60),
         }

@@ -119,6 +119,11 @@ impl Tail {
         self.is_unwritable = false;
     }
 
+    /// Starts an empty tail after this position.
+    pub(super) fn start_at(&mut self, position: Seq) {
+        self.end = position;
+    }
+
     /// Drops the fold, and keeps the entries for subscribers that have not read them.
     pub(super) fn drop_fold(&mut self) {
         self.log = None;
@@ -193,7 +198,7 @@ impl Tail {
     }
 
     /// Appends a batch, and drops the oldest ones until the tail is within its limits.
-    fn push(&mut self, batch: EntryBatch, bytes: usize) {
+    pub(super) fn push(&mut self, batch: EntryBatch, bytes: usize) {
         let (Some(first), Some(last)) = (batch.first(), batch.last()) else {
             return;
         };

@@ -246,6 +246,7 @@ impl EventPipeline {
             internal @ (Event::Created { .. }
             | Event::Message(_)
             | Event::TraceContext(_)
+            | Event::CallMetadata(_)
             | Event::TurnStarted
             | Event::CancelRequested { .. }
             | Event::Ignored { .. }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Artifact, ContextId, Message, Object, Task, TaskId, TaskStatus, Timestamp, TraceContext,
-    or_default,
+    Version, or_default,
 };
 
 /// Position in the log of a task. The first entry is 1.
@@ -42,6 +42,9 @@ pub enum Event {
     Message(Arc<Message>),
     /// W3C trace context of the preceding message.
     TraceContext(TraceContext),
+    /// Protocol version and extensions of the call that sent the preceding message, if they differ from a plain 1.0 call.
+    /// Recorded on shared stores, where another replica may run the turn.
+    CallMetadata(CallMetadata),
     /// An agent started a turn for the messages so far.
     TurnStarted,
     /// Change of status.
@@ -75,6 +78,15 @@ pub enum Event {
     },
     /// The turn ended.
     TurnEnded,
+}
+
+/// Properties of a call that its turn needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallMetadata {
+    /// Protocol version of the call.
+    pub version: Version,
+    /// URIs of the active extensions.
+    pub extensions: Vec<String>,
 }
 
 impl Entry {
@@ -112,6 +124,7 @@ impl Entry {
             Event::Created { .. }
             | Event::Message(_)
             | Event::TraceContext(_)
+            | Event::CallMetadata(_)
             | Event::TurnStarted
             | Event::CancelRequested { .. }
             | Event::Ignored { .. }

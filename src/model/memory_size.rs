@@ -37,6 +37,7 @@ impl Event {
                 }
                 Self::Message(message) => message_size(message),
                 Self::TraceContext(trace) => trace.memory_size(),
+                Self::CallMetadata(call) => call.extensions.iter().map(String::len).sum(),
                 Self::Status { status, metadata } => {
                     let message = status
                         .message

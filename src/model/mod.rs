@@ -42,7 +42,7 @@ pub use card::{
 pub use client_dialect::ClientDialect;
 pub use error::{Error, ErrorKind, Result, Violation};
 pub use event::{
-    Entry, Event, Seq, StreamResponse, TaskArtifactUpdateEvent, TaskStatusUpdateEvent,
+    CallMetadata, Entry, Event, Seq, StreamResponse, TaskArtifactUpdateEvent, TaskStatusUpdateEvent,
 };
 pub use exchange::{Request, Response};
 #[cfg(feature = "server")]

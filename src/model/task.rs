@@ -277,6 +277,7 @@ impl Task {
                 artifact, append, ..
             } => self.apply_artifact(artifact, *append),
             Event::TraceContext(_)
+            | Event::CallMetadata(_)
             | Event::TurnStarted
             | Event::CancelRequested { .. }
             | Event::Ignored { .. }

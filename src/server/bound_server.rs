@@ -97,6 +97,7 @@ impl BoundServer {
         tokio::select! {
             () = http.serve(self.listener, shutdown) => {}
             never = engine.run_maintenance() => match never {},
+            never = engine.run_membership() => match never {},
             never = push_dispatcher.run() => match never {},
             never = admin => match never {},
         }
@@ -106,6 +107,10 @@ impl BoundServer {
             admin.wait_closed().await;
         }
         push_dispatcher.wait_stopped().await;
+        if let Err(error) = engine.leave_cluster().await {
+            // The other replicas evict this one after its lease.
+            tracing::warn!(error = &error as &dyn std::error::Error, "cluster not left");
+        }
         tracing::info!(address = %self.address, "server stopped");
         Ok(())
     }

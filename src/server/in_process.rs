@@ -69,6 +69,9 @@ impl Server {
         let engine = handle.engine().clone();
         let maintenance = async move { match engine.run_maintenance().await {} };
         tasks.spawn(stop.clone().run_until_cancelled_owned(maintenance));
+        let engine = handle.engine().clone();
+        let membership = async move { match engine.run_membership().await {} };
+        tasks.spawn(stop.clone().run_until_cancelled_owned(membership));
         let push_dispatcher = handle.push_dispatcher().clone();
         let delivery = async move { match push_dispatcher.run().await {} };
         tasks.spawn(stop.clone().run_until_cancelled_owned(delivery));

@@ -398,6 +398,7 @@ impl TaskEventStream {
                 Event::Message(message) => self.observe_message(message),
                 Event::Created { .. }
                 | Event::TraceContext(_)
+                | Event::CallMetadata(_)
                 | Event::TurnStarted
                 | Event::CancelRequested { .. }
                 | Event::Ignored { .. } => {}

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::{Holder, PushRegistration, WriterRole};
 use crate::model::{
-    ContextId, Entry, Event, Message, Scope, Seq, Task, TaskId, TaskState, Timestamp, TraceContext,
+    CallMetadata, ContextId, Entry, Event, Message, Scope, Seq, Task, TaskId, TaskState, Timestamp,
+    TraceContext,
 };
 
 /// Summary of a task that is available without reading its log.
@@ -236,6 +237,10 @@ pub struct Snapshot {
     pub turns_ended: u64,
     /// Number of attempts of the running turn; 0 if no turn runs.
     pub attempts: u32,
+    /// Whether a client has requested the cancellation of the task.
+    pub cancel_requested: bool,
+    /// Call metadata of unanswered messages by turn number.
+    pub calls: Vec<(u64, CallMetadata)>,
 }
 
 /// Filter and cursor of [`Store::list`](super::Store::list).

@@ -284,6 +284,7 @@ impl Runner {
         } else if self.log.is_parked() {
             self.engine.count_parked(&self.scope);
         }
+        self.announce_takeover();
         let journal = &self.engine.inner.journal;
         match (&self.inbox, self.pipeline.head(), sized_batch) {
             (Some(inbox), Some(head), Some(sized_batch)) => {

@@ -2,17 +2,42 @@
 
 use std::sync::Arc;
 
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::{CommitPoint, Runner, RunnerResult, RunnerStop};
-use crate::engine::inbox::IncomingMessage;
+use crate::engine::inbox::{IncomingMessage, RunnerCommand};
 use crate::engine::{AcceptedMessage, Error, Result, reason};
-use crate::model::{Call, Event, Message, TraceContext};
+use crate::model::{Call, Event, Message};
 use crate::store::{self, IdempotencyKey, IdempotencyRecord};
 use crate::telemetry::metrics;
 
+/// A message that may be recorded, and the channel for the reply to its sender.
+pub(super) struct CheckedMessage {
+    pub(super) call: Call,
+    pub(super) message: Arc<Message>,
+    pub(super) key: Option<IdempotencyKey>,
+    deadline: Instant,
+    pub(super) reply: oneshot::Sender<Result<Box<AcceptedMessage>>>,
+}
+
+impl CheckedMessage {
+    /// Returns the command that the message came from.
+    pub(super) fn into_command(self) -> RunnerCommand {
+        RunnerCommand::Message(Box::new(IncomingMessage {
+            call: self.call,
+            message: Arc::unwrap_or_clone(self.message),
+            key: self.key,
+            deadline: self.deadline,
+            reply: self.reply,
+        }))
+    }
+}
+
 /// Outcome of the commit of a message.
 enum MessageOutcome {
+    /// The message is durable.
+    Accepted(Box<AcceptedMessage>),
     /// The sender gets this reply; the runner continues.
     Replied(Result<Box<AcceptedMessage>>),
     /// The sender gets the error `reply`; the runner stops.
@@ -25,6 +50,45 @@ impl Runner {
         &mut self,
         incoming: IncomingMessage,
     ) -> RunnerResult {
+        self.turns.client = incoming.call.client;
+        let is_idle = self.log.next_message().is_none();
+        let Some(checked) = self.check_message(incoming, is_idle).await else {
+            return Ok(());
+        };
+        let events = self.message_events(&checked.message, &checked.call);
+        self.stage_message(events);
+        // A sender that has disconnected does not undo the message.
+        match self.commit_message(&checked, is_idle).await {
+            MessageOutcome::Accepted(accepted) => {
+                let turn = self.log.newest_turn();
+                self.turns.calls.push_back((turn, checked.call));
+                let _ = checked.reply.send(Ok(accepted));
+                Ok(())
+            }
+            MessageOutcome::Replied(result) => {
+                let _ = checked.reply.send(result);
+                Ok(())
+            }
+            MessageOutcome::Stopped {
+                reply: _,
+                stop: RunnerStop::Superseded,
+            } => {
+                self.hand_over(checked.into_command());
+                Err(RunnerStop::Superseded)
+            }
+            MessageOutcome::Stopped { reply: error, stop } => {
+                let _ = checked.reply.send(Err(error));
+                Err(stop)
+            }
+        }
+    }
+
+    /// Checks a message against the state of the task and its limits. Replies to the sender of a refused one.
+    pub(super) async fn check_message(
+        &mut self,
+        incoming: IncomingMessage,
+        is_idle: bool,
+    ) -> Option<CheckedMessage> {
         let IncomingMessage {
             call,
             mut message,
@@ -32,8 +96,6 @@ impl Runner {
             deadline,
             reply,
         } = incoming;
-        self.turns.client = call.client;
-        let is_idle = self.log.next_message().is_none();
         if let Some(refusal) = self.refusal(deadline, is_idle) {
             let result = if matches!(refusal, Error::Ended(_)) {
                 self.replay_or(key, refusal).await
@@ -41,27 +103,33 @@ impl Runner {
                 Err(refusal)
             };
             let _ = reply.send(result);
-            return Ok(());
+            return None;
         }
         reason::strip_reason(&mut message);
         let message = Arc::new(self.with_task_ids(message));
         if self.exceeds_task_size(&message) {
             metrics::record_limit_hit("max_task_bytes");
             let _ = reply.send(self.replay_or(key, Error::TooLarge).await);
-            return Ok(());
+            return None;
         }
-        self.stage_message(message, call.trace.clone());
-        // A sender that has disconnected does not undo the message.
-        match self.commit_message(call, key, is_idle).await {
-            MessageOutcome::Replied(result) => {
-                let _ = reply.send(result);
-                Ok(())
-            }
-            MessageOutcome::Stopped { reply: error, stop } => {
-                let _ = reply.send(Err(error));
-                Err(stop)
-            }
-        }
+        Some(CheckedMessage {
+            call,
+            message,
+            key,
+            deadline,
+            reply,
+        })
+    }
+
+    /// Returns the events that record a message: the message, its trace context, and its call on a shared store.
+    pub(super) fn message_events(&self, message: &Arc<Message>, call: &Call) -> Vec<Event> {
+        let trace = call.trace.clone().map(Event::TraceContext);
+        let metadata = self.engine.call_metadata(call).map(Event::CallMetadata);
+        [Event::Message(message.clone())]
+            .into_iter()
+            .chain(trace)
+            .chain(metadata)
+            .collect()
     }
 
     /// Returns the reason why a message cannot be accepted now, if there is one.
@@ -85,20 +153,13 @@ impl Runner {
     }
 
     /// Commits a staged message.
-    async fn commit_message(
-        &mut self,
-        call: Call,
-        key: Option<IdempotencyKey>,
-        is_idle: bool,
-    ) -> MessageOutcome {
+    async fn commit_message(&mut self, checked: &CheckedMessage, is_idle: bool) -> MessageOutcome {
+        let key = checked.key.clone();
         match self.commit(key.clone(), CommitPoint::Interim).await {
             Ok(()) if self.log.task.is_ended() => {
                 MessageOutcome::Replied(Err(Error::Ended(self.log.task.status.state)))
             }
-            Ok(()) => {
-                self.turns.calls.push_back((self.log.newest_turn(), call));
-                MessageOutcome::Replied(Ok(self.acceptance()))
-            }
+            Ok(()) => MessageOutcome::Accepted(self.acceptance()),
             // A repeated message: nothing was written, and the reply is the task of the first one.
             Err(RunnerStop::Failed(Error::Store(store::Error::AlreadyApplied))) => {
                 match self.replay(key, is_idle).await {
@@ -123,12 +184,11 @@ impl Runner {
             .in_context(self.log.task.context_id.clone())
     }
 
-    /// Stages a message. If the task is idle, also stages the start of its turn, so that readers never see an answered
+    /// Stages the events of a message. If the task is idle, also stages the start of its turn, so that readers never see an answered
     /// task that still asks.
-    pub(super) fn stage_message(&mut self, message: Arc<Message>, trace: Option<TraceContext>) {
+    pub(super) fn stage_message(&mut self, events: Vec<Event>) {
         let is_idle = self.log.next_message().is_none();
-        let trace = trace.map(Event::TraceContext);
-        self.stage([Event::Message(message)].into_iter().chain(trace));
+        self.stage(events);
         if is_idle {
             self.try_begin_turn();
         }
@@ -147,7 +207,10 @@ impl Runner {
         }
     }
 
-    async fn find_replay(&self, key: Option<IdempotencyKey>) -> Result<Option<IdempotencyRecord>> {
+    pub(super) async fn find_replay(
+        &self,
+        key: Option<IdempotencyKey>,
+    ) -> Result<Option<IdempotencyRecord>> {
         let Some(key) = key else {
             return Ok(None);
         };
@@ -156,7 +219,7 @@ impl Runner {
     }
 
     /// Returns the reply to a message that cannot be accepted: the task if its key was used before, else the refusal.
-    async fn replay_or(
+    pub(super) async fn replay_or(
         &self,
         key: Option<IdempotencyKey>,
         refusal: Error,

@@ -10,6 +10,7 @@ mod hooked_events;
 mod messages;
 mod pipeline;
 mod recovery;
+mod remote_command;
 mod stop;
 mod turn_queue;
 
@@ -106,11 +107,13 @@ impl Runner {
         runner.turns.early_failure = initial.failure;
         runner.turns.version = call.version;
         runner.turns.client = call.client;
+        runner.begin_holding(false);
         let staged = &mut runner.pipeline.staged;
         staged.reserve_exact(QUICK_TURN_EVENTS);
         staged.push(created);
         staged.push(Event::Message(message));
         staged.extend(call.trace.clone().map(Event::TraceContext));
+        staged.extend(runner.engine.call_metadata(&call).map(Event::CallMetadata));
         runner.turns.calls.push_back((1, call));
         runner.schedule_first_turn(now)?;
         Ok(runner)
@@ -214,6 +217,14 @@ impl Runner {
         command: RunnerCommand,
         recovery_permit: Option<OwnedSemaphorePermit>,
     ) {
+        let mut command = command;
+        if self.engine.inner.lease.is_shared() {
+            // Boxed: future size.
+            match Box::pin(self.run_remote_commands(command)).await {
+                Some(claimed) => command = claimed,
+                None => return,
+            }
+        }
         let mut retry_delay = MIN_RETRY_DELAY;
         while let Err(error) = self.reload().await {
             tracing::error!(
@@ -232,7 +243,7 @@ impl Runner {
             // Startup recovery looks at each task once, so an interrupted task is retried here.
             self.wait_for_store(&mut retry_delay).await;
         }
-        let handled = self.handle_command(command).await;
+        let handled = self.handle_first_command(command).await;
         drop(recovery_permit);
         let result = match handled {
             Ok(()) => self.run_turns().await,
@@ -308,6 +319,7 @@ impl Runner {
                     ) => {}
                     RunnerEvent::Command(command) => Box::pin(self.handle_command(command)).await?,
                     RunnerEvent::LogGrew => Box::pin(self.catch_up()).await?,
+                    RunnerEvent::LeaseLost => return Err(RunnerStop::Superseded),
                 }
             }
         }
@@ -322,6 +334,19 @@ impl Runner {
             self.inbox = None;
         }
         command
+    }
+
+    /// Handles the first command of a task that was read from the store.
+    ///
+    /// On a shared store a task that has work left and no runner is recovered first: its holder is gone.
+    pub(super) async fn handle_first_command(&mut self, command: RunnerCommand) -> RunnerResult {
+        if self.engine.inner.lease.is_shared() {
+            self.begin_holding(true);
+            if !matches!(command, RunnerCommand::Recover) {
+                Box::pin(self.recover()).await?;
+            }
+        }
+        self.handle_command(command).await
     }
 
     /// Handles a command while no turn runs.
@@ -362,11 +387,21 @@ impl Runner {
             return Ok(());
         }
         let canceled = [
-            Event::CancelRequested { metadata },
+            Event::CancelRequested {
+                metadata: metadata.clone(),
+            },
             status_event(TaskState::Canceled),
         ];
         self.stage_own(canceled.into()).await;
         let committed = self.commit(None, CommitPoint::Final).await;
+        if let Err(RunnerStop::Superseded) = committed {
+            self.hand_over(RunnerCommand::Cancel {
+                metadata,
+                deadline,
+                reply,
+            });
+            return committed;
+        }
         if committed.is_ok() {
             self.notify_canceled().await;
         }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::pipeline::LogState;
-use super::{CommitPoint, Runner, RunnerResult, RunnerStop, recv_or_pending, turn};
+use super::{CommitPoint, Runner, RunnerResult, RunnerStop, recv_or_pending, status_event, turn};
 use crate::engine::inbox::RunnerCommand;
 use crate::engine::maintenance::MAX_RETRY_DELAY;
 use crate::engine::{Error, RestartPolicy, Result, UnansweredPolicy, reason};
-use crate::model::{Seq, TaskState, TaskStatus};
+use crate::model::{Event, Seq, TaskState, TaskStatus};
 use crate::rt::cancel;
 use crate::store::{Batch, Head, ReadLimit, WriterRole};
 
@@ -19,6 +19,8 @@ enum RecoveryAction {
     Nothing,
     /// The turn runs again, as another attempt.
     RunTurn,
+    /// The task ends as canceled: a client has requested it.
+    Cancel,
     /// The task fails with the reason `interrupted`.
     Fail,
 }
@@ -36,6 +38,13 @@ impl Runner {
         if self.log.next_message().is_none() && !self.log.is_turn_running() {
             return RecoveryAction::Nothing;
         }
+        if self.log.cancel_requested {
+            return RecoveryAction::Cancel;
+        }
+        if !self.log.is_turn_running() {
+            // It has waited for a permit.
+            return RecoveryAction::RunTurn;
+        }
         match self.agent.on_restart(&self.engine.inner.settings) {
             RestartPolicy::RunAgain { attempts } if self.log.attempts < attempts => {
                 RecoveryAction::RunTurn
@@ -50,8 +59,18 @@ impl Runner {
             RecoveryAction::Nothing => Ok(()),
             // `run_turns`, which follows every command, starts the turn.
             RecoveryAction::RunTurn => Ok(()),
+            RecoveryAction::Cancel => self.cancel_lost_turn().await,
             RecoveryAction::Fail => self.fail_task(reason::INTERRUPTED).await,
         }
+    }
+
+    /// Ends a task as canceled whose runner was lost after the cancel request.
+    async fn cancel_lost_turn(&mut self) -> RunnerResult {
+        let turn_ended = self.log.is_turn_running().then_some(Event::TurnEnded);
+        let canceled = status_event(TaskState::Canceled);
+        let events = [canceled].into_iter().chain(turn_ended).collect();
+        self.stage_own(events).await;
+        self.commit(None, CommitPoint::Final).await
     }
 
     /// Applies the policies to a task that is orphaned or unanswered for too long.
@@ -112,7 +131,7 @@ impl Runner {
     async fn continue_unanswered(&mut self) -> RunnerResult {
         let id = self.engine.new_id().into();
         let message = self.with_task_ids(reason::timeout_message(id));
-        self.stage_message(Arc::new(message), None);
+        self.stage_message(vec![Event::Message(Arc::new(message))]);
         self.commit(None, CommitPoint::Interim).await
     }
 
@@ -196,7 +215,16 @@ impl Runner {
             match stop {
                 RunnerStop::Superseded => {
                     tracing::warn!(task = %self.id, "another process runs the task");
-                    return self.reject_commands(|| Error::StoreUnavailable);
+                    match self.stop_holding().await {
+                        Some(command) => {
+                            match self.run_claimed(command).await {
+                                Ok(()) => return,
+                                Err(next) => stop = next,
+                            }
+                            continue;
+                        }
+                        None => return,
+                    }
                 }
                 RunnerStop::Failed(error) => {
                     let error = &error as &dyn std::error::Error;
@@ -205,8 +233,12 @@ impl Runner {
             }
             self.turns.permit = None;
             match self.retry_lost_turn().await {
-                LostTurn::Resolved => {}
-                LostTurn::NotOurs => return self.reject_commands(|| Error::Deleted),
+                Ok(LostTurn::Resolved) => {}
+                Ok(LostTurn::NotOurs) => return self.reject_commands(|| Error::Deleted),
+                Err(superseded) => {
+                    stop = superseded;
+                    continue;
+                }
             }
             match self.run_turns().await {
                 Ok(()) => return,
@@ -216,13 +248,17 @@ impl Runner {
     }
 
     /// Resolves a lost turn. Retries with exponential backoff while the store fails.
-    async fn retry_lost_turn(&mut self) -> LostTurn {
+    ///
+    /// # Errors
+    /// `Superseded` if another replica holds the task.
+    async fn retry_lost_turn(&mut self) -> RunnerResult<LostTurn> {
         let mut retry_delay = self.retry_delay;
         loop {
             self.mark_unwritable();
             self.wait_for_store(&mut retry_delay).await;
             match self.resolve_lost_turn().await {
-                Ok(lost_turn) => return lost_turn,
+                Ok(lost_turn) => return Ok(lost_turn),
+                Err(RunnerStop::Superseded) => return Err(RunnerStop::Superseded),
                 Err(stop) => {
                     let error = &stop as &dyn std::error::Error;
                     tracing::warn!(task = %self.id, error, "lost turn not resolved");
@@ -274,7 +310,7 @@ impl Runner {
                 biased;
                 () = &mut timer => return,
                 command = recv_or_pending(&mut self.inbox) => {
-                    reject(command, Error::StoreUnavailable);
+                    command.reject(Error::StoreUnavailable);
                 }
             }
         }
@@ -291,6 +327,10 @@ impl Runner {
         }
         if !self.claim_task() {
             return Ok(LostTurn::NotOurs);
+        }
+        match self.check_holder().await {
+            Err(RunnerStop::Failed(Error::Deleted)) => return Ok(LostTurn::NotOurs),
+            result => result?,
         }
         match self.reload().await {
             Err(Error::Deleted) => return Ok(LostTurn::NotOurs),
@@ -313,7 +353,7 @@ impl Runner {
     /// Rejects a command because of an error, and all others that follow it.
     pub(super) fn reject_all(&mut self, command: RunnerCommand, error: Error) {
         let is_deleted = matches!(error, Error::Deleted);
-        reject(command, error);
+        command.reject(error);
         self.reject_commands(if is_deleted {
             || Error::Deleted
         } else {
@@ -322,22 +362,10 @@ impl Runner {
     }
 
     /// Rejects all commands, and retires.
-    fn reject_commands(&mut self, error: fn() -> Error) {
+    pub(super) fn reject_commands(&mut self, error: fn() -> Error) {
         while let Some(command) = self.next_command() {
-            reject(command, error());
+            command.reject(error());
         }
-    }
-}
-
-/// Replies to the sender of a command with an error.
-fn reject(command: RunnerCommand, error: Error) {
-    match command {
-        RunnerCommand::Message(incoming) => drop(incoming.reply.send(Err(error))),
-        RunnerCommand::Cancel { reply, .. } => drop(reply.send(Err(error))),
-        RunnerCommand::RecordLate
-        | RunnerCommand::Recover
-        | RunnerCommand::Expire
-        | RunnerCommand::ExpireOverQuota => {}
     }
 }
 

@@ -55,14 +55,25 @@ impl TurnQueue {
 impl Runner {
     /// Returns the call of the current turn's message.
     ///
-    /// If an earlier process or another one has received it, only its trace context is known.
+    /// If an earlier process or another one has received it, only what the log contains is known.
     pub(in crate::engine) fn take_call(&mut self) -> Call {
         let turn = self.log.current_turn();
-        let call = self.turns.take_call(turn).unwrap_or_else(|| Call {
-            trace: self.log.trace_for_turn(turn).cloned(),
-            ..Call::new(self.scope.clone())
-        });
+        let call = self
+            .turns
+            .take_call(turn)
+            .unwrap_or_else(|| self.recorded_call(turn));
         self.turns.version = call.version;
+        call
+    }
+
+    /// Returns the call of a turn's message as the log records it.
+    fn recorded_call(&self, turn: u64) -> Call {
+        let mut call = Call::new(self.scope.clone());
+        call.trace = self.log.trace_for_turn(turn).cloned();
+        if let Some(metadata) = self.log.call_metadata(turn) {
+            call.version = metadata.version;
+            call.extensions.clone_from(&metadata.extensions);
+        }
         call
     }
 

@@ -673,6 +673,7 @@ pub(super) async fn log_summary(engine: &Engine, head: &Head) -> Vec<String> {
         Event::Created { .. } => "created".to_owned(),
         Event::Message(message) => format!("message {}", message.text()),
         Event::TraceContext(_) => "trace".to_owned(),
+        Event::CallMetadata(_) => "call".to_owned(),
         Event::TurnStarted => "turn".to_owned(),
         Event::Status { status, .. } => status
             .state

@@ -1,12 +1,14 @@
 //! Tests of the engine without a server: memory store, manual clock, scripted agents.
 
 mod cancel;
+mod cluster;
 mod external_writers;
 mod fairness;
 mod faults;
 pub(crate) mod harness;
 mod invariants;
 mod limits;
+mod network_store;
 mod overload;
 mod pipelining;
 mod policies;

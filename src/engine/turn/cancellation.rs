@@ -10,7 +10,8 @@ use tokio_util::sync::CancellationToken;
 use super::TurnEnd;
 use super::driver::TurnDriver;
 use super::limits::deadline_after;
-use crate::engine::runner::Runner;
+use crate::engine::inbox::RunnerCommand;
+use crate::engine::runner::{Runner, RunnerStop};
 use crate::engine::{Error, Result};
 use crate::model::{Event, Object, Task};
 
@@ -35,6 +36,22 @@ impl TurnDriver<'_> {
         {
             self.request_cancel(runner);
         }
+    }
+
+    /// Hands the cancels of a superseded turn over: the new holder of the task ends it. Returns the reason of the stop.
+    pub(super) fn stopped(&mut self, runner: &mut Runner, stop: RunnerStop) -> RunnerStop {
+        if let (RunnerStop::Superseded, Some(cancellation)) = (&stop, self.cancellation.take()) {
+            let grace = runner.engine.inner.settings.cancel_grace;
+            let deadline = runner.engine.reply_deadline(grace);
+            for reply in cancellation.replies {
+                runner.hand_over(RunnerCommand::Cancel {
+                    metadata: None,
+                    deadline,
+                    reply,
+                });
+            }
+        }
+        stop
     }
 
     /// Handles a cancel. The reply follows at the end of the turn.

@@ -16,8 +16,11 @@ use super::{AgentFuture, TurnEnd};
 use crate::agent::TurnContext;
 use crate::engine::folded_log::empty_task;
 use crate::engine::inbox::RunnerCommand;
+use crate::engine::lease::LeaseGuard;
 use crate::engine::reason;
-use crate::engine::runner::{CommitPoint, Runner, RunnerEvent, RunnerResult, shrink_if_empty};
+use crate::engine::runner::{
+    CommitPoint, Runner, RunnerEvent, RunnerResult, RunnerStop, shrink_if_empty,
+};
 use crate::hooks::EventPipeline;
 use crate::model::Event;
 use crate::store::Head;
@@ -44,6 +47,8 @@ pub(super) struct TurnDriver<'a> {
     pub(super) activity: Activity,
     /// Head of the log, shared with appends that are in flight.
     head: Option<Arc<Head>>,
+    /// Lease under which the agent is polled. `None` on stores of one process.
+    lease: Option<LeaseGuard>,
 }
 
 /// Times and counts of the agent's events.
@@ -92,6 +97,7 @@ impl<'a> TurnDriver<'a> {
                 events_since_yield: 0,
             },
             head: None,
+            lease: runner.lease_guard(),
         }
     }
 
@@ -106,7 +112,7 @@ impl<'a> TurnDriver<'a> {
     /// Polls the agent once, and stages its events.
     pub(super) async fn poll_agent(&mut self, runner: &mut Runner) {
         if self.ending.is_none() {
-            self.ending = poll_once(&mut self.agent).await;
+            self.ending = poll_once(&mut self.agent, self.lease.as_ref()).await;
         }
         match self.ending {
             // The last events are staged together with the end.
@@ -201,7 +207,7 @@ impl<'a> TurnDriver<'a> {
                 biased;
                 result = &mut store => return result,
                 ending = &mut limit, if self.ending.is_none() => self.end_at_limit(ending),
-                ending = agent_end(&mut self.agent), if self.ending.is_none() => {
+                ending = agent_end(&mut self.agent, self.lease.as_ref()), if self.ending.is_none() => {
                     self.ending = Some(ending);
                 }
             }
@@ -224,7 +230,7 @@ impl<'a> TurnDriver<'a> {
             // Commands come before the agent: an agent that is always ready must be cancelable.
             external = runner.next_event() => TurnEvent::External(external),
             ending = limit => TurnEvent::Ended(ending),
-            ending = agent_end(&mut self.agent) => TurnEvent::Ended(ending),
+            ending = agent_end(&mut self.agent, self.lease.as_ref()) => TurnEvent::Ended(ending),
             () = std::future::ready(()), if !self.unhooked.is_empty() => TurnEvent::AgentEvents,
             () = self.context.queue.wait_for_events() => TurnEvent::AgentEvents,
         };
@@ -238,6 +244,7 @@ impl<'a> TurnDriver<'a> {
 
     async fn handle_event(&mut self, runner: &mut Runner, event: RunnerEvent) -> RunnerResult {
         match event {
+            RunnerEvent::LeaseLost => Err(RunnerStop::Superseded),
             RunnerEvent::LogGrew => {
                 let mut refresh = Box::pin(runner.refresh());
                 self.await_with_agent(refresh.as_mut()).await
@@ -266,16 +273,23 @@ impl<'a> TurnDriver<'a> {
     }
 }
 
-/// Waits for the agent to return. Without an agent, waits without end.
-async fn agent_end(agent: &mut Option<AgentFuture<'_>>) -> TurnEnd {
-    match agent {
-        Some(agent) => TurnEnd::Returned(agent.await),
-        None => std::future::pending().await,
+/// Waits for the agent to return. Without an agent, waits without end. With an expired lease the agent is not polled.
+async fn agent_end(agent: &mut Option<AgentFuture<'_>>, lease: Option<&LeaseGuard>) -> TurnEnd {
+    match (agent, lease) {
+        (Some(agent), None) => TurnEnd::Returned(agent.await),
+        (Some(agent), Some(lease)) => {
+            // Boxed: future size.
+            TurnEnd::Returned(Box::pin(lease.run_while_valid(agent)).await)
+        }
+        (None, _) => std::future::pending().await,
     }
 }
 
-async fn poll_once(agent: &mut Option<AgentFuture<'_>>) -> Option<TurnEnd> {
-    let mut end = pin!(agent_end(agent));
+async fn poll_once(
+    agent: &mut Option<AgentFuture<'_>>,
+    lease: Option<&LeaseGuard>,
+) -> Option<TurnEnd> {
+    let mut end = pin!(agent_end(agent, lease));
     poll_fn(|context| match end.as_mut().poll(context) {
         Poll::Ready(end) => Poll::Ready(Some(end)),
         Poll::Pending => Poll::Ready(None),

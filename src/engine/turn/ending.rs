@@ -20,6 +20,7 @@ impl TurnDriver<'_> {
             None => CommitPoint::Final,
         };
         let committed = runner.commit(None, point).await;
+        let committed = committed.map_err(|stop| self.stopped(runner, stop));
         if let Some(cancellation) = self.cancellation.take() {
             for reply in cancellation.replies {
                 runner.reply_to_cancel(reply, committed.is_ok());

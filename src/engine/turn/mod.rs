@@ -77,11 +77,13 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> RunnerRes
         }
         if runner.has_staged() {
             // Boxed: future size.
-            Box::pin(driver.write(runner)).await?;
+            let written = Box::pin(driver.write(runner)).await;
+            written.map_err(|stop| driver.stopped(runner, stop))?;
         }
         // A foreign append may have been detected by the write.
         if !driver.has_ended() && !runner.is_stopping() {
-            driver.wait(runner).await?;
+            let waited = driver.wait(runner).await;
+            waited.map_err(|stop| driver.stopped(runner, stop))?;
         }
     }
     let finished = driver.finish(runner).await;

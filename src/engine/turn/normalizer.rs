@@ -399,6 +399,7 @@ pub(super) fn fill_missing_ids(runner: &Runner, event: &mut Event) {
         Event::Created { .. }
         | Event::Message(_)
         | Event::TraceContext(_)
+        | Event::CallMetadata(_)
         | Event::TurnStarted
         | Event::Artifact { .. }
         | Event::CancelRequested { .. }
@@ -426,6 +427,7 @@ fn fill_ids(runner: &Runner, event: &mut Event) {
         Event::Created { .. }
         | Event::Message(_)
         | Event::TraceContext(_)
+        | Event::CallMetadata(_)
         | Event::TurnStarted
         | Event::Artifact { .. }
         | Event::CancelRequested { .. }

@@ -9,7 +9,7 @@ use super::message::{
     encode_optional_object,
 };
 use super::{CodecError, DecodeResult};
-use crate::model::{Event, TaskState, TaskStatus, TraceContext};
+use crate::model::{CallMetadata, Event, TaskState, TaskStatus, TraceContext, Version};
 
 // Numbers of the event kinds. They are on disk: never change or reuse one.
 const CREATED: u8 = 1;
@@ -21,6 +21,7 @@ const CANCEL_REQUESTED: u8 = 6;
 const IGNORED: u8 = 7;
 const TURN_ENDED: u8 = 8;
 const TRACED: u8 = 9;
+const CALL_METADATA: u8 = 10;
 
 /// Flag bits of an artifact event.
 const APPEND: u8 = 1;
@@ -69,6 +70,10 @@ pub(super) fn encode_event(out: &mut LogEncoder, event: &Event) {
             out.byte(TRACED);
             encode_trace(out, trace);
         }
+        Event::CallMetadata(call) => {
+            out.byte(CALL_METADATA);
+            encode_call_metadata(out, call);
+        }
         Event::TurnStarted => out.byte(TURN_STARTED),
         Event::Status { status, metadata } => {
             out.byte(STATUS);
@@ -108,6 +113,7 @@ pub(super) fn decode_event(from: &mut LogDecoder<'_>) -> DecodeResult<Event> {
         },
         MESSAGE => Event::Message(Arc::new(decode_message(from)?)),
         TRACED => Event::TraceContext(decode_trace(from)?),
+        CALL_METADATA => Event::CallMetadata(decode_call_metadata(from)?),
         TURN_STARTED => Event::TurnStarted,
         STATUS => Event::Status {
             status: decode_status(from)?,
@@ -145,6 +151,30 @@ pub(super) fn decode_trace(from: &mut LogDecoder<'_>) -> DecodeResult<TraceConte
     let parent = from.text()?;
     let state = from.optional_text()?;
     TraceContext::parse(parent, state).ok_or(CodecError("malformed trace context"))
+}
+
+pub(super) fn encode_call_metadata(out: &mut LogEncoder, call: &CallMetadata) {
+    encode_version(out, call.version);
+    out.list(&call.extensions, |out, uri| out.text(uri));
+}
+
+pub(super) fn decode_call_metadata(from: &mut LogDecoder<'_>) -> DecodeResult<CallMetadata> {
+    Ok(CallMetadata {
+        version: decode_version(from)?,
+        extensions: from.list(|from| from.text().map(str::to_owned))?,
+    })
+}
+
+pub(super) fn encode_version(out: &mut LogEncoder, version: Version) {
+    out.text(version.as_str());
+}
+
+pub(super) fn decode_version(from: &mut LogDecoder<'_>) -> DecodeResult<Version> {
+    let name = from.text()?;
+    let mut versions = Version::ALL.into_iter();
+    versions
+        .find(|version| version.as_str() == name)
+        .ok_or(CodecError("unknown protocol version"))
 }
 
 pub(super) fn encode_status(out: &mut LogEncoder, status: &TaskStatus) {

@@ -2,15 +2,16 @@
 
 use super::decoder::LogDecoder;
 use super::encoder::LogEncoder;
-use super::{CodecError, DecodeResult, PLAIN_FORMAT};
-use crate::model::{AuthenticationInfo, PushConfig, Secret, Version};
+use super::event::{decode_version, encode_version};
+use super::{DecodeResult, PLAIN_FORMAT};
+use crate::model::{AuthenticationInfo, PushConfig, Secret};
 use crate::store::PushRegistration;
 
 /// Encodes a webhook registration.
 pub(in crate::store) fn encode_registration(registration: &PushRegistration) -> Vec<u8> {
     let PushRegistration { config, version } = registration;
     let mut out = LogEncoder::new(PLAIN_FORMAT, 0);
-    out.text(version.as_str());
+    encode_version(&mut out, *version);
     out.optional_text(config.tenant.as_deref());
     out.optional_text(config.id.as_ref().map(AsRef::as_ref));
     out.optional_text(config.task_id.as_ref().map(AsRef::as_ref));
@@ -31,11 +32,7 @@ pub(in crate::store) fn encode_registration(registration: &PushRegistration) -> 
 /// Decodes a webhook registration.
 pub(in crate::store) fn decode_registration(bytes: &[u8]) -> DecodeResult<PushRegistration> {
     let mut from = LogDecoder::new(bytes, PLAIN_FORMAT)?;
-    let name = from.text()?;
-    let version = Version::ALL
-        .into_iter()
-        .find(|version| version.as_str() == name);
-    let version = version.ok_or(CodecError("unknown protocol version"))?;
+    let version = decode_version(&mut from)?;
     let config = PushConfig {
         tenant: from.optional_text()?.map(str::to_owned),
         id: from.optional_text()?.map(Into::into),

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use super::decoder::LogDecoder;
 use super::encoder::LogEncoder;
-use super::event::{decode_status, decode_trace, encode_status, encode_trace};
+use super::event::{
+    decode_call_metadata, decode_status, decode_trace, encode_call_metadata, encode_status,
+    encode_trace,
+};
 use super::message::{
     decode_artifact, decode_message, decode_optional_object, encode_artifact, encode_message,
     encode_optional_object,
@@ -14,7 +17,7 @@ use crate::model::{Message, Task};
 use crate::store::Snapshot;
 
 /// Format of snapshots. Earlier formats are not decoded: a snapshot is a cache, and the engine folds the log instead.
-pub(super) const SNAPSHOT_FORMAT: u8 = 3;
+pub(super) const SNAPSHOT_FORMAT: u8 = 4;
 
 /// Encodes a snapshot.
 pub(in crate::store) fn encode_snapshot(snapshot: &Snapshot) -> Vec<u8> {
@@ -29,6 +32,11 @@ pub(in crate::store) fn encode_snapshot(snapshot: &Snapshot) -> Vec<u8> {
     });
     out.number(snapshot.turns_ended);
     out.number(snapshot.attempts.into());
+    out.byte(snapshot.cancel_requested.into());
+    out.list(&snapshot.calls, |out, (turn, call)| {
+        out.number(*turn);
+        encode_call_metadata(out, call);
+    });
     out.into_bytes()
 }
 
@@ -41,6 +49,12 @@ pub(in crate::store) fn decode_snapshot(bytes: &[u8]) -> DecodeResult<Snapshot> 
         traces: from.list(|from| Ok((from.number()?, decode_trace(from)?)))?,
         turns_ended: from.number()?,
         attempts: u32::try_from(from.number()?).map_err(|_| CodecError("integer over 32 bits"))?,
+        cancel_requested: match from.byte()? {
+            0 => false,
+            1 => true,
+            _ => return Err(CodecError("flag other than 0 and 1")),
+        },
+        calls: from.list(|from| Ok((from.number()?, decode_call_metadata(from)?)))?,
     };
     from.finish(snapshot)
 }

@@ -12,8 +12,8 @@ use super::event::MESSAGE;
 use super::snapshot::{SNAPSHOT_FORMAT, decode_task};
 use super::*;
 use crate::model::{
-    Artifact, AuthenticationInfo, Base64, Content, Json, Message, Object, Part, PushConfig, Role,
-    Secret, Task, TaskStatus, TraceContext, Version,
+    Artifact, AuthenticationInfo, Base64, CallMetadata, Content, Json, Message, Object, Part,
+    PushConfig, Role, Secret, Task, TaskStatus, TraceContext, Version,
 };
 use crate::store::{PushRegistration, Snapshot};
 
@@ -94,6 +94,7 @@ fn event_json(event: &Event) -> Value {
         }
         Event::Message(message) => json!({ "message": message }),
         Event::TraceContext(trace) => json!({ "traced": trace_json(trace) }),
+        Event::CallMetadata(call) => json!({ "call": call_json(call) }),
         Event::TurnStarted => json!("turnStarted"),
         Event::Status { status, metadata } => json!({ "status": status, "metadata": metadata }),
         Event::Artifact {
@@ -119,15 +120,26 @@ fn snapshot_json(snapshot: &Snapshot) -> Value {
         traces,
         turns_ended,
         attempts,
+        cancel_requested,
+        calls,
     } = snapshot;
+    let calls: Vec<_> = calls
+        .iter()
+        .map(|(turn, call)| json!([turn, call_json(call)]))
+        .collect();
     let traces: Vec<_> = traces
         .iter()
         .map(|(turn, trace)| json!([turn, trace_json(trace)]))
         .collect();
     json!({
         "task": **task, "waiting": messages_json(unanswered), "traces": traces,
-        "turnsEnded": turns_ended, "attempts": attempts,
+        "turnsEnded": turns_ended, "attempts": attempts, "cancelRequested": cancel_requested,
+        "calls": calls,
     })
+}
+
+fn call_json(call: &CallMetadata) -> Value {
+    json!({ "version": call.version.as_str(), "extensions": call.extensions })
 }
 
 fn trace_json(trace: &TraceContext) -> Value {
@@ -183,8 +195,12 @@ proptest! {
         traces in vec((any::<u64>(), traces()), 0..3),
         turns_ended in any::<u64>(),
         attempts in any::<u32>(),
+        cancel_requested in any::<bool>(),
+        calls in vec((any::<u64>(), calls()), 0..3),
     ) {
-        let snapshot = Snapshot { task: Arc::new(task), unanswered, traces, turns_ended, attempts };
+        let task = Arc::new(task);
+        let snapshot =
+            Snapshot { task, unanswered, traces, turns_ended, attempts, cancel_requested, calls };
         prop_assert_eq!(decode_snapshot(&encode_snapshot(&snapshot)).unwrap(), snapshot);
     }
 
@@ -374,6 +390,14 @@ fn statuses() -> impl Strategy<Value = TaskStatus> {
     })
 }
 
+fn calls() -> impl Strategy<Value = CallMetadata> {
+    let versions = (0..Version::ALL.len()).prop_map(|index| Version::ALL[index]);
+    (versions, vec(".{0,9}", 0..3)).prop_map(|(version, extensions)| CallMetadata {
+        version,
+        extensions,
+    })
+}
+
 fn events() -> impl Strategy<Value = Event> {
     prop_oneof![
         (".{0,40}", ".{0,40}", objects()).prop_map(|(id, context_id, metadata)| Event::Created {
@@ -383,6 +407,7 @@ fn events() -> impl Strategy<Value = Event> {
         }),
         messages().prop_map(Event::Message),
         traces().prop_map(Event::TraceContext),
+        calls().prop_map(Event::CallMetadata),
         Just(Event::TurnStarted),
         (statuses(), objects()).prop_map(|(status, metadata)| Event::Status { status, metadata }),
         (artifacts(), any::<(bool, bool)>(), objects()).prop_map(

@@ -11,7 +11,9 @@ use super::{
     append, batch, create, expect_eq, expect_ok, expect_true, find, key, log, new_task, note,
     registration, status_batch, timestamp,
 };
-use crate::model::{Artifact, Entry, Event, Message, Part, Scope, Seq, TaskId, TaskState};
+use crate::model::{
+    Artifact, CallMetadata, Entry, Event, Message, Part, Scope, Seq, TaskId, TaskState, Version,
+};
 use crate::store::{Batch, CreateResult, Error, Head, Holder, NewTask, ReadLimit, Store};
 
 pub(super) async fn check<S: Store>(make: &impl AsyncFn() -> S) {
@@ -337,6 +339,10 @@ async fn keeps_every_kind_of_event(store: &dyn Store) {
     let traced = trace.map(Event::TraceContext).into_iter();
     let events = vec![
         Event::Message(Arc::new(message)),
+        Event::CallMetadata(CallMetadata {
+            version: Version::V03,
+            extensions: vec!["urn:e".into()],
+        }),
         Event::TurnStarted,
         Event::Status {
             status,

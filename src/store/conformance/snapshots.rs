@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{create, expect_eq, expect_ok, new_task, scope, timestamp};
-use crate::model::{Message, Seq, Task};
+use crate::model::{CallMetadata, Message, Seq, Task, Version};
 use crate::store::{Head, Snapshot, Store};
 
 pub(super) async fn check<S: Store>(make: &impl AsyncFn() -> S) {
@@ -85,5 +85,13 @@ pub(super) fn snapshot(head: &Head, time: i64) -> Snapshot {
         traces: Vec::new(),
         turns_ended: 1,
         attempts: 2,
+        cancel_requested: true,
+        calls: vec![(
+            2,
+            CallMetadata {
+                version: Version::V03,
+                extensions: vec!["urn:e".into()],
+            },
+        )],
     }
 }

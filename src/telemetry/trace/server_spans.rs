@@ -93,6 +93,7 @@ pub(crate) fn record_entries(span: &Span, entries: &[Event]) {
                 ("a2a.message", Some(("a2a.message.id", id)))
             }
             Event::TraceContext(_) => ("a2a.trace_context", None),
+            Event::CallMetadata(_) => ("a2a.call_metadata", None),
             Event::TurnStarted => ("a2a.turn_started", None),
             Event::Status { status, .. } => {
                 let state = status.state.as_str().to_owned();

@@ -267,11 +267,10 @@ async fn r27_files_of_every_schema_version_are_readable() {
         let old = open(&old_file(&folder, version));
         let new = open(&fresh.path().join("a.db"));
         let head = fill(&new).await;
-        assert_eq!(
-            read_everything(&old, &head).await,
-            read_everything(&new, &head).await,
-            "{version}"
-        );
+        let mut expected = read_everything(&new, &head).await;
+        // A snapshot is a cache: one of an earlier format is not decoded.
+        expected.3 = None;
+        assert_eq!(read_everything(&old, &head).await, expected, "{version}");
         let context = TaskQuery {
             context_id: Some("c".into()),
             limit: 9,
