@@ -60,6 +60,10 @@ pub enum HealthProblem {
     Locked,
     /// The database file was deleted or replaced while it was open.
     Replaced,
+    /// The database cannot be reached, or this replica is not a member of the cluster.
+    Unreachable,
+    /// A newer program has migrated the database.
+    NewerSchema,
     /// Writes fail for another reason.
     Failing,
 }
@@ -73,6 +77,8 @@ impl fmt::Display for HealthProblem {
             Self::Damaged => "the data is damaged",
             Self::Locked => "another program has locked the data",
             Self::Replaced => "the database file was deleted or replaced",
+            Self::Unreachable => "the database cannot be reached",
+            Self::NewerSchema => "the database has a newer schema",
             Self::Failing => "writes fail",
         })
     }

@@ -1,17 +1,26 @@
-//! Storage of task logs: the [`Store`] trait, its conformance suite and two implementations.
+//! Storage of task logs: the [`Store`] trait, its conformance suites and three implementations.
 //!
 //! A log is a numbered, append-only list of entries. A store persists logs with their idempotency keys, webhooks and
 //! snapshots, and finds them again. It does not fold events and applies no protocol rules: the engine does both.
 //!
-//! [`Memory`] is the default. [`Sqlite`] (feature `sqlite`) persists everything in one file.
+//! [`Memory`] is the default. [`Sqlite`] (feature `sqlite`) persists everything in one file. [`Postgres`] (feature `postgres`)
+//! is shared by several processes.
 //! To add a store, implement [`Store`] and run [`conformance()`] on it in a test.
 
 mod cluster;
 mod codec;
 mod conformance;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod encoded;
 mod error;
 mod failure_detector;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod log_row;
 mod memory;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod secret_box;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod task;
@@ -30,6 +39,8 @@ pub use cluster::{Heartbeat, Holder, Notification, Notifier, WriterRole};
 pub use conformance::{conformance, conformance_shared};
 pub use error::{Error, HealthProblem, Result};
 pub use memory::{Memory, MemoryReplica};
+#[cfg(feature = "postgres")]
+pub use postgres::Postgres;
 #[cfg(feature = "sqlite")]
 pub use sqlite::Sqlite;
 pub use task::{

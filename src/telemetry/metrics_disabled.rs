@@ -55,7 +55,7 @@ pub(crate) fn record_stream_events(_: usize, _: usize) {}
 
 pub(crate) fn record_push_attempt(_: &'static str) {}
 
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) fn record_damaged_row() {}
 
 pub(crate) fn record_egress_block() {}

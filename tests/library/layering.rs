@@ -17,9 +17,10 @@ const ALLOWED_IMPORTS: &[(&str, &[&str])] = &[
     ("rt", &[]),
     ("wire", &[]),
     ("agent", &[]),
-    ("store", &[]),
-    ("bus", &[]),
     ("egress", &[]),
+    // TLS of the connections to PostgreSQL: authorities and client certificate.
+    ("store", &["egress"]),
+    ("bus", &[]),
     ("hooks", &[]),
     ("jws", &["egress"]),
     ("auth", &["egress", "jws"]),

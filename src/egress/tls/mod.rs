@@ -137,7 +137,17 @@ impl ClientTls {
         Ok(roots)
     }
 
-    fn config(&self, roots: RootCertStore) -> std::result::Result<ClientConfig, rustls::Error> {
+    /// Returns the configuration for connections that are not HTTP. Blocks: it reads files.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn client_config(&self) -> std::result::Result<ClientConfig, BoxError> {
+        Ok(self.config(self.roots()?)?)
+    }
+
+    /// Returns the configuration with these trusted certificate authorities.
+    pub(crate) fn config(
+        &self,
+        roots: RootCertStore,
+    ) -> std::result::Result<ClientConfig, rustls::Error> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()?;

@@ -5,19 +5,19 @@
 //!
 //! Decoding accepts arbitrary bytes without panicking, takes linear time, and allocates no more than the input justifies.
 
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod checksum;
 mod decoder;
 mod encoder;
 mod event;
 mod message;
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod registration;
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod snapshot;
 
 #[cfg(test)]
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod tests;
 
 use std::fmt;
@@ -27,13 +27,13 @@ use crate::model::{Event, Timestamp};
 use decoder::LogDecoder;
 use encoder::LogEncoder;
 
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(in crate::store) use checksum::{verify_checksum, with_checksum};
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(in crate::store) use event::{state_from_number, state_number};
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(in crate::store) use registration::{decode_registration, encode_registration};
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(in crate::store) use snapshot::{decode_snapshot, encode_snapshot};
 
 /// Format of events and webhook registrations.

@@ -286,12 +286,6 @@ impl DatabaseError {
         }
     }
 
-    pub(super) fn too_large(bytes: usize, limit: usize) -> store::Error {
-        store::Error::Failed(Box::new(Self::from_message(format!(
-            "{bytes} bytes are too many for one row (limit: {limit})"
-        ))))
-    }
-
     /// The open file was deleted or replaced, so that its writes are lost at the next start.
     pub(super) fn replaced(file: &Path) -> Self {
         let message = format!(

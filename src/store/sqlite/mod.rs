@@ -4,7 +4,6 @@
 //! (`writer.rs`). Under load, many tasks share one fsync. Reads use a pool of read-only connections; the file is in WAL
 //! mode, so readers and the writer do not block each other.
 
-mod encoded;
 mod error;
 mod file_lock;
 mod list;
@@ -16,7 +15,7 @@ mod read;
 mod reader_pool;
 mod row;
 mod schema;
-mod secret_box;
+mod webhook_key;
 mod webhooks;
 mod write;
 mod writer;
@@ -29,17 +28,17 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use super::encoded::{self, EncodedBatch, EncodedConfig, EncodedTask};
+use super::secret_box::SecretBox;
 use super::{
     Batch, CreateResult, Error, Head, HealthProblem, IdempotencyKey, IdempotencyRecord, NewTask,
     PushRegistration, ReadLimit, Result, Snapshot, Store, TaskCounts, TaskPage, TaskQuery, Webhook,
     WebhookFilter, codec,
 };
 use crate::model::{Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
-use encoded::{EncodedBatch, EncodedConfig, EncodedTask};
 use file_lock::FileIdentity;
 use read::KeyLookup;
 use reader_pool::ReaderPool;
-use secret_box::SecretBox;
 use writer::WriterHandle;
 
 pub use error::OpenError;

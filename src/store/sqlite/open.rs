@@ -10,9 +10,10 @@ use rusqlite::{Connection, MAIN_DB, OpenFlags};
 use super::error::OpenError;
 use super::file_lock::{FileIdentity, FileLock};
 use super::schema;
-use super::secret_box::SecretBox;
+use super::webhook_key;
 use super::{Options, Synchronous};
 use crate::rt::create_private_file;
+use crate::store::secret_box::SecretBox;
 
 /// Open database with the exclusive right to write.
 #[derive(Debug)]
@@ -36,7 +37,7 @@ pub(super) fn open(path: &Path, options: &Options) -> Result<OpenDatabase, OpenE
     lock.lock_database(&path)?;
     let identity = FileIdentity::read(&path).map_err(|error| OpenError::io(&path, error))?;
     let mut connection = connect(&path, options)?;
-    let secret_box = Arc::new(SecretBox::open(&path, &mut connection)?);
+    let secret_box = Arc::new(webhook_key::open(&path, &mut connection)?);
     Ok(OpenDatabase {
         path: Arc::from(path),
         connection,

@@ -5,8 +5,9 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::TaskKey;
 use super::error::corrupt_row;
 use super::row::{HEAD_COLUMNS, count_column, head_from_row, seq_column, sql_limit, sql_position};
-use crate::model::{Entry, Event, Scope, Seq, TaskId, Timestamp};
-use crate::store::codec::{self, CodecError};
+use crate::model::{Entry, Scope, Seq, TaskId};
+use crate::store::codec;
+use crate::store::log_row::LogRow;
 use crate::store::task::EntryPage;
 use crate::store::{Head, IdempotencyKey, IdempotencyRecord, ReadLimit, Snapshot};
 
@@ -38,57 +39,18 @@ pub(super) fn entries(
     while !page.is_full()
         && let Some(row) = rows.next()?
     {
-        let decoded = StoredRow::decode(row)?;
-        if last.is_some_and(|last| last != decoded.before)
-            || decoded.before > after && last.is_none()
-        {
-            return Err(corrupt_row(CodecError("positions with a gap")));
-        }
-        last = Some(decoded.last());
-        page.extend(
-            decoded
-                .into_entries()
-                .skip_while(|entry| entry.seq <= after),
-        );
+        let row = decode_row(row)?;
+        row.check_order(after, last).map_err(corrupt_row)?;
+        last = Some(row.last());
+        page.extend(row.into_entries().skip_while(|entry| entry.seq <= after));
     }
     Ok(page.into_entries())
 }
 
-/// One decoded row of `batch`.
-struct StoredRow {
-    /// Position before the first event.
-    before: Seq,
-    time: Timestamp,
-    events: Vec<Event>,
-}
-
-impl StoredRow {
-    /// Decodes the columns `last_position` and `body`.
-    fn decode(row: &Row<'_>) -> rusqlite::Result<Self> {
-        let last = seq_column(row, 0)?;
-        let body = codec::verify_checksum(row.get_ref(1)?.as_blob()?).map_err(corrupt_row)?;
-        let (time, events) = codec::decode_events(body).map_err(corrupt_row)?;
-        let before = last.0.checked_sub(events.len() as u64);
-        let before = before.ok_or_else(|| corrupt_row(CodecError("more events than positions")))?;
-        Ok(Self {
-            before: Seq(before),
-            time,
-            events,
-        })
-    }
-
-    fn last(&self) -> Seq {
-        Seq(self.before.0 + self.events.len() as u64)
-    }
-
-    fn into_entries(self) -> impl Iterator<Item = Entry> {
-        let numbered = self.events.into_iter().zip(self.before.0 + 1..);
-        numbered.map(move |(event, seq)| Entry {
-            seq: Seq(seq),
-            time: self.time,
-            event,
-        })
-    }
+/// Decodes the columns `last_position` and `body`.
+fn decode_row(row: &Row<'_>) -> rusqlite::Result<LogRow> {
+    let last = seq_column(row, 0)?;
+    LogRow::decode(last, row.get_ref(1)?.as_blob()?).map_err(corrupt_row)
 }
 
 /// Returns the ids of tasks whose log is damaged, at most `limit`: a checksum is wrong, or positions have a gap.
@@ -110,7 +72,7 @@ pub(super) fn damaged_tasks(
             Some((current, last)) if current == task => last,
             _ => Seq(0),
         };
-        let is_intact = StoredRow::decode(row).is_ok_and(|row| row.before == expected);
+        let is_intact = decode_row(row).is_ok_and(|row| row.before == expected);
         if !is_intact {
             let id: String = row.get(3)?;
             if damaged.last() != Some(&id) {

@@ -9,10 +9,10 @@ use super::row::{
     HEAD_COLUMNS, count_column, scoped_head_from_row, seq_column, sql_limit, sql_position,
     time_column,
 };
-use super::secret_box::SecretBox;
 use super::writer::CommandResult;
 use crate::model::PushConfigId;
 use crate::store::codec::{self, CodecError};
+use crate::store::secret_box::SecretBox;
 use crate::store::{DeliveryProgress, DeliveryState, PushRegistration, Webhook, WebhookFilter};
 
 // Values of the column `delivery_state`.

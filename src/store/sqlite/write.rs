@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, HashMap};
 use rusqlite::{Connection, params};
 
 use super::TaskKey;
-use super::encoded::{EncodedBatch, EncodedConfig, EncodedTask};
 use super::prepared_statement::PreparedStatement;
 use super::read::{self, KeyLookup};
 use super::row::{seq_column, sql_limit, sql_position, state_column, time_column};
 use super::writer::CommandResult;
 use crate::model::{PushConfigId, Scope, Seq, TaskId, TaskState, Timestamp};
 use crate::store::codec::state_number;
+use crate::store::encoded::{EncodedBatch, EncodedConfig, EncodedTask};
 use crate::store::{CreateResult, Error, Head, Holder, IdempotencyKey};
 
 const INSERT_TASK: &str =

@@ -211,7 +211,7 @@ pub(crate) fn record_push_attempt(outcome: &'static str) {
 }
 
 /// Counts a read of a damaged row.
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) fn record_damaged_row() {
     record(|metrics| {
         metrics.damaged_rows.inc();

@@ -1,11 +1,12 @@
-//! Write commands in encoded form.
+//! Write commands in encoded form, shared by the databases.
 //!
-//! Callers encode and encrypt on their own threads, so that the single writer thread only executes SQL.
+//! Callers encode and encrypt on their own threads, so that a writer only executes SQL.
 
-use super::error::DatabaseError;
+use std::io;
+
 use super::secret_box::SecretBox;
 use crate::model::{ContextId, Event, PushConfigId, Scope, TaskId, TaskState, Timestamp};
-use crate::store::{Batch, IdempotencyKey, NewTask, PushRegistration, Result, codec};
+use crate::store::{Batch, Error, IdempotencyKey, NewTask, PushRegistration, Result, codec};
 
 /// Maximum number of events in one row. A larger batch takes several rows, so that a read can skip a part of it.
 const EVENTS_PER_ROW: usize = 256;
@@ -13,7 +14,7 @@ const EVENTS_PER_ROW: usize = 256;
 /// Size in bytes above which a row with several events is split. A read decodes whole rows.
 const SPLIT_ROW_BYTES: usize = 64 << 10;
 
-/// Maximum size of a blob in bytes. SQLite refuses 1,000,000,000.
+/// Maximum size of a blob in bytes. SQLite refuses 1,000,000,000, PostgreSQL a message of 1 GiB.
 const BYTES_PER_ROW: usize = 900_000_000;
 
 /// Encoded [`Batch`].
@@ -117,12 +118,16 @@ impl EncodedConfig {
     }
 }
 
-/// Refuses a blob that SQLite would refuse, before it fails a commit that other commands share.
+/// Refuses a blob that the database would refuse, before it fails a commit that other commands share.
 pub(super) fn check_row_size(body: Vec<u8>) -> Result<Vec<u8>> {
     if body.len() <= BYTES_PER_ROW {
         Ok(body)
     } else {
-        Err(DatabaseError::too_large(body.len(), BYTES_PER_ROW))
+        let message = format!(
+            "{} bytes are too many for one row (limit: {BYTES_PER_ROW})",
+            body.len()
+        );
+        Err(Error::Failed(Box::new(io::Error::other(message))))
     }
 }
 
