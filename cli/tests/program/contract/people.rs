@@ -245,7 +245,7 @@ fn an_interrupted_pretty_send_ends_its_status_line_and_names_the_next_command() 
     pty.press("\u{3}");
     let before =
         pty.wait_for("✗ interrupted; the task was not canceled (ATTACHE_ERR_INTERRUPTED)\n");
-    assert!(before.ends_with("s^C"), "{before:?}");
+    assert!(before.contains("^C"), "{before:?}");
     assert!(
         pty.raw().contains("\r\u{1b}[K\u{1b}[31m✗"),
         "{:?}",
