@@ -12,6 +12,7 @@ mod docs;
 mod help;
 mod hoist;
 mod mcp;
+mod output;
 pub(crate) mod parse;
 mod push;
 mod server;
@@ -28,6 +29,7 @@ pub(crate) use client::{ClientArgs, ConfigCommand, ConformanceArgs, PartFlags, S
 pub(crate) use common::CommonFlags;
 pub(crate) use docs::{DocsArgs, DocsCommand};
 pub(crate) use mcp::{McpArgs, McpLimitArgs};
+use output::OutputFlag;
 pub(crate) use push::{
     PushCommand, PushConfigCommand, PushConfigCreateArgs, PushDeliveriesArgs, PushListenArgs,
     PushRetryArgs,
@@ -90,7 +92,9 @@ pub(crate) enum CliCommand {
     Mcp(McpArgs),
     /// Read and search the documentation.
     Docs(DocsArgs),
-    /// Validate a configuration file.
+    /// Make a running server read its configuration again.
+    Reload(ReloadArgs),
+    /// Validate a configuration file; report all errors at once.
     Check(CheckArgs),
     /// Write a starter configuration file.
     Init(InitArgs),
@@ -120,9 +124,21 @@ pub(crate) struct DataDirArgs {
 }
 
 #[derive(Debug, clap::Args)]
+pub(crate) struct ReloadArgs {
+    #[command(flatten)]
+    pub(crate) folder: DataDirArgs,
+
+    #[command(flatten)]
+    _output: OutputFlag,
+}
+
+#[derive(Debug, clap::Args)]
 pub(crate) struct KeysArgs {
     #[command(subcommand)]
     pub(crate) verb: KeysCommand,
+
+    #[command(flatten)]
+    _output: OutputFlag,
 
     #[command(flatten)]
     pub(crate) folder: DataDirArgs,
@@ -132,6 +148,9 @@ pub(crate) struct KeysArgs {
 pub(crate) struct DbArgs {
     #[command(subcommand)]
     pub(crate) verb: DbCommand,
+
+    #[command(flatten)]
+    _output: OutputFlag,
 
     #[command(flatten)]
     pub(crate) folder: DataDirArgs,
@@ -236,13 +255,19 @@ pub(crate) struct MockArgs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct CheckArgs {
-    /// The configuration file.
-    #[arg(value_name = "FILE", required_unless_present = "schema")]
+    /// Configuration file [default: agents.toml]
+    #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 
     /// Print the JSON Schema of configuration files, for editors.
     #[arg(long, exclusive = true)]
     pub(crate) schema: bool,
+
+    #[command(flatten)]
+    pub(crate) folder: DataDirArgs,
+
+    #[command(flatten)]
+    _output: OutputFlag,
 }
 
 #[derive(Debug, clap::Args)]
@@ -263,16 +288,23 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) server: ServerFlags,
 
+    /// Reload the configuration file when it changes.
+    #[arg(long, conflicts_with_all = ["echo", "print_config"])]
+    pub(crate) watch: bool,
+
     /// Print every setting with its source, and exit.
     #[arg(long)]
     pub(crate) print_config: bool,
+
+    #[command(flatten)]
+    _output: OutputFlag,
 }
 
-/// The agent to serve: exactly one of these.
+/// The agent to serve: one of these, by default the configuration file in the working directory.
 #[derive(Debug, clap::Args)]
-#[group(required = true, multiple = false)]
+#[group(multiple = false)]
 pub(crate) struct AgentSource {
-    /// Configuration file; `attache init` writes one.
+    /// Configuration file [default: agents.toml]
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 
@@ -285,4 +317,15 @@ pub(crate) struct AgentSource {
     #[cfg(unix)]
     #[arg(long, value_name = "COMMAND", value_parser = attache_agents::CommandAgent::parse)]
     pub(crate) exec: Option<attache_agents::CommandAgent>,
+}
+
+impl AgentSource {
+    /// Whether a flag gives the agent, so that no file is read.
+    pub(crate) fn has_own_agent(&self) -> bool {
+        #[cfg(unix)]
+        if self.exec.is_some() {
+            return true;
+        }
+        self.echo
+    }
 }

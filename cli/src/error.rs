@@ -1,6 +1,7 @@
 //! Errors of the client verbs: a code, a message, the next step and an exit code.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::io;
 
 use attache::model::{Binding, Version};
@@ -27,6 +28,10 @@ pub(crate) struct CliError {
 /// Result of a client verb.
 pub(crate) type CliResult<T = ()> = Result<T, CliError>;
 
+/// Code of an error of a verb outside the CLI contract.
+const FAILED: &str = "ATTACHE_ERR_FAILED";
+/// Code of an invalid configuration file.
+const CONFIG_INVALID: &str = "ATTACHE_ERR_CONFIG";
 const INTERRUPTED: &str = "ATTACHE_ERR_INTERRUPTED";
 const CARD_NOT_FOUND: &str = "A2ACLI_ERR_CARD_NOT_FOUND";
 
@@ -84,6 +89,16 @@ impl CliError {
     /// A signal stopped the program; `exit` is the exit code of that signal.
     pub(crate) fn interrupted(exit: u8) -> Self {
         Self::new(INTERRUPTED, exit, "interrupted")
+    }
+
+    /// A verb outside the CLI contract failed.
+    pub(crate) fn failed(message: impl Into<String>) -> Self {
+        Self::new(FAILED, 1, message)
+    }
+
+    /// A configuration file is invalid.
+    pub(crate) fn config_invalid(message: impl Into<String>) -> Self {
+        Self::new(CONFIG_INVALID, 1, message)
     }
 
     /// A condition that A2A names, found before any call.
@@ -262,6 +277,14 @@ fn wire_code(binding: Binding, kind: ErrorKind) -> Value {
         Binding::Grpc => grpc_code(kind, Version::V1).as_str().into(),
     }
 }
+
+impl fmt::Display for CliError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for CliError {}
 
 impl From<io::Error> for CliError {
     /// Converts an error of writing a result.

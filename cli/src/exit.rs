@@ -1,23 +1,35 @@
 //! Exit codes: 0 success, 1 failure, 2 usage error; client verbs also have 3 unreachable, 4 not authorized, 5 timeout.
 //!
-//! A [`CliError`](crate::error::CliError) has its own exit code. This module is for verbs that return `anyhow` errors.
+//! A [`CliError`] has its own exit code. This module is for verbs that return `anyhow` errors.
 
+use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 
-use crate::error::EXIT_BROKEN_PIPE;
+use crate::config::ConfigError;
+use crate::error::{CliError, EXIT_BROKEN_PIPE};
+use crate::output::Output;
 
-const EXIT_FAILURE: u8 = 1;
-
-/// Prints an error with its causes to stderr, and returns the exit code. A closed stdout is not reported.
-pub(crate) fn exit_code(result: anyhow::Result<()>) -> ExitCode {
+/// Prints an error with its causes in the format of the command line, and returns the exit code. A closed stdout is not
+/// reported.
+pub(crate) fn exit_code(words: &[OsString], result: anyhow::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_broken_pipe(&error) => ExitCode::from(EXIT_BROKEN_PIPE),
         Err(error) => {
-            eprintln!("error: {}", describe(&error));
-            ExitCode::from(EXIT_FAILURE)
+            let error = to_cli_error(error);
+            Output::for_command_line(words).print_error(&error);
+            ExitCode::from(error.exit)
         }
+    }
+}
+
+/// Converts an error of a verb outside the CLI contract.
+fn to_cli_error(error: anyhow::Error) -> CliError {
+    match error.downcast::<CliError>() {
+        Ok(error) => error,
+        Err(error) if error.is::<ConfigError>() => CliError::config_invalid(describe(&error)),
+        Err(error) => CliError::failed(describe(&error)),
     }
 }
 

@@ -7,6 +7,7 @@ mod fault_proxy;
 mod listen;
 mod reload;
 mod store;
+mod watch;
 
 use std::io;
 use std::net::SocketAddr;
@@ -29,6 +30,7 @@ use fault_proxy::FaultProxy;
 use reload::{Reloader, ReloaderSetup};
 use store::ServerStore;
 pub(crate) use store::{SUPERVISE_VERB, supervisor};
+pub(crate) use watch::WatchedFile;
 
 /// Duration of a shutdown that is not announced.
 const QUIET_SHUTDOWN: Duration = Duration::from_millis(300);
@@ -50,6 +52,7 @@ pub(crate) struct ServeSpec {
     pub(crate) faults: Vec<Fault>,
     /// Reads the configuration again for a reload; `None` if there is no file.
     pub(crate) reread: Option<ConfigReader>,
+    pub(crate) watched: Option<WatchedFile>,
 }
 
 /// Reads the configuration again, and builds its agents.
@@ -113,7 +116,14 @@ async fn serve(spec: ServeSpec, config: &Config) -> anyhow::Result<()> {
     banner.set_address(bound.local_url(), bound.url(), bound.local_addr());
     #[cfg(unix)]
     banner.set_admin_address(bound.admin_addr());
-    until_interrupted(bound, &reloader, config, || banner.print()).await
+    let serving = until_interrupted(bound, &reloader, config, || banner.print());
+    match spec.watched {
+        None => serving.await,
+        Some(file) => tokio::select! {
+            served = serving => served,
+            never = watch::reload_on_change(&reloader, file) => never,
+        },
+    }
 }
 
 /// Serves on a loopback port behind a proxy that injects faults.

@@ -351,7 +351,8 @@ fn argument_row(arg: &Arg) -> HelpRow {
     let mut about = short_about(&about.unwrap_or_default());
     let possible = arg.get_possible_values();
     let possible: Vec<_> = possible.iter().map(|value| value.get_name()).collect();
-    if takes_value && !possible.iter().all(|name| about.contains(name)) {
+    let is_listed = possible.iter().all(|name| about.contains(name));
+    if takes_value && !is_listed && !arg.is_hide_possible_values_set() {
         about += &format!(": {}", possible.join(", "));
     }
     let defaults = arg.get_default_values().iter();

@@ -12,12 +12,13 @@ use serde_json::json;
 
 use crate::args::{DbArgs, DbCommand};
 use crate::data_dir;
+use crate::output::Output;
 use crate::private_file::ScratchDir;
 
 /// Number of tasks, or of log entries, per read.
 const PAGE_SIZE: usize = 1000;
 
-pub(crate) async fn run(args: DbArgs) -> anyhow::Result<()> {
+pub(crate) async fn run(args: DbArgs, out: &mut Output) -> anyhow::Result<()> {
     let folder = data_dir::locate(args.folder.data_dir.as_deref(), "attache")
         .context("there is no data directory; give one: --data-dir <DIR>")?;
     let file = folder.join("tasks.db");
@@ -28,28 +29,46 @@ pub(crate) async fn run(args: DbArgs) -> anyhow::Result<()> {
         );
     }
     match args.verb {
-        DbCommand::Check => check(&file),
+        DbCommand::Check => check(&file, out),
         DbCommand::Export => export(&folder, &file).await,
         DbCommand::Vacuum => {
             let before = fs::metadata(&file)?.len();
             Sqlite::vacuum(&file).context("stop the server first")?;
-            eprintln!("{} bytes, {before} before.", fs::metadata(&file)?.len());
+            let after = fs::metadata(&file)?.len();
+            if out.is_json() {
+                out.print_json(&json!({"schema": "attache.db-vacuum/1", "bytes": after, "bytesBefore": before}))?;
+            } else {
+                eprintln!("{after} bytes, {before} before.");
+            }
             Ok(())
         }
         DbCommand::Migrate => {
             let before = Sqlite::inspect(&file)?.version;
             Sqlite::open(&file, Options::default())?.close().await;
-            eprintln!(
-                "Version {}, {before} before.",
-                Sqlite::inspect(&file)?.version
-            );
+            let after = Sqlite::inspect(&file)?.version;
+            if out.is_json() {
+                out.print_json(&json!({"schema": "attache.db-migrate/1", "version": after, "versionBefore": before}))?;
+            } else {
+                eprintln!("Version {after}, {before} before.");
+            }
             Ok(())
         }
     }
 }
 
-fn check(file: &Path) -> anyhow::Result<()> {
+fn check(file: &Path, output: &mut Output) -> anyhow::Result<()> {
     let found = Sqlite::inspect(file)?;
+    if output.is_json() && found.faults.is_empty() {
+        output.print_json(&json!({
+            "schema": "attache.db-check/1", "version": found.version, "newest": found.newest, "tasks": found.tasks,
+            "unfinished": found.unfinished,
+        }))?;
+        return Ok(());
+    }
+    if output.is_json() {
+        let faults = found.faults.join("; ");
+        bail!("{} is damaged: {faults}", file.display());
+    }
     let mut out = io::stdout().lock();
     writeln!(out, "version {} of {}", found.version, found.newest)?;
     writeln!(

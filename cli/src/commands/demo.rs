@@ -34,6 +34,7 @@ pub(crate) async fn run(args: args::ServerFlags) -> anyhow::Result<()> {
         ],
         faults: Vec::new(),
         reread: None,
+        watched: None,
     };
     server::run(spec, &config).await
 }

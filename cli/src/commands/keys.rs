@@ -5,14 +5,16 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use attache::auth::{ApiKey, KeyFile};
+use serde_json::json;
 
 use crate::access;
 use crate::args::{KeysAddArgs, KeysArgs, KeysCommand};
 use crate::data_dir;
+use crate::output::Output;
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
-pub(crate) fn run(args: KeysArgs) -> anyhow::Result<()> {
+pub(crate) fn run(args: KeysArgs, out: &mut Output) -> anyhow::Result<()> {
     let named = args.folder.data_dir.as_deref();
     let folder = match args.verb {
         KeysCommand::Add(_) => data_dir::create(named, "attache")?,
@@ -23,10 +25,13 @@ pub(crate) fn run(args: KeysArgs) -> anyhow::Result<()> {
     let admin = access::admin_key_file(&folder);
     match args.verb {
         KeysCommand::Add(add) => {
-            self::add(if add.admin { &admin } else { &file }, add)?;
+            self::add(if add.admin { &admin } else { &file }, add, out)?;
             access::notify_server(&folder)
         }
         KeysCommand::List => {
+            if out.is_json() {
+                return list_json(&file, &admin, out);
+            }
             let listed = list(&file, "")? + list(&admin, "  admin")?;
             if listed == 0 {
                 eprintln!("There are no keys in {}.", folder.display());
@@ -34,13 +39,13 @@ pub(crate) fn run(args: KeysArgs) -> anyhow::Result<()> {
             Ok(())
         }
         KeysCommand::Revoke { key } => {
-            revoke([&file, &admin], &key, named)?;
+            revoke([&file, &admin], &key, named, out)?;
             access::notify_server(&folder)
         }
     }
 }
 
-fn add(file: &KeyFile, add: KeysAddArgs) -> anyhow::Result<()> {
+fn add(file: &KeyFile, add: KeysAddArgs, out: &mut Output) -> anyhow::Result<()> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
     if add.name.is_empty() || add.name.len() > 64 || !add.name.chars().all(is_plain) {
         bail!("invalid name: 1 to 64 letters, digits, '-', '_', '.' and '@' are allowed");
@@ -55,6 +60,10 @@ fn add(file: &KeyFile, add: KeysAddArgs) -> anyhow::Result<()> {
     let id = key.id.clone();
     file.update(|keys| keys.push(key))
         .with_context(|| path_of(file))?;
+    if out.is_json() {
+        out.print_json(&json!({"schema": "attache.keys/1", "id": id, "name": add.name, "key": secret.expose()}))?;
+        return Ok(());
+    }
     // Only the key on stdout, for scripts.
     writeln!(io::stdout(), "{}", secret.expose())?;
     eprintln!(
@@ -95,7 +104,28 @@ fn list(file: &KeyFile, about: &str) -> anyhow::Result<usize> {
     Ok(keys.len())
 }
 
-fn revoke(files: [&KeyFile; 2], key: &str, named: Option<&Path>) -> anyhow::Result<()> {
+/// Prints the keys of both files as one document.
+fn list_json(callers: &KeyFile, operators: &KeyFile, out: &mut Output) -> anyhow::Result<()> {
+    let mut keys = Vec::new();
+    for (file, is_admin) in [(callers, false), (operators, true)] {
+        for key in file.read().with_context(|| path_of(file))? {
+            keys.push(json!({
+                "id": key.id, "name": key.name, "admin": is_admin, "created": key.created().to_string(),
+                "expires": key.expires().map(|time| time.to_string()), "expired": key.is_expired(),
+                "scopes": key.scopes, "agents": key.agents, "tenants": key.tenants,
+            }));
+        }
+    }
+    out.print_json(&json!({"schema": "attache.keys/1", "keys": keys}))?;
+    Ok(())
+}
+
+fn revoke(
+    files: [&KeyFile; 2],
+    key: &str,
+    named: Option<&Path>,
+    out: &mut Output,
+) -> anyhow::Result<()> {
     let mut revoked = 0;
     // A missing key file is not created: its existence makes the server require credentials.
     for file in files.into_iter().filter(|file| file.path().exists()) {
@@ -113,6 +143,9 @@ fn revoke(files: [&KeyFile; 2], key: &str, named: Option<&Path>) -> anyhow::Resu
                 format!(" --data-dir {}", shell_words::quote(&it))
             });
             bail!("there is no key `{key}`; list them with `attache keys list{named}`")
+        }
+        _ if out.is_json() => {
+            out.print_json(&json!({"schema": "attache.keys/1", "revoked": revoked}))?;
         }
         1 => eprintln!("Revoked 1 key."),
         many => eprintln!("Revoked {many} keys."),

@@ -30,6 +30,7 @@ pub(crate) async fn run(args: MockArgs) -> anyhow::Result<()> {
         ],
         faults,
         reread: None,
+        watched: None,
     };
     server::run(spec, &config).await
 }

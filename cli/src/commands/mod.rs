@@ -23,6 +23,7 @@ mod mock;
 mod push;
 mod push_config;
 mod push_listen;
+mod reload;
 mod restore;
 mod send;
 mod serve;
@@ -52,20 +53,35 @@ pub(crate) use auth::LoginFlow;
 /// Runs a verb, and returns the exit code. Errors are printed.
 pub(crate) async fn run(command: CliCommand, matches: &ArgMatches, words: &[OsString]) -> ExitCode {
     match command {
-        CliCommand::Demo(args) => exit_code(demo::run(args).await),
-        CliCommand::Serve(args) => exit_code(serve::run(args).await),
-        CliCommand::Mock(args) => exit_code(mock::run(args).await),
+        CliCommand::Demo(args) => exit_code(words, demo::run(args).await),
+        CliCommand::Serve(args) => exit_code(words, serve::run(args, words).await),
+        CliCommand::Mock(args) => exit_code(words, mock::run(args).await),
         CliCommand::Mcp(args) => {
             let exit = tokio::task::spawn_blocking(move || mcp::run(args)).await;
             exit.unwrap_or(ExitCode::FAILURE)
         }
-        CliCommand::Docs(args) => exit_code(docs::run(args).await),
-        CliCommand::Check(args) => exit_code(check::run(&args).await),
-        CliCommand::Init(args) => exit_code(init::run(&args)),
-        CliCommand::Keys(args) => exit_code(keys::run(args)),
-        CliCommand::Backup(args) => exit_code(backup::run(&args)),
-        CliCommand::Restore(args) => exit_code(restore::run(&args)),
-        CliCommand::Db(args) => exit_code(db::run(args).await),
+        CliCommand::Docs(args) => exit_code(words, docs::run(args).await),
+        CliCommand::Reload(args) => {
+            let mut out = Output::for_command_line(words);
+            exit_code(words, reload::run(&args, &mut out))
+        }
+        CliCommand::Check(args) => {
+            let mut out = Output::for_command_line(words);
+            match check::run(&args, &mut out).await {
+                Ok(code) => ExitCode::from(code),
+                Err(error) => exit_code(words, Err(error)),
+            }
+        }
+        CliCommand::Init(args) => exit_code(words, init::run(&args)),
+        CliCommand::Keys(args) => {
+            exit_code(words, keys::run(args, &mut Output::for_command_line(words)))
+        }
+        CliCommand::Backup(args) => exit_code(words, backup::run(&args)),
+        CliCommand::Restore(args) => exit_code(words, restore::run(&args)),
+        CliCommand::Db(args) => exit_code(
+            words,
+            db::run(args, &mut Output::for_command_line(words)).await,
+        ),
         CliCommand::Completion { shell } => completion::run(shell),
         CliCommand::Send(mut args) => {
             let client = ClientVerb::new(words, &mut args.common);
@@ -214,8 +230,8 @@ async fn run_push(verb: PushCommand, words: &[OsString]) -> ExitCode {
                 .run(async |settings, out| push_listen::run(*args, settings, out).await)
                 .await
         }
-        PushCommand::Deliveries(args) => exit_code(push::deliveries(&args)),
-        PushCommand::Retry(args) => exit_code(push::retry(&args)),
+        PushCommand::Deliveries(args) => exit_code(words, push::deliveries(&args)),
+        PushCommand::Retry(args) => exit_code(words, push::retry(&args)),
     }
 }
 

@@ -1,6 +1,8 @@
 //! `attache serve`: serves the agents of a configuration file, an echo agent or a command.
 
+use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use attache::model::AgentSkill;
@@ -10,8 +12,10 @@ use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 
 use crate::args::ServeArgs;
-use crate::config::{self, Config};
-use crate::server::{self, ConfigReader, Example, ServeSpec};
+use crate::config::{Config, PrintedConfig};
+use crate::error::CliError;
+use crate::output::Output;
+use crate::server::{self, ConfigReader, Example, ServeSpec, WatchedFile};
 
 /// Directory of the tasks, in the user's data directory.
 pub(super) const DATA_DIR_NAME: &str = "attache";
@@ -22,11 +26,45 @@ const EXAMPLES: [Example; 3] = [
     Example::card("Look at its card"),
 ];
 
-pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<()> {
+const HINT_NO_FILE: &str =
+    "write one with `attache init`, name a file, or serve one agent: --echo or --exec <COMMAND>";
+
+/// Configuration file in the working directory, unless another one is given.
+const DEFAULT_FILE: &str = "agents.toml";
+
+/// The given configuration file, else the one in the working directory. `hint` is for the user who has none.
+///
+/// # Errors
+/// There is none.
+pub(super) fn config_file(named: Option<&Path>, hint: &str) -> Result<PathBuf, CliError> {
+    if let Some(file) = named {
+        return Ok(file.to_owned());
+    }
+    let file = PathBuf::from(DEFAULT_FILE);
+    if file.is_file() {
+        return Ok(file);
+    }
+    Err(CliError::usage(format!("there is no {DEFAULT_FILE} in this directory")).hint(hint))
+}
+
+pub(crate) async fn run(args: ServeArgs, words: &[OsString]) -> anyhow::Result<()> {
     let flags = args.server.values;
-    let mut config = Config::load(args.agent.file.as_deref(), &server::environment, &flags)?;
+    let has_own_agent = args.agent.has_own_agent();
+    let file = match &args.agent.file {
+        _ if has_own_agent => None,
+        named => Some(config_file(named.as_deref(), HINT_NO_FILE)?),
+    };
+    let watched = file.as_deref().filter(|_| args.watch);
+    let watched = watched.map(WatchedFile::new);
+    let mut config = Config::load(file.as_deref(), &server::environment, &flags)?;
     if args.print_config {
-        return Ok(io::stdout().write_all(config::print(&config)?.as_bytes())?);
+        let printed = PrintedConfig::new(&config)?;
+        let mut out = Output::for_command_line(words);
+        if out.is_json() {
+            out.print_json(&printed.to_json())?;
+            return Ok(());
+        }
+        return Ok(io::stdout().write_all(printed.to_toml().as_bytes())?);
     }
     config.supervisor = server::supervisor(DATA_DIR_NAME, &config);
     #[cfg(unix)]
@@ -37,7 +75,7 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<()> {
         let card = card(command.name(), "Runs a command on the text of a message");
         return run_agent(card, command, &config).await;
     }
-    let Some(file) = args.agent.file else {
+    let Some(file) = file else {
         let card = card("Echo", "Says back what it is told")
             .input_modes(["*/*"])
             .output_modes(["*/*"]);
@@ -59,7 +97,11 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<()> {
         }
         Ok((config, agents))
     });
-    server::run(served(agents, Some(reread)), &config).await
+    let spec = ServeSpec {
+        watched,
+        ..served(agents, Some(reread))
+    };
+    server::run(spec, &config).await
 }
 
 fn served(agents: Vec<HostedAgent>, reread: Option<ConfigReader>) -> ServeSpec {
@@ -71,6 +113,7 @@ fn served(agents: Vec<HostedAgent>, reread: Option<ConfigReader>) -> ServeSpec {
         examples: EXAMPLES,
         faults: Vec::new(),
         reread,
+        watched: None,
     }
 }
 

@@ -10,6 +10,17 @@ const MIN_SIMILARITY: f64 = 0.7;
 pub(crate) struct ConfigError {
     place: String,
     message: String,
+    /// The key, if the error is about one.
+    key: Option<ErrorKey>,
+}
+
+/// Key of a [`ConfigError`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ErrorKey {
+    /// Full key.
+    pub(super) name: String,
+    /// Whether it is set. The error of another key is that it is missing.
+    pub(super) is_set: bool,
 }
 
 /// An error of a key, without its place.
@@ -42,7 +53,21 @@ impl ConfigError {
         Self {
             place: place.to_string(),
             message: message.to_string(),
+            key: None,
         }
+    }
+
+    pub(super) fn with_key(self, name: &str, is_set: bool) -> Self {
+        let name = name.to_owned();
+        Self {
+            key: Some(ErrorKey { name, is_set }),
+            ..self
+        }
+    }
+
+    /// The key that the error is about.
+    pub(super) fn key(&self) -> Option<&ErrorKey> {
+        self.key.as_ref()
     }
 }
 

@@ -4,6 +4,7 @@
 //! takes are refused.
 
 mod agents;
+mod all_errors;
 mod auth;
 mod error;
 mod expand;
@@ -11,6 +12,7 @@ mod exposed_secrets;
 mod hooks;
 mod layers;
 mod print;
+mod programs;
 mod renamed;
 mod restart_only;
 mod schema;
@@ -29,12 +31,13 @@ use attache::{EgressPolicy, HostedAgent, PushSettings, ServerSettings, Settings}
 use attache_agents::Supervisor;
 
 use agents::{AgentConfig, AgentResources, BuiltAgent};
+pub(crate) use all_errors::{CheckedConfig, check};
 pub(crate) use auth::AuthSection;
 pub(crate) use error::ConfigError;
 use error::KeyError;
 use hooks::HooksSection;
 pub(crate) use layers::{Environment, FlagValues, OVERRIDES, Override, OverrideKind, ServerFlag};
-pub(crate) use print::print;
+pub(crate) use print::PrintedConfig;
 pub(crate) use restart_only::RestartOnly;
 pub(crate) use schema::schema;
 pub(crate) use sections::{PushSection, ServerSection, StoreKind, StoreSection};
@@ -94,6 +97,11 @@ impl Config {
             None => ConfigTree::default(),
         };
         layers::apply(&mut tree, environment, flags)?;
+        Self::from_tree(tree)
+    }
+
+    /// Takes all sections out of a tree.
+    fn from_tree(mut tree: ConfigTree) -> Result<Self, ConfigError> {
         let config = Self {
             server: tree.take(|_| "server".to_owned())?,
             server_settings: tree.take(|_| "server".to_owned())?,

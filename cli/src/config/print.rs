@@ -3,10 +3,11 @@
 use std::fmt::Write;
 
 use anyhow::Context;
+use schemars::JsonSchema;
 use serde::Serialize;
-use toml::{Table, Value};
+use toml::Value;
 
-use super::tree::ValueOrigin;
+use super::tree::{ValueOrigin, keys};
 use super::{Config, section_of};
 
 /// Column of the origins.
@@ -14,93 +15,162 @@ const WIDTH: usize = 48;
 /// Placeholder of a secret.
 pub(super) const REDACTED: &str = "***";
 
-/// Prints the configuration as a file. Secrets are redacted, and references are printed as written, so the file can be read
-/// again except for literal secrets.
-///
-/// # Errors
-/// A value cannot be written as TOML; today every value can.
-pub(crate) fn print(config: &Config) -> anyhow::Result<String> {
-    let mut server = table(&config.server)?;
-    server.extend(table(&config.server_settings)?);
-    let mut store = table(&config.store)?;
-    let mut limits = table(&config.limits)?;
-    let mut telemetry = table(&config.telemetry)?;
-    for (key, value) in table(&config.engine)? {
-        let section = match section_of(&key) {
-            "store" => &mut store,
-            "telemetry" => &mut telemetry,
-            _ => &mut limits,
-        };
-        section.insert(key, value);
-    }
-    let mut push = table(&config.push)?;
-    push.extend(table(&config.push_settings)?);
-    let mut text = String::new();
-    for (name, values) in [
-        ("server", server),
-        ("auth", table(&config.auth)?),
-        ("auth.limits", table(&config.caller_limits)?),
-        ("store", store),
-        ("limits", limits),
-        ("push", push),
-        ("egress", table(&config.egress)?),
-        ("telemetry", telemetry),
-    ] {
-        section(&mut text, config, name, &values);
-    }
-    for (index, hook) in config.hooks.hooks.iter().enumerate() {
-        let path = format!("hooks.{index}");
-        let _ = writeln!(text, "\n[[hooks]]");
-        print_keys(&mut text, config, &path, &table(hook)?);
-    }
-    for agent in &config.agents {
-        let name = format!("agents.{}", agent.name);
-        let mut values = Table::from_iter([("type".to_owned(), Value::from(agent.kind.name()))]);
-        values.extend(table(&agent.card)?);
-        values.extend(
-            agent
-                .kind
-                .values()?
-                .as_table()
-                .context("an agent is a table")?
-                .clone(),
-        );
-        section(&mut text, config, &name, &values);
-        for (below, values) in [
-            ("limits", table(&agent.settings)?),
-            ("auth", table(&agent.auth)?),
-        ] {
-            if !values.is_empty() {
-                section(&mut text, config, &format!("{name}.{below}"), &values);
+/// The effective configuration: every key with its value and origin. Secrets are redacted.
+pub(crate) struct PrintedConfig {
+    sections: Vec<PrintedSection>,
+}
+
+struct PrintedSection {
+    /// Line above the values, such as `[server]`.
+    header: String,
+    values: Vec<PrintedValue>,
+}
+
+#[derive(Serialize)]
+struct PrintedValue {
+    /// Full key.
+    key: String,
+    /// `None` if it is not set and has no default.
+    value: Option<Value>,
+    /// A file and line, a variable, a flag or `default`.
+    source: String,
+}
+
+impl PrintedConfig {
+    /// Collects all values.
+    ///
+    /// # Errors
+    /// A value cannot be written as TOML; today every value can.
+    pub(crate) fn new(config: &Config) -> anyhow::Result<Self> {
+        let mut server = ValueTable::of(&config.server)?;
+        server.extend(ValueTable::of(&config.server_settings)?);
+        let mut store = ValueTable::of(&config.store)?;
+        let mut limits = ValueTable::of(&config.limits)?;
+        let mut telemetry = ValueTable::of(&config.telemetry)?;
+        for (key, value) in ValueTable::of(&config.engine)?.0 {
+            let section = match section_of(&key) {
+                "store" => &mut store,
+                "telemetry" => &mut telemetry,
+                _ => &mut limits,
+            };
+            section.0.push((key, value));
+        }
+        let mut push = ValueTable::of(&config.push)?;
+        push.extend(ValueTable::of(&config.push_settings)?);
+        let mut sections = vec![
+            PrintedSection::new(config, "server", server),
+            PrintedSection::new(config, "auth", ValueTable::of(&config.auth)?),
+            PrintedSection::new(
+                config,
+                "auth.limits",
+                ValueTable::of(&config.caller_limits)?,
+            ),
+            PrintedSection::new(config, "store", store),
+            PrintedSection::new(config, "limits", limits),
+            PrintedSection::new(config, "push", push),
+            PrintedSection::new(config, "egress", ValueTable::of(&config.egress)?),
+            PrintedSection::new(config, "telemetry", telemetry),
+        ];
+        for (index, hook) in config.hooks.hooks.iter().enumerate() {
+            sections.push(PrintedSection {
+                header: "[[hooks]]".to_owned(),
+                ..PrintedSection::new(config, &format!("hooks.{index}"), ValueTable::set(hook)?)
+            });
+        }
+        for agent in &config.agents {
+            let name = format!("agents.{}", agent.name);
+            let kind = Value::from(agent.kind.name());
+            let mut values = ValueTable(vec![("type".to_owned(), Some(kind))]);
+            values.extend(ValueTable::of(&agent.card)?);
+            values.extend(ValueTable::set(&agent.kind.values()?)?);
+            sections.push(PrintedSection::new(config, &name, values));
+            for (below, values) in [
+                ("limits", ValueTable::of(&agent.settings)?),
+                ("auth", ValueTable::of(&agent.auth)?),
+            ] {
+                sections.push(PrintedSection::new(
+                    config,
+                    &format!("{name}.{below}"),
+                    values,
+                ));
             }
         }
+        Ok(Self { sections })
     }
-    Ok(text)
+
+    /// The configuration as a file. References are printed as written, so the file can be read again except for literal
+    /// secrets. Keys without a value are comments.
+    pub(crate) fn to_toml(&self) -> String {
+        let mut text = String::new();
+        for section in &self.sections {
+            let before = if text.is_empty() { "" } else { "\n" };
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{before}{}", section.header);
+            for PrintedValue { key, value, source } in &section.values {
+                let key = key.rsplit('.').next().unwrap_or(key);
+                let line = match value {
+                    Some(value) => format!("{key} = {value}"),
+                    None => format!("# {key}"),
+                };
+                let source = match value {
+                    Some(_) => source.as_str(),
+                    None => "not set",
+                };
+                let _ = writeln!(text, "{line:WIDTH$}  # {source}");
+            }
+        }
+        text
+    }
+
+    /// The configuration as JSON.
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        let values: Vec<_> = self.sections.iter().flat_map(|one| &one.values).collect();
+        serde_json::json!({"schema": "attache.print-config/1", "settings": values})
+    }
 }
 
-fn table(values: &impl Serialize) -> anyhow::Result<Table> {
-    let values = Value::try_from(values).context("a value cannot be written as TOML")?;
-    values.as_table().cloned().context("settings are a table")
+/// Keys with their values, in the order of the struct.
+struct ValueTable(Vec<(String, Option<Value>)>);
+
+impl ValueTable {
+    /// All keys of a struct; those that are not set have no value.
+    fn of<T: Serialize + JsonSchema>(values: &T) -> anyhow::Result<Self> {
+        let mut table = Self::set(values)?;
+        for key in keys::<T>() {
+            if !table.0.iter().any(|(known, _)| *known == key) {
+                table.0.push((key, None));
+            }
+        }
+        Ok(table)
+    }
+
+    /// The keys that are set.
+    fn set(values: &impl Serialize) -> anyhow::Result<Self> {
+        let values = Value::try_from(values).context("a value cannot be written as TOML")?;
+        let values = values.as_table().cloned().context("settings are a table")?;
+        let values = values.into_iter().map(|(key, value)| (key, Some(value)));
+        Ok(Self(values.collect()))
+    }
+
+    fn extend(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
 }
 
-fn section(text: &mut String, config: &Config, name: &str, values: &Table) {
-    let before = if text.is_empty() { "" } else { "\n" };
-    // Writing to a string cannot fail.
-    let _ = writeln!(text, "{before}[{name}]");
-    print_keys(text, config, name, values);
-}
-
-/// Prints the keys of a section with their origins.
-fn print_keys(text: &mut String, config: &Config, name: &str, values: &Table) {
-    for (key, value) in values {
-        let path = format!("{name}.{key}");
-        let value = as_written(config, &path, value);
-        let line = format!("{key} = {value}");
-        let _ = writeln!(
-            text,
-            "{line:WIDTH$}  # {}",
-            config.tree.describe_origin(&path)
-        );
+impl PrintedSection {
+    fn new(config: &Config, name: &str, values: ValueTable) -> Self {
+        let values = values.0.into_iter().map(|(key, value)| {
+            let path = format!("{name}.{key}");
+            PrintedValue {
+                value: value.map(|value| as_written(config, &path, &value)),
+                source: config.tree.describe_origin(&path),
+                key: path,
+            }
+        });
+        Self {
+            header: format!("[{name}]"),
+            values: values.collect(),
+        }
     }
 }
 

@@ -2,6 +2,11 @@
 
 use super::*;
 
+/// The configuration as `serve --print-config` prints it.
+fn print(config: &Config) -> anyhow::Result<String> {
+    Ok(PrintedConfig::new(config)?.to_toml())
+}
+
 /// Loads a file with this text.
 fn read(text: &str, environment: Environment<'_>, flags: &FlagValues) -> Result<Config, String> {
     let folder = tempfile::tempdir().unwrap();

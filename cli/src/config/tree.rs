@@ -138,6 +138,26 @@ impl ConfigTree {
         self.origins.insert(key.to_owned(), origin);
     }
 
+    /// Removes a value. Of a value in a list, the whole list is removed.
+    pub(super) fn remove(&mut self, key: &str) {
+        let below = format!("{key}.");
+        self.origins
+            .retain(|name, _| name != key && !name.starts_with(&below));
+        let mut table = &mut self.values;
+        let mut names = key.split('.').peekable();
+        while let Some(name) = names.next() {
+            let is_table = table.get(name).is_some_and(Value::is_table);
+            if names.peek().is_none() || !is_table {
+                table.remove(name);
+                return;
+            }
+            match table.get_mut(name).and_then(Value::as_table_mut) {
+                Some(below) => table = below,
+                None => return,
+            }
+        }
+    }
+
     /// Takes the values of all keys of `T`; `section` returns the section of a key.
     pub(super) fn take<T: DeserializeOwned + JsonSchema>(
         &mut self,
@@ -279,7 +299,9 @@ impl ConfigTree {
         let mut ancestor = Some(key);
         while let Some(name) = ancestor {
             if let Some(origin) = self.origin(name) {
-                return ConfigError::new(origin.describe(&self.file), format!("{name}: {message}"));
+                let place = origin.describe(&self.file);
+                let error = ConfigError::new(place, format!("{name}: {message}"));
+                return error.with_key(key, name == key);
             }
             ancestor = name.rsplit_once('.').map(|(parent, _)| parent);
         }
@@ -288,7 +310,7 @@ impl ConfigTree {
         } else {
             &self.file
         };
-        ConfigError::new(place, format!("{key}: {message}"))
+        ConfigError::new(place, format!("{key}: {message}")).with_key(key, false)
     }
 }
 

@@ -158,7 +158,7 @@ fn check_validates_a_file_without_serving_it() {
         assert_eq!(
             text,
             format!(
-                "error: {file}:3: agents.echo.type: unknown type of agent `ecko`; did you mean `echo`?\n"
+                "Error: ATTACHE_ERR_CONFIG\nMessage: {file}:3: agents.echo.type: unknown type of agent `ecko`; did you mean `echo`?\n"
             )
         );
     }
@@ -415,4 +415,108 @@ fn s82_a_secret_in_a_readable_file_is_warned_of() {
         assert!(!stderr.contains("canary"), "{stderr}");
         drop(folder);
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn check_and_serve_read_agents_toml_of_the_working_directory() {
+    let (folder, _) = folder("[agents.a]\ntype = \"echo\"\n");
+    let in_folder = |args: &[&str]| {
+        let mut command = attache(args);
+        command.current_dir(folder.path()).output().unwrap()
+    };
+    let checked = in_folder(&["check"]);
+    assert!(checked.status.success(), "{checked:?}");
+    assert_eq!(checked.stdout, b"agents.toml is fine: one agent\n");
+    let printed = in_folder(&["serve", "--print-config", "-o", "json"]);
+    let printed: Value = serde_json::from_slice(&printed.stdout).unwrap();
+    let settings = printed["settings"].as_array().unwrap();
+    let find = |key: &str| settings.iter().find(|one| one["key"] == key).unwrap();
+    assert_eq!(find("agents.a.type")["source"], "agents.toml:2");
+    assert_eq!(find("server.listen")["source"], "default");
+    assert!(
+        find("server.tls_cert")["value"].is_null(),
+        "keys that are not set"
+    );
+    let empty = TempDir::new().unwrap();
+    for verb in ["check", "serve"] {
+        let output = attache(&[verb]).current_dir(empty.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            text.contains("Hint: write one with `attache init`"),
+            "{text}"
+        );
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn check_reports_all_errors_in_both_formats() {
+    let (data, file) = folder(
+        "[server]\nlisten = 5\n[agents.a]\ntype = \"command\"\ncommand = [\"no-such-program\"]\n[agents.b]\ntype = \"ecco\"\n",
+    );
+    let (code, text) = run_expecting_error(&["check", &file]);
+    assert_eq!(code, Some(1));
+    assert!(text.starts_with("Error: ATTACHE_ERR_CONFIG\n"), "{text}");
+    assert_eq!(text.matches("Message: ").count(), 3, "{text}");
+    for place in [":2: ", ":5: ", ":7: "] {
+        assert!(text.contains(&format!("{file}{place}")), "{text}");
+    }
+    let output = attache(&["check", &file, "-o", "json"]).output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        (&report["schema"], &report["valid"]),
+        (&json!("attache.check/1"), &json!(false))
+    );
+    assert_eq!(report["errors"].as_array().unwrap().len(), 3, "{report}");
+    // A relative directory of the file, and one of the flag.
+    let valid = data.path().join("valid.toml");
+    std::fs::write(&valid, "[agents.a]\ntype = \"echo\"\n").unwrap();
+    let args = [
+        "check",
+        valid.to_str().unwrap(),
+        "--data-dir",
+        data.path().to_str().unwrap(),
+    ];
+    assert!(run_program(&args).ends_with("is fine: one agent\n"));
+}
+
+#[test]
+fn verbs_without_an_agent_have_the_same_errors_and_formats() {
+    let empty = TempDir::new().unwrap();
+    let missing = empty.path().join("missing").display().to_string();
+    for verb in [&["keys", "list"][..], &["db", "check"], &["reload"]] {
+        let args = [verb, &["--data-dir", &missing]].concat();
+        let (code, text) = run_expecting_error(&args);
+        assert_eq!(code, Some(1), "{text}");
+        assert!(
+            text.starts_with("Error: ATTACHE_ERR_FAILED\nMessage: "),
+            "{text}"
+        );
+        let output = attache(&[&args[..], &["-o", "json"]].concat())
+            .output()
+            .unwrap();
+        let envelope: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(
+            envelope["error"]["code"], "ATTACHE_ERR_FAILED",
+            "{envelope}"
+        );
+    }
+    let folder = empty.path().display().to_string();
+    let run = |args: &[&str]| -> Value {
+        let all = [args, &["--data-dir", &folder, "-o", "json"]].concat();
+        serde_json::from_str(&run_program(&all)).unwrap()
+    };
+    let added = run(&["keys", "add", "ada"]);
+    assert_eq!(
+        (&added["name"], added["key"].is_string()),
+        (&json!("ada"), true)
+    );
+    let listed = run(&["keys", "list"]);
+    assert_eq!(listed["keys"][0]["id"], added["id"]);
+    assert!(listed["keys"][0]["key"].is_null(), "{listed}");
+    assert_eq!(run(&["keys", "revoke", "ada"])["revoked"], 1);
 }

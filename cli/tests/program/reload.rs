@@ -249,3 +249,55 @@ fn cards_and_bindings_change_with_a_reload() {
     );
     assert_eq!(card()["preferredTransport"], "HTTP+JSON");
 }
+
+#[test]
+fn a_verb_reloads_a_running_server() {
+    let server = serve_config("[agents.a]\ntype = \"echo\"\nname = \"Before\"\n");
+    server.write("[agents.a]\ntype = \"echo\"\nname = \"After\"\n");
+    let folder = server.folder().to_str().unwrap();
+    let output = attache(&["reload", "--data-dir", folder]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(output.stdout, format!("Reloaded: {folder}\n").into_bytes());
+    let card = format!("{}.well-known/agent-card.json", server.url);
+    assert_eq!(send(&card, "GET", &[], "")["name"], "After");
+    server.write("[agents.a]\ntype = \"ecco\"\n");
+    let output = attache(&["reload", "--data-dir", folder, "-o", "json"])
+        .output()
+        .unwrap();
+    let refused: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let message = refused["error"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("agents.toml:2") && message.contains("echo"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_watched_file_is_applied_when_it_changes() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("agents.toml");
+    fs::write(&file, "[agents.a]\ntype = \"echo\"\nname = \"Before\"\n").unwrap();
+    let mut command = attache(&["serve", "--watch", file.to_str().unwrap()]);
+    let mut server = serve_command(command.stderr(Stdio::piped()), folder);
+    let stderr = BufReader::new(server.process.stderr.take().unwrap());
+    let (tell, notes) = sync_channel(64);
+    thread::spawn(move || {
+        let lines = stderr.lines().map_while(Result::ok);
+        lines
+            .filter(|line| line.contains("Reloaded") || line.contains("is not applied"))
+            .try_for_each(|line| tell.send(line))
+    });
+    let url = server.line("Listening on ");
+    fs::write(&file, "[agents.a]\ntype = \"echo\"\nname = \"After\"\n").unwrap();
+    let note = notes.recv_timeout(DEADLINE).unwrap();
+    assert_eq!(note, format!("Reloaded {}.", file.display()));
+    let card = format!("{url}.well-known/agent-card.json");
+    assert_eq!(send(&card, "GET", &[], "")["name"], "After");
+    fs::write(&file, "[agents.a]\ntype = \"ecco\"\n").unwrap();
+    let note = notes.recv_timeout(DEADLINE).unwrap();
+    assert!(
+        note.contains("is not applied: ") && note.contains("agents.toml:2"),
+        "{note}"
+    );
+    assert_eq!(send(&card, "GET", &[], "")["name"], "After");
+}

@@ -23,7 +23,7 @@ pub(super) const GROUPS: &[VerbGroup] = &[
     VerbGroup {
         title: "Serve agents (beyond the a2a-cli contract)",
         verbs: &[
-            "serve", "init", "check", "keys", "push", "mcp", "demo", "mock",
+            "serve", "init", "check", "reload", "keys", "push", "mcp", "demo", "mock",
         ],
     },
     VerbGroup {
@@ -303,7 +303,7 @@ pub(super) const VERBS: &[VerbHelp] = &[
     VerbHelp::new(
         "serve",
         NONE,
-        ["attache serve agents.toml", "attache serve --exec 'wc -w'"],
+        ["attache serve --watch", "attache serve --exec 'wc -w'"],
     ),
     VerbHelp::new(
         "mock",
@@ -347,9 +347,14 @@ pub(super) const VERBS: &[VerbHelp] = &[
         "check",
         NONE,
         [
-            "attache check agents.toml",
+            "attache check",
             "attache check --schema > attache.schema.json",
         ],
+    ),
+    VerbHelp::new(
+        "reload",
+        NONE,
+        ["attache reload", "attache reload --data-dir data"],
     ),
     VerbHelp::new(
         "init",
