@@ -64,8 +64,9 @@ impl Supervisor {
         }
     }
 
-    /// Makes every supervising process hold a shared `flock` on an existing file until its program and all descendants have
-    /// ended. A server that locks the file exclusively knows that no program of its predecessor runs.
+    /// Makes every supervising process hold a shared `flock` on a file and its folder until its program and all descendants
+    /// have ended. A server that locks both exclusively knows that no program of its predecessor runs, even if the file was
+    /// deleted meanwhile.
     #[must_use]
     pub fn lock_file(mut self, file: impl Into<PathBuf>) -> Self {
         self.lock_file = Some(file.into());

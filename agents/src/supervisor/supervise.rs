@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::thread;
@@ -130,13 +130,18 @@ impl GroupSignals {
     }
 }
 
-/// Locks the file, and creates it again if it was deleted.
-fn lock_shared(path: PathBuf) -> Result<File, SuperviseError> {
+/// Locks the file, and creates it again if it was deleted. Locks its folder too: that lock survives the deletion.
+fn lock_shared(path: PathBuf) -> Result<[File; 2], SuperviseError> {
     let mut options = File::options();
     options.read(true).append(true).create(true).mode(0o600);
-    let opened = options.open(&path);
-    let locked = opened.and_then(|file| file.lock_shared().map(|()| file));
-    locked.map_err(|error| SuperviseError::Lock(path, error))
+    let locked = || {
+        let file = options.open(&path)?;
+        file.lock_shared()?;
+        let folder = File::open(path.parent().unwrap_or(Path::new("/")))?;
+        folder.lock_shared()?;
+        Ok([file, folder])
+    };
+    locked().map_err(|error| SuperviseError::Lock(path.clone(), error))
 }
 
 /// Closes stdin and stdout of this process, so that the server sees when the program closes them.

@@ -1,4 +1,6 @@
 //! Lock of running commands. Supervising processes hold it shared until their command and its descendants have ended.
+//!
+//! It consists of a lock of the file, and of one of the data directory, which survives the deletion of the file.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -28,11 +30,11 @@ pub(super) fn path(folder: &Path) -> PathBuf {
 pub(super) async fn wait_for_commands(folder: &Path, timeout: Duration) -> anyhow::Result<()> {
     let path = path(folder);
     let name = path.display();
-    let file = open(&path).with_context(|| format!("cannot open {name}"))?;
+    let files = open(&path).with_context(|| format!("cannot open {name}"))?;
     let deadline = Instant::now() + timeout;
     let mut is_announced = false;
     loop {
-        match file.try_lock() {
+        match files.iter().try_for_each(File::try_lock) {
             // Released at once: from here on only this server starts commands.
             Ok(()) => return Ok(()),
             Err(TryLockError::Error(error)) => {
@@ -52,9 +54,17 @@ pub(super) async fn wait_for_commands(folder: &Path, timeout: Duration) -> anyho
     }
 }
 
-fn open(path: &Path) -> io::Result<File> {
-    match private_file::create(path) {
+/// Opens the file and its directory.
+fn open(path: &Path) -> io::Result<Vec<File>> {
+    let file = match private_file::create(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => File::open(path),
         created => created,
+    };
+    let mut files = vec![file?];
+    if cfg!(unix)
+        && let Some(folder) = path.parent()
+    {
+        files.push(File::open(folder)?);
     }
+    Ok(files)
 }

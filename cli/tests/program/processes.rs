@@ -154,21 +154,49 @@ fn d14_a_restarted_server_never_runs_a_command_twice_at_once() {
 
 #[test]
 fn d14_a_start_waits_for_the_commands_of_the_previous_server() {
+    // The second one has lost its file.
+    for is_deleted in [false, true] {
+        let folder = TempDir::new().unwrap();
+        let lock = if is_deleted {
+            File::open(folder.path()).unwrap()
+        } else {
+            File::create(folder.path().join("commands.lock")).unwrap()
+        };
+        lock.lock_shared().unwrap();
+        let mut command = attache(&["serve", "--echo"]);
+        let mut server = serve_in_folder(command.stderr(Stdio::piped()), folder.path());
+        let mut stderr = BufReader::new(server.process.stderr.take().unwrap());
+        let mut line = String::new();
+        stderr.read_line(&mut line).unwrap();
+        assert!(
+            line.contains("commands of the previous server") && line.contains("commands.lock"),
+            "{line}"
+        );
+        assert_eq!(server.lines.try_recv(), Err(TryRecvError::Empty));
+        lock.unlock().unwrap();
+        server.line("Listening on ");
+    }
+}
+
+#[test]
+fn d14_a_running_command_locks_the_data_directory() {
     let folder = TempDir::new().unwrap();
-    let lock = File::create(folder.path().join("commands.lock")).unwrap();
-    lock.lock_shared().unwrap();
-    let mut command = attache(&["serve", "--echo"]);
-    let mut server = serve_in_folder(command.stderr(Stdio::piped()), folder.path());
-    let mut stderr = BufReader::new(server.process.stderr.take().unwrap());
-    let mut line = String::new();
-    stderr.read_line(&mut line).unwrap();
+    let events = Events::new(folder.path());
+    let fifo = events.fifo.display();
+    let script = format!("exec 9> {fifo}; echo started >&9; exec sleep 600");
+    let mut server = serve_config(folder.path(), &script_agent(&script));
+    send_without_waiting(&server.line("Listening on "));
+    events.expect_line("started");
+    let data = folder.path().join("data");
+    std::fs::remove_file(data.join("commands.lock")).unwrap();
+    let lock = File::open(data).unwrap();
+    let locked = lock.try_lock();
     assert!(
-        line.contains("commands of the previous server") && line.contains("commands.lock"),
-        "{line}"
+        matches!(locked, Err(std::fs::TryLockError::WouldBlock)),
+        "{locked:?}"
     );
-    assert_eq!(server.lines.try_recv(), Err(TryRecvError::Empty));
-    lock.unlock().unwrap();
-    server.line("Listening on ");
+    kill(&mut server);
+    assert_eq!(events.next(), Event::End);
 }
 
 #[test]
