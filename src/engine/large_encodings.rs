@@ -23,7 +23,7 @@ pub(super) struct LargeEncodings(Mutex<Vec<LargeEncoding>>);
 struct LargeEncoding {
     format: u8,
     bytes: Bytes,
-    /// Shared by the readers. Dead if there are none.
+    /// Shared by the readers. Dead if there are none: then the task cache counts the bytes, or they are removed.
     reservation: Weak<Reservation>,
 }
 
@@ -50,6 +50,21 @@ impl LargeEncodings {
             .iter()
             .filter(|encoding| encoding.format == format);
         of_format.find_map(|encoding| encoding.reservation.upgrade())
+    }
+
+    /// Returns the number of encodings.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        lock(&self.0).len()
+    }
+
+    /// Removes the encodings without readers. They have no reservation.
+    ///
+    /// Does not wait for a reader that encodes: it removes them when it is done.
+    pub(super) fn remove_unread(&self) {
+        if let Ok(mut encodings) = self.0.try_lock() {
+            encodings.retain(|encoding| encoding.reservation.strong_count() > 0);
+        }
     }
 
     /// Returns the encoding of a format. Encodes under the lock: one reader encodes, the others wait for it.

@@ -2,6 +2,7 @@
 
 use std::hash::BuildHasher;
 use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use bytes::Bytes;
@@ -56,6 +57,8 @@ pub(super) struct CachedTask {
     bytes: usize,
     encodings: EncodingCache<Bytes>,
     large_encodings: LargeEncodings,
+    /// Whether the cache holds the task, and counts its encodings.
+    is_in_cache: AtomicBool,
 }
 
 /// Version of a task's slot before a read of the store.
@@ -73,7 +76,14 @@ impl CachedTask {
             bytes,
             encodings: EncodingCache::default(),
             large_encodings: LargeEncodings::default(),
+            is_in_cache: AtomicBool::new(false),
         })
+    }
+
+    /// Records that the cache does not count the encodings any more. Only those with readers remain.
+    fn leave_cache(&self) {
+        self.is_in_cache.store(false, Ordering::SeqCst);
+        self.large_encodings.remove_unread();
     }
 
     pub(super) fn is_in_scope(&self, scope: &Scope) -> bool {
@@ -167,6 +177,7 @@ impl TaskCache {
         state.in_use.remove(id);
         if let Some(entry) = state.tasks.remove(id) {
             state.bytes -= entry.bytes;
+            entry.task.leave_cache();
         }
     }
 
@@ -202,8 +213,10 @@ impl CacheState {
     /// Inserts or replaces an entry that fits into the cache.
     fn insert(&mut self, id: &TaskId, entry: CacheEntry) {
         self.bytes += entry.bytes;
+        entry.task.is_in_cache.store(true, Ordering::SeqCst);
         if let Some(replaced) = self.tasks.insert(id.clone(), entry) {
             self.bytes -= replaced.bytes;
+            replaced.task.leave_cache();
         }
         self.evict();
     }
@@ -220,6 +233,7 @@ impl CacheState {
     /// Counts out an entry that has left the cache. Readers of a large task continue to share it.
     fn drop_entry(&mut self, entry: &CacheEntry) {
         self.bytes -= entry.bytes;
+        entry.task.leave_cache();
         if is_large(entry.task.bytes) && Arc::strong_count(&entry.task) > 1 {
             self.add_in_use(&entry.task);
         }
@@ -253,8 +267,19 @@ pub(crate) struct CacheHandle {
 /// Bytes of an encoding that hold the task, so that readers who come later share both.
 struct HeldEncoding {
     bytes: Bytes,
-    _task: Arc<CachedTask>,
-    _reservation: Arc<Reservation>,
+    task: Arc<CachedTask>,
+    /// `None` during the drop.
+    reservation: Option<Arc<Reservation>>,
+}
+
+impl Drop for HeldEncoding {
+    fn drop(&mut self) {
+        self.reservation = None;
+        // Readers of other formats may hold the task. They have not reserved these bytes.
+        if !self.task.is_in_cache.load(Ordering::SeqCst) {
+            self.task.large_encodings.remove_unread();
+        }
+    }
 }
 
 impl AsRef<[u8]> for HeldEncoding {
@@ -360,7 +385,7 @@ impl TaskView {
         let own_reservation = reservation.take();
         let reserve = || match own_reservation {
             Some(reservation) => Ok(*reservation),
-            None => budget.try_reserve(caller, 2 * task.bytes),
+            None => budget.reserve_or_refuse(caller, 2 * task.bytes),
         };
         let encode = || {
             let mut out = Vec::with_capacity(task.bytes);
@@ -373,8 +398,8 @@ impl TaskView {
         }
         Ok(Bytes::from_owner(HeldEncoding {
             bytes: read.bytes,
-            _task: task.clone(),
-            _reservation: read.reservation,
+            task: task.clone(),
+            reservation: Some(read.reservation),
         }))
     }
 
@@ -418,8 +443,11 @@ impl Deref for TaskView {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::model::{Artifact, Caller, Entry, Event, Part, Timestamp};
+    use crate::rt::OutgoingLimits;
 
     fn log(id: &str, position: u64, text: usize) -> FoldedLog {
         let created = Event::Created {
@@ -563,5 +591,44 @@ mod tests {
             [0],
             "this task alone exceeds the cache"
         );
+    }
+
+    /// Bytes of an encoding that no reader holds are counted by the cache, or freed.
+    #[test]
+    fn d02_an_encoding_without_readers_is_freed_with_its_cache_entry() {
+        let budget = ByteBudget::new(OutgoingLimits {
+            total: 10 << 20,
+            per_caller: 10 << 20,
+            timeout: Duration::ZERO,
+        });
+        let caller = CallerKey::Caller(Caller::anonymous());
+        let task_cache = TaskCache::new(1 << 20);
+        let large = log("a", 2, 100_000);
+        let encode = |view: &mut TaskView, format: u8| {
+            let encoded = view.encoded_large(format, &budget, &caller, |_, out| {
+                out.extend_from_slice(&[format; 100_000]);
+            });
+            encoded.unwrap()
+        };
+        let encodings = |view: &TaskView| match view {
+            TaskView::Owned(..) => 0,
+            TaskView::Cached(handle) => handle.task.large_encodings.len(),
+        };
+        let mut uncached = task_cache.uncached_view(&head("a"), large.clone());
+        let first = encode(&mut uncached, 1);
+        drop(encode(&mut uncached, 2));
+        assert_eq!(encodings(&uncached), 1, "the second one has no reader");
+        drop(first);
+        assert_eq!(encodings(&uncached), 0);
+        put(&task_cache, "a", &large);
+        let mut cached = TaskView::cached(task_cache.get(&"a".into()).unwrap(), &task_cache);
+        drop(encode(&mut cached, 1));
+        assert_eq!(encodings(&cached), 1, "counted by the cache");
+        let second = encode(&mut cached, 2);
+        task_cache.forget(&"a".into());
+        assert_eq!(encodings(&cached), 1);
+        drop(second);
+        assert_eq!(encodings(&cached), 0);
+        assert_eq!(budget.reserved_bytes(), 0);
     }
 }

@@ -4,14 +4,15 @@
 //! released when the bytes are written or dropped. A reader that does not read thereby uses up the share of its caller,
 //! and no memory beyond it.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use super::{BudgetLimits, ExceededLimit, KeyedBudget};
+use super::byte_waiters::ByteWaiters;
+use super::{BudgetLimits, ExceededLimit, KeyedBudget, lock};
 use crate::model::{CallerKey, Error, ErrorKind, Result};
 use crate::telemetry::metrics;
 
@@ -44,8 +45,17 @@ pub(crate) struct ByteBudget {
     held: KeyedBudget<CallerKey>,
     held_limits: BudgetLimits,
     timeout: Duration,
-    /// Notified when bytes are released.
-    released: Notify,
+    waiters: Mutex<ByteWaiters>,
+    /// Number of callers of [`reserve`](Self::reserve) that wait or are about to. Without one, a release does not lock
+    /// `waiters`.
+    waiting: AtomicUsize,
+}
+
+/// Place of a waiter in its queue. Dropping it leaves the queue.
+struct WaiterPlace<'a> {
+    budget: &'a Arc<ByteBudget>,
+    caller: &'a CallerKey,
+    ticket: Option<u64>,
 }
 
 /// Part of a [`ByteBudget`]. Released on drop.
@@ -77,7 +87,8 @@ impl ByteBudget {
                 floor: FLOOR_BYTES,
             },
             timeout: limits.timeout,
-            released: Notify::new(),
+            waiters: Mutex::default(),
+            waiting: AtomicUsize::new(0),
         })
     }
 
@@ -91,19 +102,38 @@ impl ByteBudget {
         caller: &CallerKey,
         bytes: usize,
     ) -> Result<Reservation> {
-        let bytes = self.clamp(bytes);
-        match self.reserved.reserve(caller, bytes, self.limits) {
-            Ok(()) => Ok(Reservation {
-                budget: self.clone(),
-                caller: caller.clone(),
-                bytes,
-            }),
-            Err(exceeded) => Err(self.exceeded(exceeded)),
-        }
+        let reserved = self.find_room(caller, self.clamp(bytes));
+        reserved.map_err(|exceeded| self.exceeded(exceeded))
     }
 
-    /// Reserves bytes for a caller, and waits up to `outgoing_timeout` for them. The caller of this function holds none
-    /// of the data meanwhile.
+    /// Reserves bytes like [`try_reserve`](Self::try_reserve) for a reply that is refused otherwise.
+    ///
+    /// # Errors
+    /// Those of [`try_reserve`](Self::try_reserve). They are counted as hits of the limit.
+    pub(crate) fn reserve_or_refuse(
+        self: &Arc<Self>,
+        caller: &CallerKey,
+        bytes: usize,
+    ) -> Result<Reservation> {
+        let reserved = self.find_room(caller, self.clamp(bytes));
+        reserved.map_err(|exceeded| self.refuse(exceeded))
+    }
+
+    fn find_room(
+        self: &Arc<Self>,
+        caller: &CallerKey,
+        bytes: usize,
+    ) -> Result<Reservation, ExceededLimit> {
+        self.reserved.reserve(caller, bytes, self.limits)?;
+        Ok(Reservation {
+            budget: self.clone(),
+            caller: caller.clone(),
+            bytes,
+        })
+    }
+
+    /// Reserves bytes for a caller, and waits up to `outgoing_timeout` for them, behind earlier waiters of the caller. The
+    /// caller of this function holds none of the data meanwhile.
     ///
     /// # Errors
     /// Unavailable: the budget was exhausted for that time.
@@ -112,20 +142,44 @@ impl ByteBudget {
         caller: &CallerKey,
         bytes: usize,
     ) -> Result<Reservation> {
-        let waiting = async {
-            loop {
-                let released = self.released.notified();
-                if let Ok(reservation) = self.try_reserve(caller, bytes) {
-                    return reservation;
-                }
-                released.await;
-            }
+        let bytes = self.clamp(bytes);
+        // Counted before the first try: a release after it finds the waiter.
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let mut place = WaiterPlace {
+            budget: self,
+            caller,
+            ticket: None,
         };
-        if let Ok(reservation) = timeout(self.timeout, waiting).await {
+        let granted = {
+            let mut waiters = lock(&self.waiters);
+            if !waiters.has_waiters(caller)
+                && let Ok(reservation) = self.find_room(caller, bytes)
+            {
+                return Ok(reservation);
+            }
+            let (ticket, granted) = waiters.push(caller, bytes);
+            place.ticket = Some(ticket);
+            granted
+        };
+        if let Ok(Ok(reservation)) = timeout(self.timeout, granted).await {
             return Ok(reservation);
         }
-        let last_try = self.try_reserve(caller, bytes);
-        last_try.inspect_err(|_| metrics::record_limit_hit("max_outgoing_bytes"))
+        drop(place);
+        self.reserve_or_refuse(caller, bytes)
+    }
+
+    /// Grants released bytes to waiters.
+    fn serve_waiters(self: &Arc<Self>) {
+        if self.waiting.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let mut waiters = lock(&self.waiters);
+        let granted = waiters.take_granted(|caller, bytes| self.find_room(caller, bytes).ok());
+        drop(waiters);
+        for (grant, reservation) in granted {
+            // A waiter that is gone gives its bytes to the next one.
+            drop(grant.send(reservation));
+        }
     }
 
     /// Reserves bytes for data that exists and cannot be produced again, and waits up to `outgoing_timeout`. The waiting
@@ -143,7 +197,7 @@ impl ByteBudget {
         }
         let held = bytes.min(self.held_limits.per_key.max(FLOOR_BYTES));
         let reserved = self.held.reserve(caller, held, self.held_limits);
-        reserved.map_err(|exceeded| self.exceeded(exceeded))?;
+        reserved.map_err(|exceeded| self.refuse(exceeded))?;
         let _held = HeldData {
             budget: self,
             caller,
@@ -167,14 +221,17 @@ impl ByteBudget {
         bytes.min(self.limits.per_key).min(self.limits.total)
     }
 
+    /// Returns the error of a refused reply, and counts it.
+    fn refuse(&self, exceeded: ExceededLimit) -> Error {
+        metrics::record_limit_hit(setting(exceeded));
+        self.exceeded(exceeded)
+    }
+
     fn exceeded(&self, exceeded: ExceededLimit) -> Error {
-        let (subject, setting, limit) = match exceeded {
-            ExceededLimit::Total => ("", "max_outgoing_bytes", self.limits.total),
-            ExceededLimit::Key => (
-                " of this caller",
-                "max_outgoing_bytes_per_caller",
-                self.limits.per_key,
-            ),
+        let setting = setting(exceeded);
+        let (subject, limit) = match exceeded {
+            ExceededLimit::Total => ("", self.limits.total),
+            ExceededLimit::Key => (" of this caller", self.limits.per_key),
         };
         Error::new(ErrorKind::Unavailable)
             .with_message(format!(
@@ -227,8 +284,27 @@ impl Reservation {
         if bytes > 0 {
             self.budget.reserved.release(&self.caller, bytes);
             self.bytes -= bytes;
-            self.budget.released.notify_waiters();
+            self.budget.serve_waiters();
         }
+    }
+}
+
+impl Drop for WaiterPlace<'_> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket {
+            lock(&self.budget.waiters).remove(self.caller, ticket);
+            // The next one in its queue may fit.
+            self.budget.serve_waiters();
+        }
+        self.budget.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Returns the name of a limit.
+fn setting(exceeded: ExceededLimit) -> &'static str {
+    match exceeded {
+        ExceededLimit::Total => "max_outgoing_bytes",
+        ExceededLimit::Key => "max_outgoing_bytes_per_caller",
     }
 }
 
@@ -372,5 +448,51 @@ mod tests {
         assert_eq!(budget.reserved_bytes(), 5 * MIB);
         drop(forced);
         assert_eq!(budget.reserved_bytes(), 4 * MIB);
+    }
+
+    /// Released bytes go to the waiters of a caller in order. A large waiter is not overtaken by smaller ones behind it.
+    #[tokio::test(start_paused = true)]
+    async fn d02_waiters_are_served_in_order() {
+        let budget = budget();
+        let [ann, bob] = ["ann", "bob"].map(caller);
+        let held: Vec<_> = (0..4)
+            .map(|_| budget.try_reserve(&ann, MIB).unwrap())
+            .collect();
+        let order = Mutex::new(Vec::new());
+        let wait = async |name: &'static str, bytes: usize| {
+            let reservation = budget.reserve(&ann, bytes).await.unwrap();
+            lock(&order).push(name);
+            reservation
+        };
+        let release = async {
+            for reservation in held {
+                drop(reservation);
+                tokio::task::yield_now().await;
+            }
+        };
+        let (_large, _small, _other, ()) = tokio::join!(
+            biased;
+            wait("large", 2 * MIB),
+            wait("small", MIB),
+            budget.reserve(&bob, MIB),
+            release,
+        );
+        assert_eq!(*lock(&order), ["large", "small"]);
+        assert_eq!(budget.waiting.load(Ordering::SeqCst), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn d02_a_waiter_that_gives_up_delays_no_other() {
+        let budget = budget();
+        let ann = caller("ann");
+        let mut held = budget.try_reserve(&ann, 4 * MIB).unwrap();
+        let impatient = timeout(Duration::from_secs(1), budget.reserve(&ann, 4 * MIB));
+        let start = Instant::now();
+        let (given_up, patient, ()) = tokio::join!(biased; impatient, budget.reserve(&ann, MIB), async {
+            held.set_bytes(3 * MIB);
+        });
+        assert!(given_up.is_err());
+        assert_eq!(start.elapsed(), Duration::from_secs(1));
+        assert!(patient.is_ok());
     }
 }

@@ -4,6 +4,8 @@
 #[cfg(feature = "server")]
 mod byte_budget;
 #[cfg(feature = "server")]
+mod byte_waiters;
+#[cfg(feature = "server")]
 pub(crate) mod cancel;
 #[cfg(feature = "server")]
 mod fair_semaphore;

@@ -91,7 +91,7 @@ fn encode_counted(
     }
     let reservation = match task.take_reservation() {
         Some(reservation) => *reservation,
-        None => outgoing.try_reserve(caller, task.large_size().unwrap_or_default())?,
+        None => outgoing.reserve_or_refuse(caller, task.large_size().unwrap_or_default())?,
     };
     let mut out = Vec::new();
     write(task, &mut out);
@@ -115,7 +115,7 @@ pub(super) fn encode_unshared_event(
     let reservation = match task.take_reservation() {
         Some(reservation) => *reservation,
         // The copy and its encoding.
-        None => outgoing.try_reserve(caller, 2 * bytes)?,
+        None => outgoing.reserve_or_refuse(caller, 2 * bytes)?,
     };
     let event = StreamResponse::Task(Task::clone(&task));
     drop(task);
