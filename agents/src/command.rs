@@ -50,8 +50,9 @@ use stderr_log::{StderrLog, escape_control_chars};
 /// of stderr is logged.
 ///
 /// Environment variables name the task (`ATTACHE_TASK_ID`), the conversation (`ATTACHE_CONTEXT_ID`), the message, the
-/// caller and the tenant. The id of the conversation is derived from agent, tenant, caller and context id. When the turn ends, the whole process group ends: with SIGTERM after a cancel, otherwise with
-/// SIGKILL. With a [`Supervisor`] the processes also end if the server is killed.
+/// caller and the tenant. The id of the conversation is derived from agent, tenant, caller and context id. When the turn
+/// ends, the whole process group ends: with SIGTERM after a cancel, otherwise with SIGKILL. With a [`Supervisor`] the
+/// processes also end if the server is killed.
 ///
 /// ```
 /// let agent = attache_agents::CommandAgent::parse("wc -w")?.max_output(1024);

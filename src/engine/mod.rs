@@ -291,7 +291,7 @@ impl Engine {
 
     /// Checks that the store responds and accepts writes.
     pub(crate) async fn check(&self) -> Result<()> {
-        let nobody = Scope {
+        let no_scope = Scope {
             agent: "".into(),
             tenant: "".into(),
             owner: Caller::anonymous(),
@@ -299,7 +299,7 @@ impl Engine {
         let none = TaskId::from("none");
         self.check_lease()?;
         let check = async {
-            self.inner.journal.find(&nobody, &none).await?;
+            self.inner.journal.find(&no_scope, &none).await?;
             self.inner
                 .journal
                 .store

@@ -30,7 +30,7 @@ enum NewTaskOutcome {
 /// Result of asking the agent for a direct reply.
 enum DirectReply {
     Message(Message),
-    /// The agent wants a task.
+    /// The message needs a task.
     OpenTask,
     Failed(Failure),
 }
