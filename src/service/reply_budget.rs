@@ -75,7 +75,7 @@ impl Service {
     /// Counts the pages of a stream, and its first event: a snapshot that the budget does not allow is sent without content.
     pub(super) fn count_stream(&self, stream: TaskEventStream) -> TaskEventStream {
         stream
-            .counted_by(&self.options.outgoing)
-            .counting_snapshot()
+            .with_budget(&self.options.outgoing)
+            .with_counted_snapshot()
     }
 }

@@ -183,7 +183,7 @@ impl TaskEventStream {
     }
 
     /// Closes the stream when the task has been waiting for input for this long.
-    pub(super) fn closing_after(self, waiting_timeout: Option<Duration>) -> Self {
+    pub(super) fn with_waiting_timeout(self, waiting_timeout: Option<Duration>) -> Self {
         Self {
             waiting_timeout,
             ..self
@@ -191,22 +191,33 @@ impl TaskEventStream {
     }
 
     /// Counts large pages of the log against a budget.
-    pub(super) fn counted_by(self, outgoing: &Arc<ByteBudget>) -> Self {
+    pub(super) fn with_budget(self, outgoing: &Arc<ByteBudget>) -> Self {
         Self {
             outgoing: Some(outgoing.clone()),
             ..self
         }
     }
 
+    /// Adds the part of the byte budget that was reserved for the first event.
+    pub(super) fn with_reservation(self, reservation: Option<Box<Reservation>>) -> Self {
+        Self {
+            reservation,
+            ..self
+        }
+    }
+
     /// Counts a snapshot of a task as the first event against the budget. The snapshot loses its content if the budget is
     /// exhausted: the updates after it and their message must not wait for it.
-    pub(super) fn counting_snapshot(mut self) -> Self {
+    pub(super) fn with_counted_snapshot(mut self) -> Self {
         let Some(StreamItem::Full(event, _)) = &mut self.first else {
             return self;
         };
         let StreamResponse::Task(task) = &mut **event else {
             return self;
         };
+        if self.reservation.is_some() {
+            return self;
+        }
         let bytes = task.memory_size();
         if let Some((outgoing, permit)) = self.outgoing.as_ref().zip(self.permit.as_ref())
             && is_counted(bytes)

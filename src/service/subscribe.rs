@@ -36,7 +36,7 @@ impl Service {
             return Ok(self.complete_subscription(stream));
         }
         // Boxed: future size.
-        let task = Box::pin(self.reserved_view(call, &head)).await?;
+        let mut task = Box::pin(self.reserved_view(call, &head)).await?;
         if task.status.state.is_terminal() {
             return Err(task_ended(&head, task.status.state));
         }
@@ -47,8 +47,10 @@ impl Service {
         let stream = if task.large_size().is_some() && is_whole {
             TaskEventStream::for_large_task(task, position, follow, permit)
         } else {
+            let reservation = task.take_reservation();
             let task = trim_task(&task, history_length, true);
             TaskEventStream::for_subscription(task, position, follow, permit)
+                .with_reservation(reservation)
         };
         Ok(self.complete_subscription(stream))
     }
@@ -64,7 +66,7 @@ impl Service {
     }
 
     fn complete_subscription(&self, stream: TaskEventStream) -> ServiceResponse {
-        let stream = stream.closing_after(self.options.waiting_stream_timeout);
+        let stream = stream.with_waiting_timeout(self.options.waiting_stream_timeout);
         self.count_stream(stream).into()
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use attache::model::{Binding, Message, SendMessageRequest, SendMessageResponse, Version};
+use attache::model::{Binding, Limits, Message, SendMessageRequest, SendMessageResponse, Version};
 use attache::{Client, ClientSettings};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -121,6 +121,31 @@ async fn d02_a_stream_that_continues_a_large_task_begins_without_its_content() {
         let end = answer.body.to_lowercase();
         assert!(end.contains("completed"), "{form:?} {answer:?}");
     }
+}
+
+/// A snapshot with less history than its task is a copy. It uses the part of the budget that was reserved for the task, and
+/// does not compete with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d02_a_subscription_begins_with_a_part_of_a_large_task() {
+    let settings = settings_with(|settings| {
+        // The task and its encoding take the share of the caller.
+        settings.max_outgoing_bytes = 4 << 20;
+        settings.waiting_stream_timeout = Some(Duration::from_millis(50));
+    });
+    let limits = Limits {
+        max_history_length: 0,
+        ..Limits::default()
+    };
+    let server = start_with(BulkAgent, |server| {
+        server.server_settings(settings).limits(limits)
+    });
+    let server = server.await;
+    let id = create_task(server.address, "ask 1").await;
+    await_state(server.address, &id, "TASK_STATE_INPUT_REQUIRED").await;
+    let ask = WireFormat::Rpc1.subscribe(&id);
+    let answer = ask_from(HOSTILE, server.address, &ask).await;
+    assert!(!answer.body.contains("attache.omitted"), "{}", answer.head);
+    assert!(answer.body.len() > 1 << 20, "{} bytes", answer.body.len());
 }
 
 /// A completion without text would look like an empty answer.
