@@ -49,7 +49,10 @@ impl Clock for SystemClock {
 /// Recorded times of several replicas are thereby comparable. The order of a log does not depend on them.
 pub(crate) struct AdjustedClock {
     machine: Arc<dyn Clock>,
+    /// Offset that is added to the clock of the machine.
     offset_millis: AtomicI64,
+    /// Last measured offset.
+    measured_millis: AtomicI64,
 }
 
 /// Offset up to which the clock of the machine is used as it is.
@@ -60,6 +63,7 @@ impl AdjustedClock {
         Self {
             machine,
             offset_millis: AtomicI64::new(0),
+            measured_millis: AtomicI64::new(0),
         }
     }
 
@@ -76,6 +80,13 @@ impl AdjustedClock {
         let is_tolerated = offset.abs() <= TOLERATED_OFFSET_MILLIS;
         let used = if is_tolerated { 0 } else { offset };
         self.offset_millis.store(used, Ordering::Relaxed);
+        self.measured_millis.store(offset, Ordering::Relaxed);
+        self.skew()
+    }
+
+    /// Returns the last measured offset, without its sign.
+    pub(super) fn skew(&self) -> Duration {
+        let offset = self.measured_millis.load(Ordering::Relaxed);
         Duration::from_millis(offset.unsigned_abs())
     }
 }

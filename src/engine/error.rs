@@ -85,6 +85,9 @@ impl fmt::Display for Error {
             }
             Self::ShuttingDown => f.write_str("the engine is shutting down"),
             Self::StoreUnavailable => f.write_str("the store is unavailable"),
+            Self::Unwritable(HealthProblem::Unreachable) => {
+                f.write_str("the store cannot be reached")
+            }
             Self::Unwritable(problem) => write!(f, "the store cannot be written: {problem}"),
             Self::InvalidAgentResponse(_) => f.write_str("the agent violated the protocol"),
             Self::Store(error) => fmt::Display::fmt(error, f),

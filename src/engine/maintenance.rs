@@ -29,6 +29,12 @@ const SWEEP_PAGE_TASKS: usize = 500;
 /// Maximum number of tasks that are recovered at the same time: as many as the store commits in one group.
 pub(super) const MAX_CONCURRENT_RECOVERIES: usize = 256;
 
+/// Job of the store whose claim lets one replica sweep.
+const SWEEP_JOB: &str = "sweep";
+
+/// Clock skew above which a replica does not sweep: deletion cannot be undone.
+const MAX_SWEEP_SKEW: Duration = Duration::from_secs(60);
+
 /// Counters that trigger a sweep before its interval has passed.
 #[derive(Debug, Default)]
 pub(super) struct SweepTriggers {
@@ -84,33 +90,79 @@ impl Engine {
     }
 
     /// Applies `on_restart` to all tasks that a previous process has left unfinished. Call it once before serving.
+    ///
+    /// Nothing on a shared store: the server starts without its database, and the membership takes over tasks of removed
+    /// replicas.
     pub(crate) async fn recover(&self) -> Result<()> {
+        if self.inner.lease.is_shared() {
+            return Ok(());
+        }
+        self.start_retention_clock().await?;
+        self.sweep_tasks(SweepKind::Runnable).await
+    }
+
+    /// Starts the clock for deletions no later than at the newest entry of the store.
+    async fn start_retention_clock(&self) -> Result<()> {
         if let Some(newest) = self.inner.journal.store.latest_time().await? {
             let clock = &*self.inner.clock;
             self.inner.retention_clock.start_at(newest, clock);
         }
-        if self.inner.lease.is_shared() {
-            // The membership takes over tasks of removed replicas. Others run theirs.
-            return Ok(());
+        Ok(())
+    }
+
+    /// Waits until a shared store answers, and starts the clock for deletions.
+    async fn await_shared_store(&self) {
+        let mut delay = MIN_RETRY_DELAY;
+        loop {
+            self.inner.lease.wait_until_valid().await;
+            let started = self.with_store_timeout(self.start_retention_clock());
+            let Err(error) = started.await else { return };
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "maintenance waits for the store"
+            );
+            tokio::time::sleep(delay).await;
+            delay = (delay * 2).min(MAX_RETRY_DELAY);
         }
-        self.sweep_tasks(SweepKind::Runnable).await
     }
 
     /// Runs sweeps at their interval and when triggered. Failures are logged.
     pub(crate) async fn run_maintenance(&self) -> Infallible {
+        if self.inner.lease.is_shared() {
+            self.await_shared_store().await;
+        }
         let interval = self.inner.settings.sweep_every;
         let mut ticks = tokio::time::interval(interval.max(Duration::from_millis(1)));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let swept = tokio::select! {
                 biased;
-                _ = ticks.tick() => self.sweep().await,
+                _ = ticks.tick() => self.sweep_if_due(interval).await,
                 () = self.inner.sweep_triggers.due.notified() => self.enforce_limits().await,
             };
             if let Err(error) = swept {
                 tracing::warn!(error = &error as &dyn std::error::Error, "sweep failed");
             }
         }
+    }
+
+    /// Runs a sweep, unless another replica has run one within `interval`.
+    pub(super) async fn sweep_if_due(&self, interval: Duration) -> Result<()> {
+        if !self.inner.lease.is_valid() {
+            return Ok(());
+        }
+        if self.clock_skew() > MAX_SWEEP_SKEW {
+            tracing::warn!("sweep left to other replicas: the clock differs from the database's");
+            return Ok(());
+        }
+        let store = &self.inner.journal.store;
+        // Replicas sweep at different times: the period of the job is shorter than their interval, so that one that is a
+        // little early does not skip its turn.
+        let period = interval - interval / 10;
+        if store.claim_job(SWEEP_JOB, period).await? {
+            self.sweep().await?;
+        }
+        Ok(())
     }
 
     /// Runs one sweep: expires overdue tasks, deletes old tasks and idempotency keys, enforces limits.

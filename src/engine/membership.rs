@@ -136,6 +136,12 @@ impl Engine {
         }
     }
 
+    /// Returns the difference between the clock of the machine and that of a shared store.
+    pub(super) fn clock_skew(&self) -> Duration {
+        let clock = self.inner.adjusted_clock.as_ref();
+        clock.map_or(Duration::ZERO, |clock| clock.skew())
+    }
+
     /// Sends a heartbeat before its interval has passed: another replica has left or was evicted.
     pub(crate) fn request_heartbeat(&self) {
         self.inner.membership.heartbeat_due.notify_one();

@@ -297,15 +297,13 @@ impl Engine {
             owner: Caller::anonymous(),
         };
         let none = TaskId::from("none");
-        self.check_lease()?;
         let check = async {
-            self.inner.journal.find(&no_scope, &none).await?;
-            self.inner
-                .journal
-                .store
-                .check_health()
-                .await
-                .map_err(Error::Unwritable)
+            if self.inner.lease.is_valid() {
+                self.inner.journal.find(&no_scope, &none).await?;
+            }
+            let health = self.inner.journal.store.check_health().await;
+            health.map_err(Error::Unwritable)?;
+            self.check_lease()
         };
         timeout(CHECK_TIMEOUT, check)
             .await

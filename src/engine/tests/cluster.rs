@@ -46,6 +46,14 @@ impl Cluster {
 
     /// Adds a replica and waits until it has joined.
     async fn join(&mut self) -> Replica {
+        let replica = self.add();
+        replica.run_membership();
+        within_deadline(replica.engine.inner.lease.wait_until_valid()).await;
+        replica
+    }
+
+    /// Adds a replica that has not joined.
+    fn add(&mut self) -> Replica {
         self.replicas += 1;
         let store = NetworkStore::new(self.first.replica());
         let agent = ScriptedAgent::default();
@@ -61,14 +69,11 @@ impl Cluster {
             tracker: TaskTracker::new(),
             stop: CancellationToken::new(),
         });
-        let replica = Replica {
+        Replica {
             engine,
             agent,
             store,
-        };
-        replica.run_membership();
-        within_deadline(replica.engine.inner.lease.wait_until_valid()).await;
-        replica
+        }
     }
 }
 
@@ -577,4 +582,52 @@ async fn followers_on_another_replica_share_one_read_per_commit() {
     for seen in within_deadline(streams.join_all()).await {
         assert!(seen.iter().map(|entry| entry.seq.0).eq(1..=9), "{seen:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r25_an_engine_starts_without_its_store_and_joins_later() {
+    let replica = Cluster::new(Settings::default()).add();
+    replica.store.set_connected(false);
+    within_deadline(replica.engine.recover()).await.unwrap();
+    replica.run_membership();
+    let engine = replica.engine.clone();
+    let maintenance = async move { match engine.run_maintenance().await {} };
+    let stop = replica.engine.inner.stop.clone();
+    let tracker = &replica.engine.inner.tracker;
+    tracker.spawn(crate::rt::cancel::run_until(stop, Box::pin(maintenance)));
+    let refused = within_deadline(replica.engine.start(call(), initial_message("done"))).await;
+    assert!(matches!(refused, Err(Error::StoreUnavailable)));
+    assert!(within_deadline(replica.engine.check()).await.is_err());
+    replica.store.set_connected(true);
+    within_lease(replica.engine.inner.lease.wait_until_valid()).await;
+    within_deadline(replica.engine.check()).await.unwrap();
+    let task = start(&replica.engine, "done").await.head;
+    let ended = replica.await_end(&task).await;
+    assert_eq!(ended.status.state, TaskState::Completed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_replica_sweeps_per_interval() {
+    let settings = Settings {
+        max_tasks: Some(0),
+        ..Settings::default()
+    };
+    let interval = settings.sweep_every;
+    let (one, other) = Cluster::pair(settings).await;
+    within_deadline(one.engine.sweep_if_due(interval))
+        .await
+        .unwrap();
+    let task = start(&one.engine, "done").await.head;
+    one.await_end(&task).await;
+    within_deadline(other.engine.sweep_if_due(interval))
+        .await
+        .unwrap();
+    let found = within_deadline(other.engine.find(&task.scope, &task.id)).await;
+    assert!(found.unwrap().is_some(), "the other replica has swept");
+    tokio::time::sleep(interval).await;
+    within_deadline(other.engine.sweep_if_due(interval))
+        .await
+        .unwrap();
+    let found = within_deadline(other.engine.find(&task.scope, &task.id)).await;
+    assert!(found.unwrap().is_none());
 }
