@@ -1,0 +1,147 @@
+// Entry: sign-in, routes, one screen at a time, live frames to the open screen.
+import { resume, signIn } from "./api.js";
+import { render } from "./h.js";
+import { listen } from "./keys.js";
+import { follow, reconnect, start as startLive, togglePause } from "./live.js";
+import { parseRoute } from "./route.js";
+import { can, onRender, rerender, saveSetting, set, setting, store } from "./store.js";
+import { frame, help, refreshCounts, theme } from "./views/frame.js";
+import { copyMenu } from "./parts/dialog.js";
+import { agents } from "./views/agents.js";
+import { find } from "./views/find.js";
+import { inbox } from "./views/inbox.js";
+import { login } from "./views/login.js";
+import { overview } from "./views/overview.js";
+import { server } from "./views/server.js";
+import { task } from "./views/task.js";
+import { tasks } from "./views/tasks.js";
+import { tryIt } from "./views/try.js";
+import { webhooks } from "./views/webhooks.js";
+
+/** @type {Record<string, (route: Route) => ScreenView>} */
+const SCREENS = {
+  overview,
+  tasks: (route) => (route.path.length ? task(route) : tasks(route)),
+  inbox,
+  agents,
+  webhooks,
+  try: tryIt,
+  server,
+  find,
+  login,
+};
+
+/** @type {ScreenView} */
+let screen;
+/** Identity of the open screen: its name and, for a task, the id. */
+let opened = "";
+let isFirst = true;
+
+/** @param {Route} route */
+const identity = (route) => (route.screen === "tasks" ? `tasks/${route.path[0] ?? ""}` : route.screen);
+
+function navigate() {
+  const route = parseRoute(location.hash);
+  if (!store.session && route.screen !== "login") {
+    store.returnTo = location.hash;
+    location.replace("#/login");
+    return;
+  }
+  if (route.screen !== "login" && !can("viewer")) route.screen = "inbox";
+  if (opened === identity(route) && screen?.route?.(route)) {
+    rerender();
+    return;
+  }
+  screen?.close?.();
+  const make = SCREENS[route.screen] ?? SCREENS.overview;
+  opened = identity(route);
+  screen = make(route);
+  rerender();
+  if (!isFirst) queueMicrotask(() => requestAnimationFrame(focusHeading));
+  isFirst = false;
+}
+
+/** A new screen starts at its heading, for readers of the keyboard and of speech. */
+function focusHeading() {
+  if (document.querySelector("dialog[open]")) return;
+  const heading = /** @type {HTMLElement | null} */ (document.querySelector("main h1"));
+  heading?.focus({ preventScroll: true });
+}
+
+function draw() {
+  const root = document.getElementById("app");
+  if (!root || !screen) return;
+  document.title = `${screen.title} · ${store.session?.server.name || "Attache"}`;
+  render(root, [frame(screen, opened)]);
+  follow(store.session && !store.offline ? topics() : []);
+}
+
+function topics() {
+  const own = screen.topics?.() ?? [];
+  const frameTopics = can("viewer") ? ["inbox", "webhooks"] : ["inbox"];
+  return [...new Set([...own, ...frameTopics])];
+}
+
+/** @param {string} event @param {any} data */
+function onFrame(event, data) {
+  if (event === "resync") screen?.resync?.();
+  else screen?.frame?.(event, data);
+  if (event === "inbox" || event === "webhooks" || event === "resync") refreshCounts();
+  rerender();
+}
+
+/** @type {Record<string, (event: KeyboardEvent) => void>} */
+const GLOBAL_KEYS = {
+  "/": () => /** @type {HTMLElement | null} */ (document.getElementById("search"))?.focus(),
+  "?": () => help(),
+  l: () => togglePause(),
+  c: () => {
+    const entries = screen.copy?.() ?? [{ label: "link", text: location.href }];
+    copyMenu(entries);
+  },
+  ".": () =>
+    /** @type {HTMLElement | null} */ (
+      document.querySelector("main [data-actions] button, main [data-actions] a, main button[data-action]")
+    )?.focus(),
+};
+
+async function boot() {
+  theme(setting("theme", "system"));
+  onRender(draw);
+  const route = parseRoute(location.hash);
+  const link = route.screen === "login" ? route.path[0] : undefined;
+  // The token leaves the address before any request (S80).
+  if (link) history.replaceState(null, "", "#/login");
+  try {
+    if (link) {
+      await signIn({ link });
+      location.replace("#/");
+    } else if (!(await resume())) store.returnTo = route.screen === "login" ? "" : location.hash;
+    else if (route.screen === "login") location.replace("#/");
+  } catch (error) {
+    set({
+      notice: link
+        ? "This link was used or is older than 60 s. Create another: attache console"
+        : String(/** @type {any} */ (error).message),
+    });
+  }
+  if (store.session?.server.features?.includes("offline")) set({ offline: true });
+  addEventListener("hashchange", navigate);
+  listen(
+    (key) => screen.keys?.[key] ?? GLOBAL_KEYS[key],
+    (name) => (location.hash = `#/${name}`),
+  );
+  startLive(onFrame);
+  navigate();
+  refreshCounts();
+  // The live indicator counts seconds.
+  setInterval(() => store.live.kind !== "live" && rerender(), 1000);
+  addEventListener("attache-signed-in", () => {
+    reconnect();
+    refreshCounts();
+  });
+  addEventListener("focus", () => store.live.kind === "polling" && screen.resync?.());
+  saveSetting("visited", "yes");
+}
+
+boot();
