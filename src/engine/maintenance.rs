@@ -91,10 +91,11 @@ impl Engine {
 
     /// Applies `on_restart` to all tasks that a previous process has left unfinished. Call it once before serving.
     ///
-    /// Nothing on a shared store: the server starts without its database, and the membership takes over tasks of removed
-    /// replicas.
+    /// On a shared store it only joins the cluster: the server starts without its database, and the membership takes over
+    /// tasks of removed replicas.
     pub(crate) async fn recover(&self) -> Result<()> {
         if self.inner.lease.is_shared() {
+            self.join_cluster().await;
             return Ok(());
         }
         self.start_retention_clock().await?;

@@ -12,7 +12,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use super::lease::HEARTBEATS_PER_LEASE;
 use super::maintenance::MAX_CONCURRENT_RECOVERIES;
 use super::{Engine, Result};
-use crate::model::TaskId;
+use crate::bus::BusHost;
+use crate::model::{TaskId, Timestamp};
 use crate::store::{Heartbeat, Store};
 
 /// Number of tasks that are taken over in one call of the store.
@@ -56,8 +57,17 @@ impl Engine {
         let expiry = self.inner.lease.watch_expiry();
         let takeovers = self.run_takeovers();
         let polls = self.poll_logs();
-        let (never, (), _, _) = tokio::join!(heartbeats, expiry, takeovers, polls);
+        let bus = self.inner.journal.bus.run(self);
+        let (never, (), _, _, _) = tokio::join!(heartbeats, expiry, takeovers, polls, bus);
         never
+    }
+
+    /// Joins the cluster of a shared store, if the store answers. Nothing on a store of one process.
+    pub(super) async fn join_cluster(&self) {
+        if let Some(lease) = self.inner.journal.store.lease() {
+            self.set_agents(&self.inner.agents.names()).await;
+            self.send_heartbeat(lease / HEARTBEATS_PER_LEASE).await;
+        }
     }
 
     async fn send_heartbeats(&self, period: Duration) -> Infallible {
@@ -142,18 +152,16 @@ impl Engine {
         clock.map_or(Duration::ZERO, |clock| clock.skew())
     }
 
-    /// Sends a heartbeat before its interval has passed: another replica has left or was evicted.
-    pub(crate) fn request_heartbeat(&self) {
-        self.inner.membership.heartbeat_due.notify_one();
-    }
-
-    /// Releases all tasks and webhooks of this replica, after its turns have stopped.
+    /// Releases all tasks and webhooks of this replica, after its turns have stopped, and announces it to the others.
     pub(crate) async fn leave_cluster(&self) -> Result<()> {
         if !self.inner.lease.is_shared() {
             return Ok(());
         }
-        self.with_store_timeout(async { Ok(self.inner.journal.store.leave_cluster().await?) })
-            .await
+        let journal = &self.inner.journal;
+        let left = async { Ok(journal.store.leave_cluster().await?) };
+        let left = self.with_store_timeout(left).await;
+        journal.bus.announce_departure(self.now()).await;
+        left
     }
 
     async fn run_takeovers(&self) -> Infallible {
@@ -225,5 +233,15 @@ impl Engine {
     fn has_room_for_takeover(&self) -> bool {
         let waiting = self.inner.waiting_turns.load(Ordering::Relaxed);
         waiting < self.inner.settings.max_waiting_turns
+    }
+}
+
+impl BusHost for Engine {
+    fn now(&self) -> Timestamp {
+        self.inner.clock.now()
+    }
+
+    fn request_heartbeat(&self) {
+        self.inner.membership.heartbeat_due.notify_one();
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use uuid::Uuid;
 
 use super::base_url::BaseUrl;
 use super::body::BodyBudget;
@@ -13,7 +14,7 @@ use super::reloadable_config::ReloadableConfig;
 #[cfg(feature = "jws")]
 use super::signing;
 use super::transport::TlsHandshake;
-use crate::bus;
+use crate::bus::{Bus, ClusterBus, LocalBus};
 use crate::engine::{AgentRegistry, Engine, EngineConfig, Settings, SystemClock};
 #[cfg(feature = "jws")]
 use crate::jws::Signer;
@@ -91,9 +92,10 @@ impl StaticConfig {
         let tasks = TaskTracker::new();
         let stop = CancellationToken::new();
         let base_url = config.base_url(endpoint.address(), self.handshake.is_some())?;
+        let bus = bus_for(&*self.store);
         let engine = Engine::new(EngineConfig {
             store: self.store,
-            bus: Arc::new(bus::LocalBus::default()),
+            bus,
             agents: AgentRegistry::new(config.registrations()),
             clock: Arc::new(SystemClock),
             settings: self.settings,
@@ -137,6 +139,17 @@ impl StaticConfig {
             tasks,
             stop,
         })
+    }
+}
+
+/// Creates the bus: between the replicas of a shared store, or within this process.
+fn bus_for(store: &dyn Store) -> Arc<dyn Bus> {
+    match store.notifier() {
+        Some(notifier) => {
+            let (id, _) = Uuid::new_v4().as_u64_pair();
+            Arc::new(ClusterBus::new(notifier, id))
+        }
+        None => Arc::new(LocalBus::default()),
     }
 }
 

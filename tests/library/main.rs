@@ -3,6 +3,8 @@
 
 #[cfg(all(feature = "client", feature = "server"))]
 mod client;
+#[cfg(all(feature = "client", feature = "postgres", feature = "server"))]
+mod cluster;
 #[cfg(feature = "server")]
 mod harness;
 mod layering;

@@ -3,7 +3,8 @@
 use super::harness::*;
 use super::network_store::NetworkStore;
 use super::*;
-use crate::bus::LocalBus;
+use crate::bus::ClusterBus;
+use crate::bus::test_network::{TestNetwork, TestNotifier};
 use crate::model::Version;
 use crate::store::{Holder, MemoryReplica};
 
@@ -12,10 +13,10 @@ const LEASE: Duration = Duration::from_secs(3);
 /// Time after which a silent replica is evicted and its tasks are taken over.
 const TAKEOVER: Duration = Duration::from_secs(5);
 
-/// Replicas on one store. Their announcements reach each other at once.
+/// Replicas on one store, with a bus between them.
 struct Cluster {
     first: MemoryReplica,
-    bus: Arc<LocalBus>,
+    network: Arc<TestNetwork>,
     settings: Settings,
     replicas: u64,
 }
@@ -25,6 +26,7 @@ struct Replica {
     engine: Engine,
     agent: ScriptedAgent,
     store: Arc<NetworkStore>,
+    notifier: Arc<TestNotifier>,
 }
 
 impl Cluster {
@@ -32,7 +34,7 @@ impl Cluster {
         let time = Timestamp::from_millis(1_000_000).unwrap();
         Self {
             first: Memory::shared(LEASE, time),
-            bus: Arc::default(),
+            network: Arc::default(),
             settings,
             replicas: 0,
         }
@@ -57,9 +59,10 @@ impl Cluster {
         self.replicas += 1;
         let store = NetworkStore::new(self.first.replica());
         let agent = ScriptedAgent::default();
+        let notifier = self.network.notifier(4096);
         let engine = Engine::new(EngineConfig {
             store: store.clone(),
-            bus: self.bus.clone(),
+            bus: Arc::new(ClusterBus::new(notifier.clone(), self.replicas)),
             agents: AgentRegistry::single(agent.clone()),
             clock: Arc::new(ReplicaClock {
                 replica: self.replicas,
@@ -73,6 +76,7 @@ impl Cluster {
             engine,
             agent,
             store,
+            notifier,
         }
     }
 }
@@ -630,4 +634,79 @@ async fn one_replica_sweeps_per_interval() {
         .unwrap();
     let found = within_deadline(other.engine.find(&task.scope, &task.id)).await;
     assert!(found.unwrap().is_none());
+}
+
+/// Time between a commit of the holder and its entry at a follower on another replica.
+async fn follower_latency(holder: &Replica, other: &Replica) -> Duration {
+    let task = start(&holder.engine, "gate write done").await.head;
+    let mut follow = other.engine.follow(&task, Seq(0));
+    // Up to the state `working`.
+    let mut last = 0;
+    while last < 4 {
+        let entries = within_lease(follow.next()).await.unwrap();
+        last = entries.last().unwrap().seq.0;
+    }
+    // The follower waits, and its interest has arrived.
+    let waiting = holder.engine.inner.tracker.spawn(async move {
+        let next = within_lease(follow.next()).await.unwrap();
+        assert_eq!(next[0].seq.0, 5);
+    });
+    tokio::time::sleep(Duration::from_millis(3_333)).await;
+    let started = tokio::time::Instant::now();
+    holder.agent.gate.add_permits(1);
+    waiting.await.unwrap();
+    started.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn r21_events_and_commands_reach_other_replicas_by_message_or_by_polling() {
+    let mut cluster = Cluster::new(Settings::default());
+    let holder = cluster.join().await;
+    let other = cluster.join().await;
+    let by_message = follower_latency(&holder, &other).await;
+    assert!(by_message < Duration::from_millis(10), "{by_message:?}");
+    // All messages are lost, unnoticed.
+    cluster.network.lose(true);
+    let by_polling = follower_latency(&holder, &other).await;
+    let polling = Duration::from_millis(10)..Duration::from_millis(2_100);
+    assert!(polling.contains(&by_polling), "{by_polling:?}");
+    let task = start(&holder.engine, "hang").await.head;
+    let canceled = other.cancel(&task).await.unwrap();
+    assert_eq!(canceled.status.state, TaskState::Canceled);
+    // The notifiers have noticed it.
+    for replica in [&holder, &other] {
+        replica.notifier.inject(store::Notification::Down);
+    }
+    let by_fast_polling = follower_latency(&holder, &other).await;
+    assert!(
+        by_fast_polling < Duration::from_millis(300),
+        "{by_fast_polling:?}"
+    );
+    cluster.network.lose(false);
+    for replica in [&holder, &other] {
+        replica.notifier.inject(store::Notification::Gap);
+    }
+    let by_message = follower_latency(&holder, &other).await;
+    assert!(by_message < Duration::from_millis(10), "{by_message:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeating_network_repeats_no_entry() {
+    let mut cluster = Cluster::new(Settings::default());
+    cluster.network.repeat(true);
+    let holder = cluster.join().await;
+    let other = cluster.join().await;
+    let task = start(&holder.engine, "gate write gate write done")
+        .await
+        .head;
+    let follow = follow_to_end(other.engine.follow(&task, Seq(0)));
+    holder.agent.gate.add_permits(2);
+    let seen = within_deadline(follow).await;
+    assert!(
+        seen.iter()
+            .map(|entry| entry.seq.0)
+            .eq(1..=seen.len() as u64)
+    );
+    let late = other.send_to(&task, "late").await;
+    assert!(matches!(late, Err(Error::Ended(_))));
 }

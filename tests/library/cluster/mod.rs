@@ -1,0 +1,4 @@
+//! Several servers on one PostgreSQL database. `tests/postgres` starts one; without it these tests return early.
+
+mod database;
+mod replicas;
