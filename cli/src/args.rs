@@ -202,6 +202,8 @@ pub(crate) enum DbCommand {
     Vacuum,
     /// Migrate the file of an older version, after a backup next to it; no server may be using it.
     Migrate,
+    /// Print a new key for `store.webhook_key`: it encrypts webhooks in a PostgreSQL database. Every replica needs the same key.
+    Key,
 }
 
 #[derive(Debug, Subcommand)]

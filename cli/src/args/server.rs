@@ -1,6 +1,6 @@
 //! The flags of the verbs that serve agents, as clap arguments.
 
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 
 use crate::config::{FlagValues, OVERRIDES, Override, OverrideKind, ServerFlag, StoreKind};
 
@@ -36,14 +36,9 @@ impl FromArgMatches for ServerFlags {
             match entry.kind {
                 OverrideKind::Bool if matches.get_flag(key) => self.values.set(key, true),
                 OverrideKind::Bool => {}
-                OverrideKind::Text => {
+                OverrideKind::Text | OverrideKind::StoreUrl | OverrideKind::Store => {
                     if let Some(text) = matches.get_one::<String>(key) {
                         self.values.set(key, text.as_str());
-                    }
-                }
-                OverrideKind::StoreKind => {
-                    if let Some(kind) = matches.get_one::<StoreKind>(key) {
-                        self.values.set(key, kind.name());
                     }
                 }
             }
@@ -63,9 +58,21 @@ fn argument(entry: &'static Override, flag: &'static ServerFlag) -> Arg {
     };
     match entry.kind {
         OverrideKind::Bool => argument.action(ArgAction::SetTrue),
-        OverrideKind::Text => argument.value_name(flag.value_name),
-        OverrideKind::StoreKind => argument
+        OverrideKind::Text | OverrideKind::StoreUrl => argument.value_name(flag.value_name),
+        OverrideKind::Store => argument
             .value_name(flag.value_name)
-            .value_parser(value_parser!(StoreKind)),
+            .value_parser(check_store),
     }
+}
+
+/// Returns the name of a kind as in a file. A URL is checked with the configuration: the error of an argument would print it
+/// with its password.
+fn check_store(text: &str) -> Result<String, String> {
+    if text.contains("://") {
+        return Ok(text.to_owned());
+    }
+    let kind = StoreKind::from_str(text, false);
+    kind.map(|kind| kind.name().to_owned()).map_err(|_| {
+        "expected sqlite, memory, null, or a URL that begins with postgres://".to_owned()
+    })
 }

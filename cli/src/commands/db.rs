@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use attache::model::{Seq, Task, TaskId, Timestamp};
+use attache::store::postgres::WebhookKey;
 use attache::store::sqlite::Options;
 use attache::store::{Head, ReadLimit, Sqlite, Store};
 use serde_json::json;
@@ -19,6 +20,9 @@ use crate::private_file::ScratchDir;
 const PAGE_SIZE: usize = 1000;
 
 pub(crate) async fn run(args: DbArgs, out: &mut Output) -> anyhow::Result<()> {
+    if let DbCommand::Key = args.verb {
+        return print_key(out);
+    }
     let folder = data_dir::locate(args.folder.data_dir.as_deref(), "attache")
         .context("there is no data directory; give one: --data-dir <DIR>")?;
     let file = folder.join("tasks.db");
@@ -29,6 +33,7 @@ pub(crate) async fn run(args: DbArgs, out: &mut Output) -> anyhow::Result<()> {
         );
     }
     match args.verb {
+        DbCommand::Key => print_key(out),
         DbCommand::Check => check(&file, out),
         DbCommand::Export => export(&folder, &file).await,
         DbCommand::Vacuum => {
@@ -54,6 +59,17 @@ pub(crate) async fn run(args: DbArgs, out: &mut Output) -> anyhow::Result<()> {
             Ok(())
         }
     }
+}
+
+/// Prints a new webhook key.
+fn print_key(out: &mut Output) -> anyhow::Result<()> {
+    let key = WebhookKey::random().context("the system provides no randomness")?;
+    if out.is_json() {
+        out.print_json(&json!({"schema": "attache.db-key/1", "webhookKey": key.to_base64()}))?;
+    } else {
+        writeln!(io::stdout(), "{}", key.to_base64())?;
+    }
+    Ok(())
 }
 
 fn check(file: &Path, output: &mut Output) -> anyhow::Result<()> {

@@ -74,6 +74,7 @@ fn read(
     let config = Config::from_tree(tree)?;
     let agents = config.build_agents()?;
     config.build_hooks()?;
+    config.postgres_options(environment)?;
     if let Some(error) = programs::find_error(&config.agents) {
         return Err(config.error(&error));
     }

@@ -42,8 +42,14 @@ pub(crate) struct ServerFlag {
 pub(crate) enum OverrideKind {
     Text,
     Bool,
-    StoreKind,
+    /// The URL of a database, which implies the kind of store.
+    StoreUrl,
+    /// A kind of store, or the URL of a database.
+    Store,
 }
+
+/// Kind of store that a URL implies.
+const POSTGRES: &str = "postgres";
 
 /// All overrides, in the order of the help.
 pub(crate) static OVERRIDES: &[Override] = &[
@@ -125,12 +131,17 @@ pub(crate) static OVERRIDES: &[Override] = &[
         ..Override::new("push.local_webhooks", &["ATTACHE_LOCAL_WEBHOOKS"])
     },
     Override::new("telemetry.otlp_endpoint", &["OTEL_EXPORTER_OTLP_ENDPOINT"]),
+    // Before the kind: a URL implies it, and a kind overrides it.
     Override {
-        kind: OverrideKind::StoreKind,
+        kind: OverrideKind::StoreUrl,
+        ..Override::new("store.url", &["ATTACHE_STORE_URL"])
+    },
+    Override {
+        kind: OverrideKind::Store,
         flag: Some(ServerFlag::new(
             "--store",
-            "KIND",
-            "Task store: sqlite, memory (until the process ends) or null (every answer is a message) [default: sqlite]",
+            "KIND|URL",
+            "Task store: sqlite, memory, null (no tasks: every answer is a message), or the URL of a PostgreSQL database [default: sqlite]",
         )),
         ..Override::new("store.kind", &["ATTACHE_STORE", "TASK_STORE_TYPE"])
     },
@@ -200,16 +211,41 @@ pub(super) fn apply(
     environment: Environment<'_>,
     flags: &FlagValues,
 ) -> Result<(), ConfigError> {
+    // A URL in the file implies the kind too.
+    if let (Some(ValueOrigin::Line { line, .. }), None) =
+        (tree.origin("store.url"), tree.origin("store.kind"))
+    {
+        let origin = ValueOrigin::Line {
+            line: *line,
+            written: None,
+        };
+        tree.set("store.kind", POSTGRES.into(), origin);
+    }
     for entry in OVERRIDES {
         if let Some((name, text)) = entry.variable(environment) {
             let value = parse(entry.kind, name, text)?;
-            tree.set(entry.key, value, ValueOrigin::Environment(name));
+            set(tree, entry, value, &ValueOrigin::Environment(name));
         }
         if let (Some(flag), Some(value)) = (&entry.flag, flags.get(entry.key)) {
-            tree.set(entry.key, value.clone(), ValueOrigin::Flag(flag.option));
+            set(tree, entry, value.clone(), &ValueOrigin::Flag(flag.option));
         }
     }
     Ok(())
+}
+
+/// Sets the value of an override. The URL of a database sets the kind of store with it.
+fn set(tree: &mut ConfigTree, entry: &Override, value: Value, origin: &ValueOrigin) {
+    let is_url = match entry.kind {
+        OverrideKind::StoreUrl => true,
+        OverrideKind::Store => value.as_str().is_some_and(|text| text.contains("://")),
+        OverrideKind::Text | OverrideKind::Bool => false,
+    };
+    if is_url {
+        tree.set("store.kind", POSTGRES.into(), origin.clone());
+        tree.set("store.url", value, origin.clone());
+    } else {
+        tree.set(entry.key, value, origin.clone());
+    }
 }
 
 /// Parses the value of a variable. Other types than `Bool` are checked with the section.

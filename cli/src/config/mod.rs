@@ -6,6 +6,7 @@
 mod agents;
 mod all_errors;
 mod auth;
+mod database;
 mod error;
 mod expand;
 mod exposed_secrets;
@@ -33,6 +34,7 @@ use attache_agents::Supervisor;
 use agents::{AgentConfig, AgentResources, BuiltAgent};
 pub(crate) use all_errors::{CheckedConfig, check};
 pub(crate) use auth::AuthSection;
+use database::ClusterSection;
 pub(crate) use error::ConfigError;
 use error::KeyError;
 use hooks::HooksSection;
@@ -66,6 +68,7 @@ pub(crate) struct Config {
     pub(crate) server: ServerSection,
     pub(crate) server_settings: ServerSettings,
     pub(crate) store: StoreSection,
+    pub(crate) cluster: ClusterSection,
     pub(crate) engine: Settings,
     pub(crate) limits: Limits,
     pub(crate) push: PushSection,
@@ -106,6 +109,7 @@ impl Config {
             server: tree.take(|_| "server".to_owned())?,
             server_settings: tree.take(|_| "server".to_owned())?,
             store: tree.take(|_| "store".to_owned())?,
+            cluster: tree.take(|_| "cluster".to_owned())?,
             engine: tree.take(|key| section_of(key).to_owned())?,
             limits: tree.take(|_| "limits".to_owned())?,
             push: tree.take(|_| "push".to_owned())?,

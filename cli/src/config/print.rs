@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use toml::Value;
 
+use super::database::without_password;
 use super::tree::{ValueOrigin, keys};
 use super::{Config, section_of};
 
@@ -66,6 +67,7 @@ impl PrintedConfig {
                 ValueTable::of(&config.caller_limits)?,
             ),
             PrintedSection::new(config, "store", store),
+            PrintedSection::new(config, "cluster", ValueTable::of(&config.cluster)?),
             PrintedSection::new(config, "limits", limits),
             PrintedSection::new(config, "push", push),
             PrintedSection::new(config, "egress", ValueTable::of(&config.egress)?),
@@ -183,6 +185,8 @@ fn as_written(config: &Config, path: &str, value: &Value) -> Value {
     {
         return match value.as_str() {
             Some(REDACTED) => value.clone(),
+            // The written text may contain a password beside a reference.
+            Some(_) if path == "store.url" => Value::from(without_password(written)),
             _ => Value::from(written.as_str()),
         };
     }

@@ -39,6 +39,7 @@ impl Config {
         restart_only.add(&self.server, server_section);
         restart_only.add(&self.server_settings, server_section);
         restart_only.add(&self.store, |_| Some("store"));
+        restart_only.add(&self.cluster, |_| Some("cluster"));
         restart_only.add(&self.engine, |key| Some(section_of(key)));
         restart_only.add(&self.push, |_| Some("push"));
         restart_only.add(&self.push_settings, |_| Some("push"));

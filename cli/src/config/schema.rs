@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::agents::{AgentKind, CardSection};
 use super::auth::{AgentAuthSection, AuthSection};
+use super::database::ClusterSection;
 use super::hooks::HooksSection;
 use super::sections::{PushSection, ServerSection, StoreSection};
 use super::telemetry::TelemetrySection;
@@ -41,6 +42,8 @@ pub(crate) fn schema() -> Value {
         "Task store and retention.",
         [properties(&StoreSection::json_schema(generator)), stored],
     );
+    let cluster = ClusterSection::json_schema(generator);
+    let cluster = section_schema(about(&cluster), [properties(&cluster)]);
     let limits = section_schema(
         "Limits of turns, tasks and messages.",
         [limits, properties(&Limits::json_schema(generator))],
@@ -73,6 +76,7 @@ pub(crate) fn schema() -> Value {
             "server": server,
             "auth": auth,
             "store": store,
+            "cluster": cluster,
             "limits": limits,
             "push": push,
             "egress": egress,

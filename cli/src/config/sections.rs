@@ -8,6 +8,8 @@ use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::database::{MaxBytes, MigrateMode, StoreUrl};
+
 /// Listen addresses, TLS and signing keys.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -88,9 +90,37 @@ pub(crate) struct PushSection {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct StoreSection {
-    /// A SQLite file, memory until the process ends, or none, where every answer is a message.
+    /// A SQLite file, a PostgreSQL database that several replicas share, memory until the process ends, or none, where every
+    /// answer is a message. Default: `postgres` if there is a `url`, otherwise `sqlite`.
     pub(crate) kind: StoreKind,
-    /// Directory of the SQLite file. Default: `attache` in your data directory.
+    /// PostgreSQL database: `postgres://user:password@host:port,host2/database`. Connections use TLS and verify the server;
+    /// only `sslmode=disable` in the URL switches TLS off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) url: Option<StoreUrl>,
+    /// Schema of the tables in the PostgreSQL database.
+    pub(crate) schema: String,
+    /// Authorities of the certificate of the PostgreSQL server, besides those of the system: a PEM file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ca: Option<PathBuf>,
+    /// Client certificate for the PostgreSQL server: a PEM file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) client_cert: Option<PathBuf>,
+    /// Private key of the client certificate: a PEM file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) client_key: Option<PathBuf>,
+    /// File with the key that encrypts webhooks in the PostgreSQL database: 32 bytes in base64, equal on every replica
+    /// (`attache db key`). The variable `ATTACHE_WEBHOOK_KEY` contains the key itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) webhook_key: Option<PathBuf>,
+    /// Number of connections that write to the PostgreSQL database. 4 to 8 pay off if a commit takes milliseconds.
+    pub(crate) writers: usize,
+    /// Number of connections that read from the PostgreSQL database.
+    pub(crate) readers: usize,
+    /// Size of the PostgreSQL database above which `/readyz` fails. Writes still succeed.
+    pub(crate) max_bytes: MaxBytes,
+    /// Whether a start creates or migrates the tables of the PostgreSQL database.
+    pub(crate) migrate: MigrateMode,
+    /// Directory of the SQLite file, the keys of callers and the admin socket. Default: `attache` in your data directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) data_dir: Option<PathBuf>,
     /// Free disk space below which `/readyz` fails. Writes still succeed.
@@ -107,6 +137,16 @@ impl Default for StoreSection {
     fn default() -> Self {
         Self {
             kind: StoreKind::Sqlite,
+            url: None,
+            schema: "attache".to_owned(),
+            ca: None,
+            client_cert: None,
+            client_key: None,
+            webhook_key: None,
+            writers: 2,
+            readers: 4,
+            max_bytes: MaxBytes::default(),
+            migrate: MigrateMode::default(),
             data_dir: None,
             min_free: 256 << 20,
             max_readers: 4,
@@ -124,6 +164,8 @@ pub(crate) enum StoreKind {
     /// A SQLite file.
     #[default]
     Sqlite,
+    /// A PostgreSQL database, which several replicas share.
+    Postgres,
     /// Memory, until the process ends.
     #[value(alias = "local")]
     #[serde(alias = "local")]
@@ -137,6 +179,7 @@ impl StoreKind {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Sqlite => "sqlite",
+            Self::Postgres => "postgres",
             Self::Memory => "memory",
             Self::Null => "null",
         }

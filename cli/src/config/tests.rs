@@ -920,3 +920,148 @@ fn card_and_binding_keys_are_printed_as_they_are_read() {
     assert_eq!(again.server_settings, config.server_settings, "{printed}");
     assert_eq!(again.agents[0].card, config.agents[0].card, "{printed}");
 }
+
+const DATABASE: &str = "postgres://me:s3cret@db.example/attache?sslmode=disable";
+
+/// A valid webhook key.
+const WEBHOOK_KEY: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+
+#[test]
+fn a_database_url_selects_the_kind_of_store() {
+    let of_file = format!("[store]\nkind = \"memory\"\nurl = \"{DATABASE}\"");
+    let url_only = format!("[store]\nurl = \"{DATABASE}\"");
+    let environment = |name: &str| (name == "ATTACHE_STORE_URL").then(|| DATABASE.to_owned());
+    let none = FlagValues::default();
+    let kind = |text: &str, environment: Environment<'_>, flags: &FlagValues| {
+        read(text, environment, flags).unwrap().store.kind
+    };
+    assert_eq!(kind(&url_only, &|_| None, &none), StoreKind::Postgres);
+    assert_eq!(kind(&of_file, &|_| None, &none), StoreKind::Memory);
+    assert_eq!(kind(&of_file, &environment, &none), StoreKind::Postgres);
+    let mut flags = FlagValues::default();
+    flags.set("store.kind", "sqlite");
+    assert_eq!(kind("", &environment, &flags), StoreKind::Sqlite);
+    let mut flags = FlagValues::default();
+    flags.set("store.kind", "postgres://flag@other/db");
+    let config = read("", &environment, &flags).unwrap();
+    assert_eq!(config.store.kind, StoreKind::Postgres);
+    let printed = print(&config).unwrap();
+    assert!(printed.contains("url = \"postgres://flag@other/db\""));
+    assert!(printed.contains("# --store"), "{printed}");
+}
+
+#[test]
+fn printed_database_urls_contain_no_password() {
+    let environment = |name: &str| match name {
+        "WHOLE" => Some(DATABASE.to_owned()),
+        "HOST" => Some("db.example".to_owned()),
+        "ATTACHE_WEBHOOK_KEY" => Some(WEBHOOK_KEY.to_owned()),
+        _ => None,
+    };
+    for (url, expected) in [
+        (
+            DATABASE,
+            "postgres://me:***@db.example/attache?sslmode=disable",
+        ),
+        (
+            "postgres://me:s3cret@${HOST}/a",
+            "postgres://me:***@${HOST}/a",
+        ),
+        ("${WHOLE}", "${WHOLE}"),
+        (
+            "postgres://db.example/a?user=me&password=s3cret",
+            "postgres://db.example/a?user=me&password=***",
+        ),
+        ("postgres://me:s3cret/x@h/a", "postgres://me:***@h/a"),
+    ] {
+        let file = format!("[store]\nurl = \"{url}\"");
+        let config = read(&file, &environment, &FlagValues::default()).unwrap();
+        let printed = print(&config).unwrap();
+        assert!(
+            printed.contains(&format!("url = \"{expected}\"")),
+            "{printed}"
+        );
+        let debug = format!("{:?}", config.store);
+        assert!(!printed.contains("s3cret"), "{printed}");
+        assert!(!debug.contains("s3cret"), "{debug}");
+        let options = config.postgres_options(&environment).unwrap().unwrap();
+        assert!(!format!("{options:?}").contains("s3cret"));
+    }
+    let error = plain("[store]\nurl = \"mysql://me:s3cret@h/a\"").unwrap_err();
+    assert!(
+        error.contains("store.url: the URL of the database is invalid"),
+        "{error}"
+    );
+    assert!(!error.contains("s3cret"), "{error}");
+}
+
+#[test]
+fn the_settings_of_a_database_are_checked() {
+    let with_key = |name: &str| (name == "ATTACHE_WEBHOOK_KEY").then(|| WEBHOOK_KEY.to_owned());
+    let error = |text: &str, environment: Environment<'_>| {
+        let config = read(text, environment, &FlagValues::default()).unwrap();
+        config
+            .postgres_options(environment)
+            .unwrap_err()
+            .to_string()
+    };
+    let store = |rest: &str| format!("[store]\nurl = \"{DATABASE}\"\n{rest}");
+    let missing = error("[store]\nkind = \"postgres\"", &with_key);
+    assert!(
+        missing.contains(":1: store: the key `url` is missing"),
+        "{missing}"
+    );
+    let missing = error(&store(""), &|_| None);
+    assert!(missing.contains("attache db key"), "{missing}");
+    for (text, expected) in [
+        (store("writers = 0"), ":3: store.writers: must be 1 to 255"),
+        (
+            store("readers = 1000"),
+            ":3: store.readers: must be 1 to 255",
+        ),
+        (
+            store("[cluster]\nlease = \"100ms\""),
+            ":4: cluster.lease: must be 500ms to 60s",
+        ),
+        (store("client_cert = \"a.pem\""), "needs store.client_key"),
+        (store("ca = \"none.pem\""), ":3: store.ca: cannot read "),
+    ] {
+        let found = error(&text, &with_key);
+        assert!(found.contains(expected), "{found}");
+    }
+    let invalid = |name: &str| (name == "ATTACHE_WEBHOOK_KEY").then(|| "c2hvcnQ=".to_owned());
+    let found = error(&store(""), &invalid);
+    assert!(
+        found.contains("ATTACHE_WEBHOOK_KEY: the webhook key is not 32 bytes"),
+        "{found}"
+    );
+    let options = read(
+        &store("[cluster]\nreplica_name = \"a\"\nlease = \"1s\""),
+        &with_key,
+        &FlagValues::default(),
+    )
+    .unwrap()
+    .postgres_options(&with_key)
+    .unwrap()
+    .unwrap();
+    assert_eq!(options.replica_name, "a");
+    assert_eq!(options.lease, std::time::Duration::from_secs(1));
+    assert!(
+        plain("")
+            .unwrap()
+            .postgres_options(&|_| None)
+            .unwrap()
+            .is_none()
+    );
+}
+
+#[test]
+fn database_and_cluster_keys_need_a_restart() {
+    let before = plain(&format!("[store]\nurl = \"{DATABASE}\"")).unwrap();
+    let after =
+        plain("[store]\nurl = \"postgres://other/db\"\nwriters = 4\n[cluster]\nlease = \"5s\"");
+    let changed = before
+        .restart_only()
+        .changed_keys(&after.unwrap().restart_only());
+    assert_eq!(changed, ["cluster.lease", "store.url", "store.writers"]);
+}

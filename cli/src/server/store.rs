@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use attache::Server;
 use attache::store::sqlite::Options;
-use attache::store::{Memory, Sqlite};
+use attache::store::{Memory, Postgres, Sqlite};
 use attache_agents::Supervisor;
 
 use super::command_lock;
@@ -26,6 +26,7 @@ enum OpenStore {
     Memory,
     Null,
     Sqlite(Sqlite),
+    Postgres(Box<Postgres>),
 }
 
 impl ServerStore {
@@ -39,6 +40,7 @@ impl ServerStore {
                 location: "not stored: every answer is a message".to_owned(),
             }),
             StoreKind::Sqlite => Self::open_sqlite(folder, config, option).await,
+            StoreKind::Postgres => Self::open_postgres(folder, config).await,
         }
     }
 
@@ -72,12 +74,31 @@ impl ServerStore {
         })
     }
 
+    /// Opens a PostgreSQL database. If it cannot be reached, the server starts nevertheless and is not ready.
+    async fn open_postgres(folder: &str, config: &Config) -> anyhow::Result<Self> {
+        // For the admin socket.
+        data_dir::create(config.store.data_dir.as_deref(), folder)?;
+        let options = config.postgres_options(&super::environment)?;
+        let mut options = options.context("the store is not a PostgreSQL database")?;
+        options.start_unreachable = true;
+        let location = format!("{} (schema {})", options.url, options.schema);
+        // The message has the cause already.
+        let store = Postgres::open(options)
+            .await
+            .map_err(|error| anyhow!("cannot store tasks in PostgreSQL: {error}"))?;
+        Ok(Self {
+            kind: OpenStore::Postgres(Box::new(store)),
+            location,
+        })
+    }
+
     /// Adds the store to a server.
     pub(super) fn add_to(self, server: Server) -> Server {
         match self.kind {
             OpenStore::Memory => server,
             OpenStore::Null => server.store(Memory::ephemeral()),
             OpenStore::Sqlite(store) => server.store(store),
+            OpenStore::Postgres(store) => server.store(*store),
         }
     }
 }
@@ -97,7 +118,8 @@ pub(crate) fn supervisor(folder: &str, config: &Config) -> Option<Supervisor> {
     };
     let supervisor = Supervisor::new(program, [SUPERVISE_VERB]);
     match config.store.kind {
-        StoreKind::Memory | StoreKind::Null => Some(supervisor),
+        // The tasks of a replica that ended are another replica's by now: nothing waits for its commands.
+        StoreKind::Memory | StoreKind::Null | StoreKind::Postgres => Some(supervisor),
         StoreKind::Sqlite => {
             let folder = data_dir::locate(config.store.data_dir.as_deref(), folder)?;
             Some(supervisor.lock_file(command_lock::path(&folder)))

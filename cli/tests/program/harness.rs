@@ -134,6 +134,8 @@ pub(crate) fn attache(args: &[&str]) -> Command {
         "RUST_LOG",
         "TASK_STORE_TYPE",
         "ATTACHE_STORE",
+        "ATTACHE_STORE_URL",
+        "ATTACHE_WEBHOOK_KEY",
         "ATTACHE_LISTEN",
         "TRACEPARENT",
         "TRACESTATE",

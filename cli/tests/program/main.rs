@@ -18,6 +18,8 @@ mod collector;
 mod config;
 mod contract;
 #[cfg(unix)]
+mod database;
+#[cfg(unix)]
 mod delegation;
 mod demo;
 mod docs;

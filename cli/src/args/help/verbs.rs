@@ -405,6 +405,7 @@ pub(super) const VERBS: &[VerbHelp] = &[
         NONE,
         ["attache db migrate", "attache db migrate --data-dir data"],
     ),
+    VerbHelp::new("db key", NONE, ["attache db key", "attache db key -o json"]),
     VerbHelp::new(
         "backup",
         NONE,
