@@ -25,7 +25,9 @@ use clap::{Parser, Subcommand};
 pub(crate) use auth::{AuthCommand, AuthLoginArgs, AuthLogoutArgs};
 pub(crate) use bench::{BenchArgs, Scenario};
 pub(crate) use card::{CardCommand, CardGetArgs, CardSignArgs};
-pub(crate) use client::{ClientArgs, ConfigCommand, ConformanceArgs, PartFlags, SendArgs};
+pub(crate) use client::{
+    ClientArgs, ConfigCommand, ConformanceArgs, DoctorArgs, PartFlags, SendArgs,
+};
 pub(crate) use common::CommonFlags;
 pub(crate) use docs::{DocsArgs, DocsCommand};
 pub(crate) use mcp::{McpArgs, McpLimitArgs};
@@ -74,6 +76,8 @@ pub(crate) enum CliCommand {
     Config(Box<ConfigCommand>),
     /// Check an agent against the protocol, over each binding it offers.
     Conformance(Box<ConformanceArgs>),
+    /// Find out why an agent does not answer: network, card, interfaces, credentials, streaming.
+    Doctor(Box<DoctorArgs>),
     /// Measure the throughput and latency of an agent; exit with 1 if requests fail.
     Bench(Box<BenchArgs>),
     /// Print a completion script for a shell.

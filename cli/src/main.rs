@@ -16,6 +16,7 @@ mod config;
 mod conformance;
 mod data_dir;
 mod docs;
+mod doctor;
 mod error;
 mod exit;
 mod interrupts;

@@ -27,6 +27,7 @@ use crate::settings::{OutputFormat, Settings};
 use crate::terminal::{Paint, TerminalStyle};
 pub(crate) use escape::{line, printable_json};
 use people::AnswerView;
+pub(crate) use pretty::duration_text;
 pub(crate) use status_line::FRAME_TIME;
 pub(crate) use text::{HistoryMode, TextPage};
 
@@ -68,6 +69,15 @@ impl Output {
             view: AnswerView::new(format),
             out: Box::new(io::stdout()),
             err: Box::new(io::stderr()),
+        }
+    }
+
+    /// An output that discards everything.
+    pub(crate) fn silent() -> Self {
+        Self {
+            out: Box::new(io::sink()),
+            err: Box::new(io::sink()),
+            ..Self::with_format(OutputFormat::Text, false)
         }
     }
 

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use attache::model::{AgentCard, AgentInterface, Binding};
 use attache::wire::card::{WELL_KNOWN, read_card};
-use attache::{Client, ClientSettings, ConnectError, Error, ErrorKind, HttpClient, Timeouts};
+use attache::{
+    Client, ClientBuilder, ClientSettings, ConnectError, Error, ErrorKind, HttpClient, Timeouts,
+};
 
 use crate::error::{CliError, CliResult};
 use crate::settings::Settings;
@@ -61,15 +63,39 @@ pub(crate) async fn resolve(settings: &Settings) -> CliResult<ResolvedCard> {
     Ok(found)
 }
 
+/// The URL of the card; `None` if it is a file or an entry of a catalog, or if `--endpoint` is given.
+///
+/// # Errors
+/// No agent is given.
+pub(crate) fn card_url(settings: &Settings) -> CliResult<Option<String>> {
+    if settings.endpoint.is_some() {
+        return Ok(None);
+    }
+    let reference = given_reference(settings)?;
+    if catalog::parse_reference(reference, settings)?.is_some() {
+        return Ok(None);
+    }
+    Ok(
+        match locate(reference, WELL_KNOWN[0], &|path| path.is_file()) {
+            CardLocation::Url(url) => Some(url),
+            CardLocation::File(_) => None,
+        },
+    )
+}
+
+fn given_reference(settings: &Settings) -> CliResult<&str> {
+    settings.agent.as_deref().ok_or_else(|| {
+        CliError::usage("no agent is given")
+            .hint("give one: -a <host, url or file>, or A2ACLI_AGENT_CARD")
+    })
+}
+
 /// Fetches the document of the card.
 pub(crate) async fn fetch_document(settings: &Settings) -> CliResult<CardDocument> {
     if let Some(url) = &settings.endpoint {
         return Ok(from_endpoint(settings, url));
     }
-    let reference = settings.agent.as_deref().ok_or_else(|| {
-        CliError::usage("no agent is given")
-            .hint("give one: -a <host, url or file>, or A2ACLI_AGENT_CARD")
-    })?;
+    let reference = given_reference(settings)?;
     if let Some(named) = catalog::parse_reference(reference, settings)? {
         return from_catalog(settings, &named).await;
     }
@@ -150,7 +176,7 @@ async fn from_url(settings: &Settings, url: &str) -> CliResult<CardDocument> {
 
 /// The URLs to try: the given one, then the well-known paths below it. Never those of the server's root, where another
 /// agent may be.
-fn candidate_urls(url: &str, allows_legacy: bool) -> Vec<String> {
+pub(crate) fn candidate_urls(url: &str, allows_legacy: bool) -> Vec<String> {
     let mut candidates = vec![url.to_owned()];
     let base = match url.strip_suffix(WELL_KNOWN[0]) {
         Some(base) => base,
@@ -171,26 +197,10 @@ fn is_well_known(url: &str) -> bool {
 
 /// Fetches a document, from the card cache if it is fresh. Sends credentials only with `--card-auth`.
 async fn fetch(settings: &Settings, url: &str) -> Result<String, Error> {
-    let failed = |error: CliError| Error::new(ErrorKind::InvalidParams).with_message(error.message);
-    let version = VersionPreference::from_settings(settings)
-        .map_err(failed)?
-        .card_version()
-        .to_owned();
-    let timeouts = Timeouts {
-        first_byte: CARD_TIMEOUT,
-        total: CARD_TIMEOUT,
-        ..Timeouts::default()
-    };
-    let builder = Client::builder().settings(ClientSettings {
-        timeouts,
-        ..ClientSettings::default()
-    });
-    let mut builder = builder
-        .tls(crate::tls::client_tls(settings).map_err(failed)?)
-        .header("a2a-version", &version)?;
-    if settings.card_auth {
-        builder = credentials::attach(builder, url, settings)?;
-    } else if let Some(folder) = settings.cache_dir.as_ref().filter(|_| !settings.no_cache) {
+    let mut builder = card_client_with_credentials(settings, url)?;
+    let cache = settings.cache_dir.as_ref();
+    if let Some(folder) = cache.filter(|_| !settings.no_cache && !settings.card_auth) {
+        let version = card_version(settings)?;
         builder = builder.card_cache(Arc::new(FileCardCache::new(folder, &version)));
     }
     wire_log::add_debug_log_to_builder(builder, settings)
@@ -198,8 +208,51 @@ async fn fetch(settings: &Settings, url: &str) -> Result<String, Error> {
         .await
 }
 
+/// A client for card requests, without credentials.
+pub(crate) fn card_client(settings: &Settings) -> Result<ClientBuilder, Error> {
+    let builder = Client::builder().settings(ClientSettings {
+        timeouts: card_timeouts(),
+        ..ClientSettings::default()
+    });
+    builder
+        .tls(crate::tls::client_tls(settings).map_err(into_local_error)?)
+        .header("a2a-version", &card_version(settings)?)
+}
+
+/// A client for requests of this card, with credentials if `--card-auth` is given.
+pub(crate) fn card_client_with_credentials(
+    settings: &Settings,
+    url: &str,
+) -> Result<ClientBuilder, Error> {
+    let builder = card_client(settings)?;
+    if settings.card_auth {
+        credentials::attach(builder, url, settings)
+    } else {
+        Ok(builder)
+    }
+}
+
+/// Time limits of a card request.
+pub(crate) fn card_timeouts() -> Timeouts {
+    Timeouts {
+        first_byte: CARD_TIMEOUT,
+        total: CARD_TIMEOUT,
+        ..Timeouts::default()
+    }
+}
+
+/// The version header of a card request.
+fn card_version(settings: &Settings) -> Result<String, Error> {
+    let preference = VersionPreference::from_settings(settings).map_err(into_local_error)?;
+    Ok(preference.card_version().to_owned())
+}
+
+fn into_local_error(error: CliError) -> Error {
+    Error::new(ErrorKind::InvalidParams).with_message(error.message)
+}
+
 /// The document of a URL.
-fn received(url: String, text: String) -> CardDocument {
+pub(crate) fn received(url: String, text: String) -> CardDocument {
     let (scheme, rest) = url.split_once("://").unwrap_or(("http", &url));
     let authority = rest.split(['/', '?']).next().unwrap_or_default();
     let host = authority_host(authority);
@@ -230,7 +283,7 @@ impl CardDocument {
     }
 }
 
-fn card_error(url: &str, error: &Error) -> CliError {
+pub(crate) fn card_error(url: &str, error: &Error) -> CliError {
     if error.kind() == ErrorKind::InvalidParams && std::error::Error::source(error).is_none() {
         // A local error: no request was sent.
         return CliError::usage(format!("cannot use {url}: {}", error.message()));

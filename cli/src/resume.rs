@@ -5,7 +5,7 @@
 
 use attache::model::{Message, Task, TaskState};
 
-use crate::settings::flags::FlagKind;
+use crate::settings::flags::{Flag, FlagKind};
 use crate::settings::{Setting, Settings, parse_bool};
 
 /// Builds the commands that continue from a result.
@@ -17,13 +17,24 @@ pub(crate) struct ResumeHints {
 
 impl ResumeHints {
     pub(crate) fn new(settings: &Settings) -> Self {
-        let repeated = settings
-            .resolved
-            .iter()
-            .filter(|setting| setting.flag.in_resume && setting.is_set());
+        Self::without(settings, &[])
+    }
+
+    /// Commands that do not repeat these flags.
+    pub(crate) fn without(settings: &Settings, omitted: &[&Flag]) -> Self {
+        let repeated = settings.resolved.iter().filter(|setting| {
+            setting.flag.in_resume
+                && setting.is_set()
+                && omitted.iter().all(|flag| flag.name != setting.flag.name)
+        });
         Self {
             options: repeated.map(options).collect(),
         }
+    }
+
+    /// Sends a first message, with further options.
+    pub(crate) fn message_command(&self, options: &str) -> String {
+        format!("attache send{}{options} '<message>'", self.options)
     }
 
     /// The next command for a task: reply if it is interrupted, start another in its context if it has ended, else wait.

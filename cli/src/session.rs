@@ -75,6 +75,33 @@ impl<'a> Session<'a> {
             .collect()
     }
 
+    /// Opens a session over an interface of the card, whatever the settings prefer. `None` if it is not supported.
+    pub(crate) fn over_interface(
+        settings: &'a Settings,
+        found: &ResolvedCard,
+        interface: &AgentInterface,
+        out: &mut Output,
+    ) -> CliResult<Option<Self>> {
+        match interface_choice::any_version(found, interface)? {
+            Some(choice) => Self::connect(settings, found, choice, out).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The interface that the settings select; `None` if they select none.
+    pub(crate) fn default_interface(
+        settings: &Settings,
+        found: &ResolvedCard,
+    ) -> Option<AgentInterface> {
+        let choices = usable_interfaces(found, settings).ok()?;
+        choices.into_iter().next().map(|choice| choice.interface)
+    }
+
+    /// Whether requests carry a credential.
+    pub(crate) fn has_credential(&self) -> bool {
+        self.has_credential
+    }
+
     fn connect(
         settings: &'a Settings,
         found: &ResolvedCard,

@@ -82,7 +82,7 @@ impl VersionPreference {
 }
 
 /// The wire format of a version; `None` if it is not supported.
-fn wire_version(version: &str) -> Option<Version> {
+pub(crate) fn wire_version(version: &str) -> Option<Version> {
     major(version)?;
     match rank(version)[..] {
         // Versions before 0.2 have other method names.

@@ -32,6 +32,14 @@ impl ResponseCapture {
     pub(crate) fn take(&self) -> Vec<u8> {
         std::mem::take(&mut sync::lock(&self.0))
     }
+
+    fn observe(&self, traffic: &Traffic<'_>) {
+        match traffic {
+            Traffic::Request { .. } => drop(self.take()),
+            Traffic::BodyChunk(bytes) => sync::lock(&self.0).extend_from_slice(bytes),
+            Traffic::Response { .. } | Traffic::ConnectionError(_) => {}
+        }
+    }
 }
 
 /// Adds a capture of response bodies to a client, and the log if `--debug` is given.
@@ -46,11 +54,83 @@ pub(crate) fn with_response_capture(
         if let Some(log) = &log {
             log(traffic);
         }
-        match traffic {
-            Traffic::Request { .. } => drop(body.take()),
-            Traffic::BodyChunk(bytes) => sync::lock(&body.0).extend_from_slice(bytes),
-            Traffic::Response { .. } | Traffic::ConnectionError(_) => {}
+        body.observe(traffic);
+    });
+    (client, capture)
+}
+
+/// Head of a response.
+#[derive(Debug, Clone)]
+pub(crate) struct ResponseHead {
+    headers: Vec<(String, String)>,
+    /// Time of arrival, in Unix milliseconds.
+    pub(crate) received_ms: i64,
+}
+
+impl ResponseHead {
+    /// The first value of a header, by its name in lower case.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut headers = self.headers.iter();
+        headers.find_map(|(known, value)| (known == name).then_some(value.as_str()))
+    }
+}
+
+/// Head of the last response.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct HeadCapture(Arc<Mutex<Option<ResponseHead>>>);
+
+impl HeadCapture {
+    pub(crate) fn last(&self) -> Option<ResponseHead> {
+        sync::lock(&self.0).clone()
+    }
+
+    fn observe(&self, traffic: &Traffic<'_>) {
+        let Traffic::Response { headers, .. } = traffic else {
+            return;
+        };
+        let text = |header: &TrafficHeader<'_>| {
+            let value = String::from_utf8_lossy(header.value).into_owned();
+            (header.name.to_owned(), value)
+        };
+        *sync::lock(&self.0) = Some(ResponseHead {
+            headers: headers.iter().map(text).collect(),
+            received_ms: crate::clock::now_ms(),
+        });
+    }
+}
+
+/// Adds a capture of response heads to a client builder, and the log if `--debug` is given.
+pub(crate) fn capture_heads_of_builder(
+    builder: ClientBuilder,
+    settings: &Settings,
+    heads: &HeadCapture,
+) -> ClientBuilder {
+    let log = settings.debug.then(|| log_observer(settings));
+    let heads = heads.clone();
+    builder.with_traffic_observer(move |traffic| {
+        if let Some(log) = &log {
+            log(traffic);
         }
+        heads.observe(traffic);
+    })
+}
+
+/// Adds captures of response heads and bodies to a client, and the log if `--debug` is given.
+pub(crate) fn with_probe_capture(
+    client: Client,
+    settings: &Settings,
+    heads: &HeadCapture,
+) -> (Client, ResponseCapture) {
+    let capture = ResponseCapture::default();
+    let log = settings.debug.then(|| log_observer(settings));
+    let body = capture.clone();
+    let heads = heads.clone();
+    let client = client.with_traffic_observer(move |traffic| {
+        if let Some(log) = &log {
+            log(traffic);
+        }
+        heads.observe(traffic);
+        body.observe(traffic);
     });
     (client, capture)
 }

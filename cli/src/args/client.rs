@@ -82,6 +82,26 @@ pub(crate) struct ConformanceArgs {
     pub(crate) common: CommonFlags,
 }
 
+/// Arguments of `attache doctor`.
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// The agent, as with -a
+    pub(crate) reference: Option<String>,
+    /// Message to send; one that takes some seconds shows whether a proxy buffers
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "hello",
+        allow_hyphen_values = true
+    )]
+    pub(crate) message: String,
+    /// Send no message: do not check answer, streaming and buffering
+    #[arg(long, conflicts_with = "message")]
+    pub(crate) no_message: bool,
+    #[command(flatten)]
+    pub(crate) common: CommonFlags,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Show the effective settings and their sources.

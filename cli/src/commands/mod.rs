@@ -16,6 +16,7 @@ mod conformance_kit;
 mod db;
 mod demo;
 mod docs;
+mod doctor;
 mod init;
 mod keys;
 mod mcp;
@@ -115,6 +116,12 @@ pub(crate) async fn run(command: CliCommand, matches: &ArgMatches, words: &[OsSt
             let client = ClientVerb::new(words, &mut args.common);
             client
                 .run_with_code(async |settings, out| conformance::run(*args, settings, out).await)
+                .await
+        }
+        CliCommand::Doctor(mut args) => {
+            let client = ClientVerb::on_card(words, &mut args.common, args.reference.take());
+            client
+                .run_with_code(async |settings, out| doctor::run(&args, settings, out).await)
                 .await
         }
         CliCommand::Bench(mut args) => {

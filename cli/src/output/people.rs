@@ -67,6 +67,11 @@ impl Output {
         self.format == OutputFormat::Pretty
     }
 
+    /// Width and styles of stdout.
+    pub(crate) fn stdout_style(&self) -> TerminalStyle {
+        self.view.stdout
+    }
+
     /// Changes the format to `pretty`.
     pub(crate) fn use_pretty(&mut self) {
         self.format = OutputFormat::Pretty;

@@ -54,6 +54,27 @@ pub(super) fn usable_interfaces(
     choices.collect()
 }
 
+/// Selects an interface in whatever version it has; `None` if the binding or the version is not supported.
+///
+/// # Errors
+/// Its URL cannot be resolved.
+pub(super) fn any_version(
+    found: &ResolvedCard,
+    interface: &AgentInterface,
+) -> CliResult<Option<InterfaceChoice>> {
+    let binding = interface.binding();
+    let version = VersionPreference::Any.select(interface);
+    let (Some(binding), Some(version)) = (binding, version) else {
+        return Ok(None);
+    };
+    let candidate = Candidate {
+        interface,
+        binding,
+        version,
+    };
+    choose(found, &candidate).map(Some)
+}
+
 /// The bindings of the candidates without duplicates: those of `--transport` first.
 fn ordered_bindings(candidates: &[Candidate<'_>], settings: &Settings) -> Vec<Binding> {
     let preferred = settings.transports.iter().filter_map(|name| {

@@ -6,6 +6,8 @@ mod card;
 mod chat;
 mod config;
 mod conformance;
+#[cfg(unix)]
+mod doctor;
 mod errors;
 mod frameworks;
 mod interact;

@@ -13,10 +13,10 @@ use tokio::net::TcpSocket;
 use crate::harness::{DEADLINE, attache, call, serve, serve_in};
 use crate::keys::{bearer, keys};
 
-struct Nginx {
+pub(crate) struct Nginx {
     process: Child,
     /// HTTP/1.
-    plain: String,
+    pub(crate) plain: String,
     /// HTTP/2 only.
     grpc: String,
     _folder: TempDir,
@@ -33,6 +33,12 @@ impl Drop for Nginx {
 
 /// Starts nginx in front of a server; `None` in quick mode.
 fn start_nginx(server: &str) -> Option<Nginx> {
+    let shipped = include_str!("../../../packaging/nginx.conf");
+    start_nginx_with(server, shipped, free())
+}
+
+/// Starts nginx with a changed configuration, on the given address; `None` in quick mode.
+pub(crate) fn start_nginx_with(server: &str, site: &str, plain: String) -> Option<Nginx> {
     if std::env::var_os("ATTACHE_QUICK").is_some() {
         return None;
     }
@@ -40,10 +46,10 @@ fn start_nginx(server: &str) -> Option<Nginx> {
         .strip_prefix("http://")
         .unwrap()
         .trim_end_matches('/');
-    let [plain, grpc] = [free(), free()];
+    let grpc = free();
     let folder = TempDir::new().unwrap();
     let at = folder.path().display();
-    let site = include_str!("../../../packaging/nginx.conf")
+    let site = site
         .replace("127.0.0.1:41241", host)
         .replace("127.0.0.1:8080", &plain)
         .replace("127.0.0.1:8443", &grpc);
@@ -79,7 +85,7 @@ fn start_nginx(server: &str) -> Option<Nginx> {
 }
 
 /// A free address.
-fn free() -> String {
+pub(crate) fn free() -> String {
     TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()

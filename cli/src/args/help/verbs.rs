@@ -16,6 +16,7 @@ pub(super) const GROUPS: &[VerbGroup] = &[
             "task",
             "card",
             "auth",
+            "doctor",
             "conformance",
             "bench",
         ],
@@ -274,6 +275,14 @@ pub(super) const VERBS: &[VerbHelp] = &[
         [
             "attache conformance -a http://127.0.0.1:41241 --slow 'slow 60' --ask ask",
             "attache conformance -a agent.example --exit-code -o json",
+        ],
+    ),
+    VerbHelp::new(
+        "doctor",
+        &["agent-card", "output", "debug"],
+        [
+            "attache doctor http://127.0.0.1:41241",
+            "attache doctor agent.example --message 'count to ten' -o pretty",
         ],
     ),
     VerbHelp::new(
