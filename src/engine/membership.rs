@@ -35,6 +35,8 @@ pub(super) struct MembershipSignals {
     heartbeat_due: Notify,
     /// Tasks may need a takeover.
     takeover_due: Notify,
+    /// Webhooks may need a takeover.
+    webhook_takeover_due: Notify,
     /// Whether the next heartbeat triggers another check for tasks that are held without a runner.
     has_suspects: AtomicBool,
 }
@@ -131,6 +133,7 @@ impl Engine {
                 }
                 if has_orphans || had_expired {
                     self.inner.membership.takeover_due.notify_one();
+                    self.inner.membership.webhook_takeover_due.notify_one();
                 }
             }
             Ok(Ok(Heartbeat::Evicted)) => {
@@ -162,6 +165,26 @@ impl Engine {
         let left = self.with_store_timeout(left).await;
         journal.bus.announce_departure(self.now()).await;
         left
+    }
+
+    /// Returns whether several processes share the store.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.inner.lease.is_shared()
+    }
+
+    /// Waits until this replica may act for its cluster. Returns at once on a store of one process.
+    pub(crate) async fn wait_for_lease(&self) {
+        self.inner.lease.wait_until_valid().await;
+    }
+
+    /// Waits until webhooks may need a takeover. On a store of one process it waits without end.
+    pub(crate) async fn wait_for_webhook_takeover(&self) {
+        if !self.is_shared() {
+            return std::future::pending().await;
+        }
+        let due = self.inner.membership.webhook_takeover_due.notified();
+        let _ = timeout(TAKEOVER_INTERVAL, due).await;
+        self.wait_for_lease().await;
     }
 
     async fn run_takeovers(&self) -> Infallible {

@@ -363,7 +363,23 @@ impl Engine {
         .await
     }
 
-    /// Saves the delivery state of a webhook. Returns `false` if the webhook was removed.
+    /// Makes this replica the holder of active webhooks without a live holder.
+    pub(crate) async fn take_over_webhooks(&self, limit: usize) -> Result<Vec<Webhook>> {
+        self.with_store_timeout(async {
+            Ok(self.inner.journal.store.take_over_webhooks(limit).await?)
+        })
+        .await
+    }
+
+    /// Counts the active webhooks of a caller on all replicas. `None`: the store does not count them.
+    pub(crate) async fn count_open_webhooks(&self, caller: &Caller) -> Result<Option<u64>> {
+        self.with_store_timeout(async {
+            Ok(self.inner.journal.store.count_open_webhooks(caller).await?)
+        })
+        .await
+    }
+
+    /// Saves the delivery state of a webhook. Returns `false` if the webhook was removed, or another replica holds it.
     pub(crate) async fn record_delivery(&self, push: &Webhook) -> Result<bool> {
         self.with_store_timeout(async { Ok(self.inner.journal.store.record_delivery(push).await?) })
             .await

@@ -19,6 +19,8 @@ pub(super) enum AttemptResult {
     Failed(String),
     /// Not sent: the byte budget was exhausted for `outgoing_timeout`. Does not count as an attempt.
     Postponed,
+    /// Not sent: another replica has deleted or replaced the webhook, or taken it over.
+    Superseded,
 }
 
 impl AttemptResult {
@@ -29,6 +31,7 @@ impl AttemptResult {
             Self::Retry(_) => "retry",
             Self::Failed(_) => "failed",
             Self::Postponed => "postponed",
+            Self::Superseded => "superseded",
         }
     }
 

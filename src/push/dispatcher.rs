@@ -15,7 +15,7 @@ use crate::egress::{Egress, GuardedClient};
 use crate::engine::{self, Engine};
 use crate::model::{Caller, CallerKey, Error, ErrorKind, PushConfigId, Result, TaskId};
 use crate::rt::{ByteBudget, lock};
-use crate::store::{Head, WebhookFilter};
+use crate::store::{Head, Holder, Webhook, WebhookFilter};
 
 /// Number of webhooks read per page when pending deliveries are resumed.
 const RESUME_PAGE_SIZE: usize = 100;
@@ -121,17 +121,27 @@ impl PushDispatcher {
     ///
     /// # Errors
     /// Rate limited: the caller has `max_webhooks_per_caller` webhooks of tasks that have not ended.
-    pub(crate) fn check_quota(
+    pub(crate) async fn check_quota(
         &self,
         caller: &Caller,
         task: &TaskId,
         id: Option<&PushConfigId>,
     ) -> Result<()> {
+        if *caller == Caller::anonymous() {
+            return Ok(());
+        }
         let max = self.0.settings.max_webhooks_per_caller;
-        let workers = lock(&self.0.workers);
-        // A webhook that replaces another does not count as new.
-        let is_new = id.is_none_or(|id| !workers.contains(&(task.clone(), id.clone())));
-        if !is_new || workers.webhook_count(caller) < max || *caller == Caller::anonymous() {
+        let (is_new, mut count) = {
+            let workers = lock(&self.0.workers);
+            // A webhook that replaces another does not count as new.
+            let is_new = id.is_none_or(|id| !workers.contains(&(task.clone(), id.clone())));
+            (is_new, workers.webhook_count(caller))
+        };
+        if is_new && self.0.engine.is_shared() {
+            let counted = self.0.engine.count_open_webhooks(caller).await?;
+            count = counted.map_or(count, |counted| usize::try_from(counted).unwrap_or(max));
+        }
+        if !is_new || count < max {
             return Ok(());
         }
         Err(Error::new(ErrorKind::RateLimited)
@@ -156,8 +166,55 @@ impl PushDispatcher {
         }
     }
 
-    /// Resumes webhooks without a worker: left by an earlier process, or started while no permit was free.
+    /// Resumes webhooks without a worker, and takes over those of removed replicas.
     pub(crate) async fn run(&self) -> Infallible {
+        let (never, _) = tokio::join!(self.run_resumption(), self.run_takeovers());
+        never
+    }
+
+    /// Takes over webhooks whose holder has left or was evicted.
+    async fn run_takeovers(&self) -> Infallible {
+        loop {
+            self.0.engine.wait_for_webhook_takeover().await;
+            if let Err(error) = self.take_over().await {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "cannot take over webhooks; retrying"
+                );
+                tokio::time::sleep(STORE_RETRY_DELAY).await;
+            }
+        }
+    }
+
+    /// Takes over at most as many webhooks as have a permit. Other replicas take the rest.
+    async fn take_over(&self) -> engine::Result<()> {
+        loop {
+            let free = self.0.worker_permits.available_permits();
+            let limit = free.min(RESUME_PAGE_SIZE);
+            if limit == 0 {
+                return Ok(());
+            }
+            let taken = self.0.engine.take_over_webhooks(limit).await?;
+            if !taken.is_empty() {
+                tracing::info!(count = taken.len(), "webhooks taken over");
+            }
+            for webhook in &taken {
+                let Some(id) = webhook.registration.config.id.clone() else {
+                    continue;
+                };
+                let Ok(permit) = self.0.worker_permits.clone().acquire_owned().await else {
+                    return Ok(());
+                };
+                self.spawn_worker(webhook.task.clone(), id, permit);
+            }
+            if taken.len() < limit {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Resumes webhooks without a worker: left by an earlier process, or started while no permit was free.
+    async fn run_resumption(&self) -> Infallible {
         loop {
             match self.resume_pending().await {
                 Ok(()) => self.0.pending_webhooks.notified().await,
@@ -185,7 +242,7 @@ impl PushDispatcher {
             let page = engine
                 .list_webhooks(WebhookFilter::Active, after, RESUME_PAGE_SIZE)
                 .await?;
-            for webhook in &page {
+            for webhook in page.iter().filter(|webhook| self.0.may_deliver(webhook)) {
                 let Some(id) = webhook.registration.config.id.clone() else {
                     continue;
                 };
@@ -231,6 +288,11 @@ impl DispatcherInner {
     pub(super) fn is_revoked(&self, caller: &Caller) -> bool {
         let check = self.revocation_check.get();
         check.is_some_and(|check| check(caller))
+    }
+
+    /// Whether this process delivers to a webhook: on a shared store its holder does.
+    pub(super) fn may_deliver(&self, webhook: &Webhook) -> bool {
+        !self.engine.is_shared() || webhook.holder == Holder::Local
     }
 
     /// Whether webhooks may be waiting for a worker permit.

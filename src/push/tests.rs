@@ -1,6 +1,7 @@
 //! Delivery over failing webhooks and crashing processes: every notification arrives, in order.
 
 mod harness;
+mod replicas;
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -38,7 +38,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) async fn run_worker(inner: Arc<DispatcherInner>, task: Head, id: PushConfigId) {
     loop {
         let result = match inner.engine.find_webhook(&task, &id).await {
-            Ok(Some(webhook)) if webhook.delivery.state == DeliveryState::Active => {
+            Ok(Some(webhook)) if is_active(&webhook) && inner.may_deliver(&webhook) => {
                 DeliveryWorker::new(&inner, webhook).run().await
             }
             Ok(_) => return,
@@ -56,6 +56,10 @@ pub(super) async fn run_worker(inner: Arc<DispatcherInner>, task: Head, id: Push
             }
         }
     }
+}
+
+fn is_active(webhook: &Webhook) -> bool {
+    webhook.delivery.state == DeliveryState::Active
 }
 
 fn log_store_error(task: &Head, id: &PushConfigId, error: &engine::Error) {
@@ -211,6 +215,10 @@ impl<'a> DeliveryWorker<'a> {
             match result {
                 AttemptResult::Delivered => return Ok(Step::Continue(())),
                 AttemptResult::Failed(reason) => return self.fail(reason).await,
+                AttemptResult::Superseded => {
+                    self.log_end();
+                    return Ok(Step::Break(()));
+                }
                 AttemptResult::Postponed => {
                     let saved = self.save_progress().await?;
                     if saved.is_break() {
@@ -311,6 +319,9 @@ impl<'a> DeliveryWorker<'a> {
             &inner.failing_permits
         };
         let permit = permits.acquire().await;
+        if !self.is_current().await? {
+            return Ok(AttemptResult::Superseded);
+        }
         // After all waiting, so that no notification follows the revocation.
         if inner.is_revoked(&self.webhook.task.scope.owner) {
             let reason = "the keys of the caller were revoked";
@@ -340,6 +351,24 @@ impl<'a> DeliveryWorker<'a> {
         Ok(result)
     }
 
+    /// Returns whether this worker still delivers. On a shared store another replica may have deleted or replaced the
+    /// webhook, or taken it over.
+    async fn is_current(&self) -> engine::Result<bool> {
+        let engine = &self.inner.engine;
+        if !engine.is_shared() {
+            return Ok(true);
+        }
+        engine.wait_for_lease().await;
+        let found = engine
+            .find_webhook(&self.webhook.task, &self.config_id())
+            .await?;
+        Ok(found.is_some_and(|found| {
+            found.generation == self.webhook.generation
+                && is_active(&found)
+                && self.inner.may_deliver(&found)
+        }))
+    }
+
     /// Builds the signed request; `None` if it cannot be signed or has invalid headers.
     fn build_request(&self, notification: &Notification, span: &Span) -> Option<Request<Bytes>> {
         let token = match &self.inner.signer {
@@ -364,9 +393,18 @@ impl<'a> DeliveryWorker<'a> {
         if self.inner.engine.record_delivery(&self.webhook).await? {
             return Ok(Step::Continue(()));
         }
-        let task = &self.webhook.task.id;
-        tracing::info!(task = %task, webhook = %self.config_id(), "webhook deleted; pending notifications dropped");
+        self.log_end();
         Ok(Step::Break(()))
+    }
+
+    fn log_end(&self) {
+        let task = &self.webhook.task.id;
+        let webhook = self.config_id();
+        if self.inner.engine.is_shared() {
+            tracing::info!(%task, %webhook, "webhook deleted, replaced or taken over by another replica");
+        } else {
+            tracing::info!(%task, %webhook, "webhook deleted; pending notifications dropped");
+        }
     }
 
     /// Time until the stored retry is due. Bounded, so that a clock that was set back delays it by one backoff at most.

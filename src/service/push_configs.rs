@@ -6,7 +6,7 @@ use super::Service;
 use super::tasks::not_found;
 use crate::model::{
     Call, DeletePushConfigRequest, Error, GetPushConfigRequest, ListPushConfigsRequest,
-    ListPushConfigsResponse, PushConfig, Result, TaskId,
+    ListPushConfigsResponse, PushConfig, PushConfigId, Result, TaskId,
 };
 use crate::store::{Head, PushRegistration};
 
@@ -99,10 +99,26 @@ impl Service {
             .check_url(call.caller_key(), &config.url, field)
             .await?;
         config.assign_id(task, version, || self.engine.new_id().into());
-        self.push
-            .check_quota(call.caller(), task, config.id.as_ref())?;
+        let id = config.id.as_ref();
+        if let Err(error) = self.push.check_quota(call.caller(), task, id).await
+            && !self.is_registered(call, task, id).await
+        {
+            return Err(error);
+        }
         config.task_id = (!task.is_empty()).then(|| task.clone());
         Ok(PushRegistration { config, version })
+    }
+
+    /// Returns whether the task has a webhook with this id. Another replica may deliver to it.
+    async fn is_registered(&self, call: &Call, task: &TaskId, id: Option<&PushConfigId>) -> bool {
+        if task.is_empty() || id.is_none() {
+            return false;
+        }
+        let Ok(head) = self.find(call, task).await else {
+            return false;
+        };
+        let configs = self.engine.list_configs(&head).await.unwrap_or_default();
+        configs.iter().any(|other| other.config.id.as_ref() == id)
     }
 
     /// Stores a registration and starts its delivery. Returns the registration that it replaces.

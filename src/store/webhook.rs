@@ -1,6 +1,6 @@
 //! Webhooks of tasks and the progress of their deliveries.
 
-use super::Head;
+use super::{Head, Holder};
 use crate::model::{PushConfig, Seq, Timestamp, Version};
 
 /// Webhook configuration together with the protocol version it was registered in.
@@ -12,8 +12,8 @@ pub struct PushRegistration {
     pub version: Version,
 }
 
-/// Webhook of a task with its delivery progress.
-#[derive(Debug, Clone, PartialEq)]
+/// Webhook of a task with its delivery progress. Equality ignores the holder, which depends on the reader.
+#[derive(Debug, Clone)]
 pub struct Webhook {
     /// Sequence number of the first registration. Later webhooks have greater numbers.
     pub number: u64,
@@ -25,6 +25,26 @@ pub struct Webhook {
     pub registration: PushRegistration,
     /// Progress of the deliveries.
     pub delivery: DeliveryProgress,
+    /// Replica that delivers, at the time of the read. Single-process stores return [`Holder::None`].
+    pub holder: Holder,
+}
+
+impl PartialEq for Webhook {
+    fn eq(&self, other: &Self) -> bool {
+        let Self {
+            number,
+            generation,
+            task,
+            registration,
+            delivery,
+            holder: _,
+        } = self;
+        *number == other.number
+            && *generation == other.generation
+            && *task == other.task
+            && *registration == other.registration
+            && *delivery == other.delivery
+    }
 }
 
 /// Progress of the deliveries to a webhook.

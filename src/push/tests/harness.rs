@@ -293,6 +293,17 @@ impl TestProcess {
         }
     }
 
+    /// Keeps the process a member of the cluster, until the token is cancelled or the process ends.
+    pub(super) async fn join_cluster(&self) -> CancellationToken {
+        let engine = self.engine.clone();
+        let heartbeats = self.stop.child_token();
+        let membership = async move { match engine.run_membership().await {} };
+        let membership = heartbeats.clone().run_until_cancelled_owned(membership);
+        self.tracker.spawn(membership);
+        self.engine.wait_for_lease().await;
+        heartbeats
+    }
+
     /// Stops all workers at once, as a crash does.
     pub(super) async fn kill(self) {
         self.stop.cancel();

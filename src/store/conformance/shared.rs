@@ -501,6 +501,16 @@ async fn webhooks_have_one_holder<S: Store>(pair: &Pair<S>) {
     };
     let head = create(&pair.one, task).await;
     let created = webhook(&pair.one, &head).await;
+    expect_eq(
+        created.holder,
+        Holder::Local,
+        "the holder of a webhook finds itself",
+    );
+    expect_eq(
+        webhook(&pair.other, &head).await.holder,
+        Holder::Remote,
+        "other replicas find a remote holder of the webhook",
+    );
     expect_true(
         !record(&pair.other, &created).await,
         "`record_delivery` of a replica that does not hold the webhook is refused",
@@ -558,6 +568,10 @@ async fn webhooks_of_an_evicted_replica_are_taken_over<S: Store>(pair: &Pair<S>)
     );
     evict_other(pair).await;
     let taken = take_over_webhooks(&pair.one).await;
+    expect_true(
+        taken.iter().all(|taken| taken.holder == Holder::Local),
+        "webhooks that were taken over name their new holder",
+    );
     expect_eq(
         taken
             .iter()

@@ -136,10 +136,14 @@ impl MemoryReplica {
             .collect()
     }
 
-    fn with_task_holders(&self, webhooks: Vec<Webhook>) -> Vec<Webhook> {
-        let with_holder = |webhook: Webhook| Webhook {
-            task: self.with_holder(webhook.task),
-            ..webhook
+    fn with_webhook_holders(&self, webhooks: Vec<Webhook>) -> Vec<Webhook> {
+        let with_holder = |webhook: Webhook| {
+            let holder = self.state().webhook_holders.get(&webhook.number).copied();
+            Webhook {
+                holder: self.relative(holder),
+                task: self.with_holder(webhook.task),
+                ..webhook
+            }
         };
         webhooks.into_iter().map(with_holder).collect()
     }
@@ -330,12 +334,13 @@ impl Store for MemoryReplica {
         limit: usize,
     ) -> Result<Vec<Webhook>> {
         let webhooks = self.memory().list_webhooks(filter, after, limit).await?;
-        Ok(self.with_task_holders(webhooks))
+        Ok(self.with_webhook_holders(webhooks))
     }
 
     async fn find_webhook(&self, task: &Head, id: &PushConfigId) -> Result<Option<Webhook>> {
         let webhook = self.memory().find_webhook(task, id).await?;
-        Ok(self.with_task_holders(webhook.into_iter().collect()).pop())
+        let found = webhook.into_iter().collect();
+        Ok(self.with_webhook_holders(found).pop())
     }
 
     async fn record_delivery(&self, webhook: &Webhook) -> Result<bool> {
@@ -491,6 +496,7 @@ impl Store for MemoryReplica {
         let mut orphans: Vec<Webhook> = active.into_iter().filter(is_orphan).take(limit).collect();
         for webhook in &mut orphans {
             state.webhook_holders.insert(webhook.number, replica);
+            webhook.holder = Holder::Local;
             webhook.task.holder = self.relative(state.holder(&webhook.task.id));
         }
         Ok(orphans)

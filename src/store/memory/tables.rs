@@ -12,8 +12,8 @@ use super::stored_batch::BatchForm;
 use super::task_record::TaskRecord;
 use crate::model::{Scope, Seq, TaskId, Timestamp};
 use crate::store::{
-    Batch, CreateResult, DeliveryProgress, Error, Head, IdempotencyKey, IdempotencyRecord, NewTask,
-    PushRegistration, Result, TaskCounts, Webhook,
+    Batch, CreateResult, DeliveryProgress, Error, Head, Holder, IdempotencyKey, IdempotencyRecord,
+    NewTask, PushRegistration, Result, TaskCounts, Webhook,
 };
 
 /// Tasks and indexes. The number of a removed task is reused.
@@ -295,6 +295,7 @@ impl Tables {
                 position,
                 ..DeliveryProgress::default()
             },
+            holder: Holder::None,
         });
         self.webhooks.insert(self.last_webhook, task);
     }

@@ -46,13 +46,17 @@ fn text_column(row: &Row, index: usize) -> Result<&str> {
     std::str::from_utf8(bytes).map_err(|_| DatabaseError::damaged(CodecError("text is not UTF-8")))
 }
 
-/// Reads a head from the first six columns: id, context, position, state, status time, holder.
-pub(super) fn head_from_row(row: &Row, scope: Scope, replica: i64) -> Result<Head> {
-    let holder = match column::<Option<i64>>(row, 5)? {
+/// Reads a holder as this replica sees it.
+fn holder_column(row: &Row, index: usize, replica: i64) -> Result<Holder> {
+    Ok(match column::<Option<i64>>(row, index)? {
         None => Holder::None,
         Some(holder) if holder == replica => Holder::Local,
         Some(_) => Holder::Remote,
-    };
+    })
+}
+
+/// Reads a head from the first six columns: id, context, position, state, status time, holder.
+pub(super) fn head_from_row(row: &Row, scope: Scope, replica: i64) -> Result<Head> {
     Ok(Head {
         id: column::<&str>(row, 0)?.into(),
         scope,
@@ -60,7 +64,7 @@ pub(super) fn head_from_row(row: &Row, scope: Scope, replica: i64) -> Result<Hea
         position: seq_column(row, 2)?,
         state: state_column(row, 3)?,
         status_time: time_column(row, 4)?,
-        holder,
+        holder: holder_column(row, 5, replica)?,
     })
 }
 
@@ -74,7 +78,7 @@ pub(super) fn scoped_head_from_row(row: &Row, replica: i64) -> Result<Head> {
     head_from_row(row, scope, replica)
 }
 
-/// Reads a webhook: its head with the scope, then number, generation, body, position, attempts, due, state and reason.
+/// Reads a webhook: its head with the scope, then number, generation, body, position, attempts, due, state, reason and holder.
 pub(super) fn webhook_from_row(row: &Row, replica: i64, secrets: &SecretBox) -> Result<Webhook> {
     let attempts = u32::try_from(column::<i64>(row, 13)?)
         .map_err(|_| CodecError("number of attempts out of range"))?;
@@ -95,6 +99,7 @@ pub(super) fn webhook_from_row(row: &Row, replica: i64, secrets: &SecretBox) -> 
             due: time_column(row, 14)?,
             state,
         },
+        holder: holder_column(row, 17, replica)?,
     })
 }
 

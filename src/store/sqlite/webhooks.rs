@@ -13,7 +13,9 @@ use super::writer::CommandResult;
 use crate::model::PushConfigId;
 use crate::store::codec::{self, CodecError};
 use crate::store::secret_box::SecretBox;
-use crate::store::{DeliveryProgress, DeliveryState, PushRegistration, Webhook, WebhookFilter};
+use crate::store::{
+    DeliveryProgress, DeliveryState, Holder, PushRegistration, Webhook, WebhookFilter,
+};
 
 // Values of the column `delivery_state`.
 const ACTIVE: i64 = 0;
@@ -118,6 +120,7 @@ fn webhook_from_row(row: &Row<'_>, secret_box: &SecretBox) -> rusqlite::Result<W
             due: time_column(row, 13)?,
             state,
         },
+        holder: Holder::None,
     })
 }
 
