@@ -1,7 +1,7 @@
 // Live updates: one event stream per browser. The tab that holds a Web Lock reads the stream and forwards its frames to the
 // other tabs over a BroadcastChannel. A browser opens 6 HTTP/1.1 connections per host: a stream per tab would block the rest.
 import { BASE, call, readEvents } from "./api.js";
-import { set, store } from "./store.js";
+import { has, set, store } from "./store.js";
 
 const NAME = `attache-live:${BASE.pathname}`;
 const TAB = crypto.getRandomValues(new Uint32Array(2)).join("-");
@@ -34,8 +34,8 @@ let restartTimer;
 /** Starts live updates. @param {(event: string, data: any) => void} onFrame */
 export function start(onFrame) {
   deliver = onFrame;
-  if (!navigator.locks || !self.BroadcastChannel) {
-    // Plain HTTP on another host has no Web Locks: each tab polls.
+  if (!navigator.locks || !self.BroadcastChannel || (store.session && !has("events"))) {
+    // Plain HTTP on another host has no Web Locks, and a server may have no event stream: each tab polls.
     setInterval(() => !isPaused && !document.hidden && store.session && deliver("resync", {}), POLL_EVERY_MS);
     status("polling");
     return;

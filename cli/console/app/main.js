@@ -4,7 +4,7 @@ import { render } from "./h.js";
 import { listen } from "./keys.js";
 import { follow, reconnect, start as startLive, togglePause } from "./live.js";
 import { parseRoute } from "./route.js";
-import { can, onRender, rerender, saveSetting, set, setting, store } from "./store.js";
+import { can, has, onRender, rerender, saveSetting, set, setting, store } from "./store.js";
 import { frame, help, refreshCounts, theme } from "./views/frame.js";
 import { copyMenu } from "./parts/dialog.js";
 import { agents } from "./views/agents.js";
@@ -31,11 +31,16 @@ const SCREENS = {
   login,
 };
 
+/** Feature of the API that a screen needs. @type {Record<string, string>} */
+const NEEDED = { tasks: "tasks", inbox: "inbox", agents: "agents", webhooks: "webhooks", try: "try", find: "tasks" };
+
 /** @type {ScreenView} */
 let screen;
 /** Identity of the open screen: its name and, for a task, the id. */
 let opened = "";
 let isFirst = true;
+/** Whether the open screen has not been rendered yet. */
+let isNew = false;
 
 /** @param {Route} route */
 const identity = (route) => (route.screen === "tasks" ? `tasks/${route.path[0] ?? ""}` : route.screen);
@@ -48,6 +53,7 @@ function navigate() {
     return;
   }
   if (route.screen !== "login" && !can("viewer")) route.screen = "inbox";
+  else if (NEEDED[route.screen] && !has(NEEDED[route.screen])) route.screen = "overview";
   if (opened === identity(route) && screen?.route?.(route)) {
     rerender();
     return;
@@ -57,7 +63,7 @@ function navigate() {
   opened = identity(route);
   screen = make(route);
   rerender();
-  if (!isFirst) queueMicrotask(() => requestAnimationFrame(focusHeading));
+  isNew = !isFirst;
   isFirst = false;
 }
 
@@ -72,7 +78,11 @@ function draw() {
   const root = document.getElementById("app");
   if (!root || !screen) return;
   document.title = `${screen.title} · ${store.session?.server.name || "Attache"}`;
+  const hadHeading = document.activeElement?.matches("main h1");
   render(root, [frame(screen, opened)]);
+  // A heading that data replaces keeps the focus.
+  if (isNew || (hadHeading && document.activeElement === document.body)) focusHeading();
+  isNew = false;
   follow(store.session && !store.offline ? topics() : []);
 }
 
@@ -105,6 +115,14 @@ const GLOBAL_KEYS = {
     )?.focus(),
 };
 
+let isLive = false;
+/** Starts live updates after the first sign-in: only a session knows whether the server has a stream. */
+function goLive() {
+  if (isLive) reconnect();
+  else startLive(onFrame);
+  isLive = true;
+}
+
 async function boot() {
   theme(setting("theme", "system"));
   onRender(draw);
@@ -131,13 +149,13 @@ async function boot() {
     (key) => screen.keys?.[key] ?? GLOBAL_KEYS[key],
     (name) => (location.hash = `#/${name}`),
   );
-  startLive(onFrame);
+  if (store.session) goLive();
   navigate();
   refreshCounts();
   // The live indicator counts seconds.
   setInterval(() => store.live.kind !== "live" && rerender(), 1000);
   addEventListener("attache-signed-in", () => {
-    reconnect();
+    goLive();
     refreshCounts();
   });
   addEventListener("focus", () => store.live.kind === "polling" && screen.resync?.());

@@ -38,6 +38,9 @@ export function set(changes) {
   rerender();
 }
 
+/** Whether the server has this part of the API. @param {string} feature */
+export const has = (feature) => store.session?.server.features.includes(feature) ?? false;
+
 const RANKS = ["approver", "viewer", "operator", "admin"];
 
 /** Whether the operator has at least this role. An approver only sees and answers inbox items. @param {string} role */

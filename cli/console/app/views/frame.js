@@ -3,11 +3,11 @@ import { get, signOut } from "../api.js";
 import { h } from "../h.js";
 import { areKeysOn, HELP, toggleKeys } from "../keys.js";
 import { describe, togglePause } from "../live.js";
-import { can, rerender, saveSetting, set, setting, store } from "../store.js";
+import { can, has, rerender, saveSetting, set, setting, store } from "../store.js";
 import { count } from "../format.js";
 import { copyMenu, dialog } from "../parts/dialog.js";
 
-/** Navigation: route, label, name of its count, lowest role. Below 760 px the first five are at the bottom. @type {[string, string, string, string][]} */
+/** Navigation: route, label, name of its count, lowest role. A route is the feature of the API that its screen needs. @type {[string, string, string, string][]} */
 const ENTRIES = [
   ["", "Overview", "", "viewer"],
   ["tasks", "Tasks", "", "viewer"],
@@ -81,24 +81,26 @@ function topBar() {
       " Attache",
       h("span", { class: "server-name" }, store.session?.server.name ?? ""),
     ),
-    h(
-      "search",
-      null,
-      h(
-        "form",
-        { onsubmit: submit },
-        h("label", { class: "hidden", for: "search" }, "Find a task, conversation or agent"),
-        h("input", {
-          id: "search",
-          name: "q",
-          type: "search",
-          placeholder: "Find a task, conversation, agent…",
-          autocomplete: "off",
-          spellcheck: "false",
-        }),
-        h("kbd", { "aria-hidden": "true" }, "/"),
-      ),
-    ),
+    !has("tasks")
+      ? h("span", { class: "grow" })
+      : h(
+          "search",
+          null,
+          h(
+            "form",
+            { onsubmit: submit },
+            h("label", { class: "hidden", for: "search" }, "Find a task, conversation or agent"),
+            h("input", {
+              id: "search",
+              name: "q",
+              type: "search",
+              placeholder: "Find a task, conversation, agent…",
+              autocomplete: "off",
+              spellcheck: "false",
+            }),
+            h("kbd", { "aria-hidden": "true" }, "/"),
+          ),
+        ),
     store.offline
       ? h("span", { class: "live" }, "export, without a server")
       : h(
@@ -124,7 +126,10 @@ function topBar() {
   );
 }
 
-const entries = () => ENTRIES.filter(([route, , , role]) => can(role) && (!store.offline || OFFLINE.includes(route)));
+const entries = () =>
+  ENTRIES.filter(
+    ([route, , , role]) => can(role) && (!route || route === "server" || has(route)) && (!store.offline || OFFLINE.includes(route)),
+  );
 
 /** @param {string} current */
 function navigation(current) {
@@ -231,10 +236,10 @@ export async function refreshCounts() {
   if (isCounting || !store.session || store.offline) return;
   isCounting = true;
   try {
-    const wanted = can("viewer")
-      ? [get("/inbox", { limit: 1 }), get("/webhooks", { state: "failed", limit: 1 })]
-      : [get("/inbox", { limit: 1 })];
-    const [inbox, webhooks] = await Promise.all(wanted.map((one) => one.catch(() => null)));
+    const read = async (/** @type {boolean} */ isWanted, /** @type {string} */ path, /** @type {any} */ query) =>
+      isWanted ? get(path, query).catch(() => null) : null;
+    const inbox = await read(has("inbox"), "/inbox", { limit: 1 });
+    const webhooks = await read(has("webhooks") && can("viewer"), "/webhooks", { state: "failed", limit: 1 });
     set({ counts: { inbox: total(inbox), webhooks: total(webhooks) } });
   } finally {
     isCounting = false;

@@ -3,7 +3,7 @@ import { get, post } from "../api.js";
 import { h } from "../h.js";
 import { count, duration, shortId, since, text, when } from "../format.js";
 import { href } from "../route.js";
-import { can, rerender, resource, store } from "../store.js";
+import { can, has, rerender, resource, store } from "../store.js";
 import { button, command, empty, errorBox, facts, loading, staleNote, tabs } from "../parts/common.js";
 import { confirm, toast } from "../parts/dialog.js";
 
@@ -126,16 +126,21 @@ function health(info) {
       ["Agents listen on", text(info.listeners?.agents ?? "–", "code")],
       ["Admin listens on", text(info.listeners?.admin ?? "socket only", "code")],
       ["TLS", info.listeners?.tls ? "on" : "off"],
-      ["Agents", h("a", { href: "#/agents" }, count(info.agents))],
+      ["Agents", has("agents") ? h("a", { href: "#/agents" }, count(info.agents)) : count(info.agents)],
       [
         "Open tasks",
-        h("a", { href: href(["tasks"], { state: ["submitted", "working", "input-required", "auth-required"] }) }, count(info.tasks?.open)),
+        info.tasks &&
+          h(
+            "a",
+            { href: href(["tasks"], { state: ["submitted", "working", "input-required", "auth-required"] }) },
+            count(info.tasks?.open),
+          ),
       ],
-      ["All tasks", h("a", { href: "#/tasks" }, count(info.tasks?.total))],
+      ["All tasks", info.tasks && h("a", { href: "#/tasks" }, count(info.tasks.total))],
       [
         "Console",
         [
-          `${count(info.console?.sessions)} sessions, ${count(info.console?.streams)} streams`,
+          `${count(info.console?.sessions)} sessions${info.console?.streams === undefined ? "" : `, ${count(info.console.streams)} streams`}`,
           info.console?.readOnly ? " · read-only" : "",
         ],
       ],

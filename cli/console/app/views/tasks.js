@@ -10,6 +10,8 @@ import { cancelDialog, exportTasks } from "./task_actions.js";
 import { filterBar, filtersOf, GROUPS, groupOf } from "./task_filters.js";
 
 const PAGE = 200;
+/** Pages of 500 that are read again when the list is shown a second time. */
+const REFRESHED_PAGES = 4;
 /** Above this number of tasks the scroll bar covers only the loaded rows and the next page. */
 const FULL_SCROLL = 20_000;
 const COLUMNS = ["", "state", "title", "agent", "caller", "conv.", "entries", "took", "updated", "tokens"];
@@ -66,6 +68,28 @@ export function tasks(route) {
     rerender();
   }
 
+  /** Updates the rows of an earlier visit in their place. Tasks opened since then wait behind the chip. */
+  async function refresh() {
+    const own = data;
+    let after;
+    for (let round = 0; round < REFRESHED_PAGES; round += 1) {
+      try {
+        const result = await get("/tasks", { ...Object.fromEntries(group(filtersOf(query))), limit: 500, after });
+        own.error = undefined;
+        for (const item of result.items) {
+          const index = own.ids.get(item.id);
+          if (index !== undefined) own.items[index] = item;
+          else if (item.opened > (own.items[0]?.opened ?? "")) fresh += 1;
+        }
+        after = result.next;
+      } catch (error) {
+        own.error = error;
+      }
+      rerender();
+      if (!after || own.error || own !== data || (round + 1) * 500 >= own.items.length) return;
+    }
+  }
+
   function reload() {
     const fresh_ = page();
     fresh_.keep = data.items;
@@ -82,7 +106,8 @@ export function tasks(route) {
     return known <= FULL_SCROLL && known > rows().length ? known : rows().length + (data.next === null ? 0 : 50);
   }
 
-  if (!data.items.length) loadMore();
+  if (data.items.length) refresh();
+  else loadMore();
   loadCounts();
 
   const openRow = (/** @type {number} */ index) => rows()[index] && open(href(["tasks", rows()[index].id]));
@@ -175,7 +200,7 @@ export function tasks(route) {
               })
             : null,
         ),
-        data.error ? errorBox(data.error, () => ((data.error = undefined), loadMore())) : null,
+        data.error ? errorBox(data.error, () => ((data.error = undefined), data.items.length ? refresh() : loadMore())) : null,
         !rows().length && data.next === null
           ? nothing(filters)
           : !rows().length
