@@ -363,6 +363,7 @@ export function inbox(route) {
 
   function nothing() {
     const answers = audit?.data?.items ?? [];
+    const demo = store.agents?.find((agent) => /demo/i.test(agent.name));
     return empty(
       h("p", null, "No open questions."),
       answers.length
@@ -389,10 +390,9 @@ export function inbox(route) {
             ),
           ]
         : null,
-      h("p", { class: "soft" }, "An assistant asks before it calls a tool that needs approval:"),
-      command('approval = ["pay"]   # in [agents.clerk]'),
-      h("p", { class: "soft" }, "Try it with the demo agent:"),
-      command(`attache send -a ${store.agents?.[0]?.url ?? "http://127.0.0.1:41241"} ask`),
+      h("p", { class: "soft" }, "An assistant asks before it calls a tool with these lines:"),
+      command("[agents.clerk.tools.pay]\napproval = true"),
+      demo ? [h("p", { class: "soft" }, "The demo agent asks a question:"), command(`attache send -a ${demo.url} ask`)] : null,
     );
   }
 }

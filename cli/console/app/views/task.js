@@ -89,7 +89,7 @@ export function task(route) {
       return [
         header(head, data, () => copyMenu(copyEntries(head, fold))),
         staleNote(data.head),
-        outcome(head, fold, change),
+        outcome(head, fold, data.total(), change),
         timelineHead(head),
         tabBar(head, fold),
         h(
@@ -97,7 +97,7 @@ export function task(route) {
           { class: `work v-${tab()}`, key: "work" },
           panel(head, fold),
           seq() || query.has("at") || TIMELINES.includes(tab())
-            ? wire.view({ query, seq: seq() ?? data.total(), total: data.total(), select })
+            ? wire.view({ query, seq: seq() ?? lastStatus(head, data.total()), total: data.total(), select })
             : null,
         ),
       ];
@@ -243,9 +243,10 @@ function header(head, data, copy) {
  * The cause of the state in words, first of all: the failure, the question, or the answer.
  * @param {TaskHead} head
  * @param {any} fold
+ * @param {number} total
  * @param {(changes: Record<string, string | number | null>) => void} change
  */
-function outcome(head, fold, change) {
+function outcome(head, fold, total, change) {
   const message = textOf(fold.status?.message);
   const { tone, word } = stateWords(head.state);
   if (!isFinal(head.state) && !isParked(head.state)) return null;
@@ -270,14 +271,14 @@ function outcome(head, fold, change) {
       button("Show the entry", {
         class: "link",
         "data-action": "last-entry",
-        onclick: () => change({ view: "list", seq: lastStatus(head) }),
+        onclick: () => change({ view: "list", seq: lastStatus(head, total) }),
       }),
     ),
   );
 }
 
-/** Position of the last status: the entry before the end of the turn. @param {TaskHead} head */
-const lastStatus = (head) => Math.max(1, isFinal(head.state) || isParked(head.state) ? head.entries - 1 : head.entries);
+/** Position of the last status: the entry before the end of the turn, if the task has ended or waits. @param {TaskHead} head @param {number} total */
+const lastStatus = (head, total) => Math.max(Math.min(1, total), isFinal(head.state) || isParked(head.state) ? total - 1 : total);
 
 /** @param {string} id @param {ReturnType<typeof taskData>} data */
 function missing(id, data) {

@@ -60,23 +60,27 @@ export function copyEntries(head, fold) {
   ];
 }
 
-/** @param {string} url @param {string} words */
+/** Code for the official SDK of version 1.0, as in docs/examples. @param {string} url @param {string} words */
 export const python = (url, words) => `import asyncio
-from a2a.client import ClientFactory, create_text_message_object
+from a2a.client import ClientConfig, create_client
+from a2a.helpers import new_text_message
+from a2a.types import a2a_pb2 as pb
 
 async def main():
-    client = await ClientFactory.connect(${JSON.stringify(`${url}/`)})
-    async for event in client.send_message(create_text_message_object(content=${JSON.stringify(words)})):
-        print(event)
+    client = await create_client(${JSON.stringify(url)}, ClientConfig(streaming=False))
+    request = pb.SendMessageRequest(message=new_text_message(${JSON.stringify(words)}, role=pb.ROLE_USER))
+    async for answer in client.send_message(request):
+        print(answer)
 
 asyncio.run(main())
 `;
 
-/** @param {string} url @param {string} words */
+/** Code for the official SDK of version 1.0, as in docs/examples. @param {string} url @param {string} words */
 export const javascript = (url, words) => `import { ClientFactory } from "@a2a-js/sdk/client";
+import { SendMessageRequest } from "@a2a-js/sdk";
 
-const client = await new ClientFactory().createFromUrl(${JSON.stringify(`${url}/`)});
-console.log(await client.sendMessage({
-  message: { kind: "message", messageId: crypto.randomUUID(), role: "user", parts: [{ kind: "text", text: ${JSON.stringify(words)} }] },
-}));
+const client = await new ClientFactory().createFromUrl(${JSON.stringify(url)});
+console.log(await client.sendMessage(SendMessageRequest.fromJSON({
+  message: { messageId: crypto.randomUUID(), role: "ROLE_USER", parts: [{ text: ${JSON.stringify(words)} }] },
+})));
 `;
