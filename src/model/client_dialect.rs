@@ -1,9 +1,27 @@
 //! Dialects of clients that a task remembers.
 
-use super::{Message, Object, SendMessageRequest, Task};
+#[cfg(feature = "server")]
+use super::{Content, Part, SendMessageRequest};
+use super::{Message, Object, Task};
 
 /// Metadata key of the dialect. It is internal: callers do not receive it.
 const DIALECT_KEY: &str = "attache.dialect";
+
+/// Metadata key of a data part whose own metadata name a tool kind. It is internal like the dialect.
+const FORM_KEY: &str = "attache.form";
+
+/// Metadata key for the 0.x kind of a data part.
+pub(crate) const KIND_KEY: &str = "kind";
+
+/// Whether a kind is that of a tool part, which clients that run tools send and understand.
+pub(crate) fn is_tool_kind(kind: &str) -> bool {
+    matches!(kind, "tool-use" | "tool-result")
+}
+
+/// Whether the metadata are those of a part that its client sent as a data part, whatever kind they name.
+pub(crate) fn is_sent_as_data(metadata: &Object) -> bool {
+    metadata.get(FORM_KEY).is_some()
+}
 
 /// Dialect of a client, recognized by its message. The log keeps it, so that later responses about the
 /// task have the same form.
@@ -38,14 +56,30 @@ impl ClientDialect {
 }
 
 impl SendMessageRequest {
-    /// Records the dialect of the client in the metadata of the message. The reserved metadata of the
-    /// client must have been removed before.
+    /// Records the dialect of the client in the metadata of the message, and the data parts that must not
+    /// become tool parts in the metadata of these parts. The reserved metadata of the client must have been
+    /// removed before.
     #[cfg(feature = "server")]
     pub(crate) fn record_dialect(&mut self) {
         if let Some(dialect) = self.dialect {
             dialect.insert_into(&mut self.message.metadata);
         }
+        for (position, part) in self.message.parts.iter_mut().enumerate() {
+            if names_tool_kind(part) && !self.tool_parts.contains(&position) {
+                part.update_metadata(|metadata| {
+                    metadata.get_or_insert_default().insert(FORM_KEY, "data");
+                });
+            }
+        }
     }
+}
+
+/// Whether the metadata of a data part name the kind of a tool part.
+#[cfg(feature = "server")]
+fn names_tool_kind(part: &Part) -> bool {
+    let kind = part.metadata().and_then(|metadata| metadata.get(KIND_KEY));
+    let kind = kind.and_then(|kind| kind.read::<String>().ok());
+    matches!(part.content, Content::Data(_)) && kind.is_some_and(|kind| is_tool_kind(&kind))
 }
 
 impl Message {

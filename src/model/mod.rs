@@ -40,6 +40,7 @@ pub use card::{
     AgentProvider, AgentSkill, KAOS_BINDING,
 };
 pub use client_dialect::ClientDialect;
+pub(crate) use client_dialect::{KIND_KEY, is_sent_as_data, is_tool_kind};
 pub use error::{Error, ErrorKind, Result, Violation};
 pub use event::{
     CallMetadata, Entry, Event, Seq, StreamResponse, TaskArtifactUpdateEvent, TaskStatusUpdateEvent,

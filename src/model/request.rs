@@ -36,6 +36,9 @@ pub struct SendMessageRequest {
     /// Dialect of the client, if the message shows one.
     #[serde(skip)]
     pub dialect: Option<ClientDialect>,
+    /// Positions of the parts of the message that a 0.x client sent as `tool-use` or `tool-result`.
+    #[serde(skip)]
+    pub tool_parts: Vec<usize>,
 }
 
 impl SendMessageRequest {

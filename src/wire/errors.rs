@@ -13,6 +13,7 @@ use crate::model::{ErrorKind, Version};
 pub(crate) use read::PeerErrorDetails;
 pub use read::{read_jsonrpc_error, read_rest_error};
 pub(crate) use v03_terms::V03Terms;
+pub use v03_terms::with_caller_path;
 pub use write::{JsonRpcError, RestError};
 
 /// Domain of the reasons in `google.rpc.ErrorInfo`.

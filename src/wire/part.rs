@@ -7,7 +7,7 @@ use std::fmt;
 use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use super::json::field_error;
-use crate::model::{Base64, Content, Json, Object, Part};
+use crate::model::{Base64, Content, Json, KIND_KEY, Object, Part, is_tool_kind};
 
 /// Members that a part may have in any version.
 #[derive(Default)]
@@ -374,14 +374,6 @@ fn read_unknown_kind<E: de::Error>(
     }
     metadata.insert(KIND_KEY, serde_json::Value::from(kind));
     Ok(Part::data(data.into_iter().collect::<Object>()).with_metadata(metadata))
-}
-
-/// Metadata key for the 0.x kind of a data part.
-pub(crate) const KIND_KEY: &str = "kind";
-
-/// Whether a kind is that of a tool part, which clients that run tools send and understand.
-pub(crate) fn is_tool_kind(kind: &str) -> bool {
-    matches!(kind, "tool-use" | "tool-result")
 }
 
 #[cfg(test)]

@@ -99,6 +99,7 @@ pub(super) fn into_send_request(
         metadata: send.metadata,
         alias: None,
         dialect: None,
+        tool_parts: Vec::new(),
     }))
 }
 

@@ -1,5 +1,7 @@
 //! Response and event serialization in the dialect of the client.
 
+use std::borrow::Cow;
+
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::card::{CardForm, write_card};
@@ -28,7 +30,7 @@ pub fn write_result(
         write_json(out, &V03TaskPage(page, dialect));
         return Ok(());
     }
-    let response = &*response.published();
+    let response = &*published(response, dialect);
     match dialect {
         Dialect::V1 => write_v1(out, response),
         Dialect::Kaos => write_kaos(out, response),
@@ -45,9 +47,24 @@ pub fn write_result(
     Ok(())
 }
 
+/// Returns a value for callers of a dialect, without internal metadata. Parts for clients that run tools keep
+/// them: their writer needs them to choose the form, and omits them.
+fn published<'a, T: Publish>(value: &'a T, dialect: &Dialect) -> Cow<'a, T> {
+    match dialect {
+        Dialect::V03Tools => Cow::Borrowed(value),
+        Dialect::V1
+        | Dialect::Kaos
+        | Dialect::Fasta2a
+        | Dialect::V03
+        | Dialect::V03PushSuccess
+        | Dialect::V03Rest
+        | Dialect::V01 { .. } => value.published(),
+    }
+}
+
 /// Writes a task as the result of a call on any JSON binding, like [`write_result`].
 pub fn write_task(out: &mut Vec<u8>, task: &Task, dialect: &Dialect) {
-    let task = &*task.published();
+    let task = &*published(task, dialect);
     match dialect {
         Dialect::V1 => encode::write_task(out, task),
         Dialect::Kaos => write_json(out, &KaosTask(task)),
@@ -168,7 +185,10 @@ impl Serialize for V03TaskPage<'_> {
         let tasks: Vec<_> = page
             .tasks
             .iter()
-            .map(|task| (task.published(), audience(task)))
+            .map(|task| match audience(task) {
+                Audience::Tools => (Cow::Borrowed(task), Audience::Tools),
+                audience => (task.published(), audience),
+            })
             .collect();
         let tasks: Vec<_> = tasks
             .iter()
@@ -185,7 +205,7 @@ impl Serialize for V03TaskPage<'_> {
 
 /// Writes a stream event, without internal metadata. `closes` marks the last event, which 0.3 sends as `final`.
 pub fn write_event(out: &mut Vec<u8>, event: &StreamResponse, closes: bool, dialect: &Dialect) {
-    let event = &*event.published();
+    let event = &*published(event, dialect);
     let audience = match dialect {
         Dialect::V1 => {
             return match event {

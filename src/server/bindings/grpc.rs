@@ -32,6 +32,7 @@ use crate::server::peer::ConnectionPeer;
 use crate::server::reply::{self, PiecedBody, Reply};
 use crate::server::routes::Routes;
 use crate::service::{AgentEntry, ServiceResponse, TaskEventStream, TaskView};
+use crate::wire::errors::with_caller_path;
 use crate::wire::file_encoding::FileConversion;
 use crate::wire::grpc::{
     operation, returns_ended_task, returns_public_card, route_version, to_status,
@@ -204,6 +205,7 @@ async fn handle_call(
     };
     result.unwrap_or_else(|error| {
         let error = admission.charge_rejection(agent, &mut context, error);
+        let error = with_caller_path(error, rpc.operation, rpc.version, Binding::Grpc);
         error_reply(error, rpc.version)
     })
 }

@@ -28,6 +28,7 @@ use crate::server::peer::ConnectionPeer;
 use crate::server::reply::{self, Reply, ReplyBody, method_not_allowed};
 use crate::server::routes::Routes;
 use crate::service::{AgentEntry, ServiceResponse, TaskView};
+use crate::wire::errors::with_caller_path;
 use crate::wire::fast::{FastCall, fast_decode};
 use crate::wire::jsonrpc::{
     JsonRpcId, JsonRpcRequest, RejectedRequest, begin_result, end_result, read_request, write_error,
@@ -110,6 +111,7 @@ pub(in crate::server) async fn handle(
         .await;
     result.unwrap_or_else(|error| {
         let error = admission.charge_rejection(agent, &mut context, error);
+        let error = with_caller_path(error, method.operation, version, Binding::JsonRpc);
         if rejects_in_stream(method.operation, version) {
             error_stream(&id, error, version)
         } else {

@@ -22,7 +22,7 @@ use crate::server::peer::ConnectionPeer;
 use crate::server::reply::{self, Reply};
 use crate::server::routes::Routes;
 use crate::service::{AgentEntry, ServiceResponse};
-use crate::wire::errors::{RestError, http_status};
+use crate::wire::errors::{RestError, http_status, with_caller_path};
 use crate::wire::file_encoding::FileConversion;
 use crate::wire::negotiation::{NegotiationError, RouteVersion, negotiate};
 use crate::wire::path::{RestRoute, RouteError, route};
@@ -84,6 +84,7 @@ pub(in crate::server) async fn handle(
         .await;
     result.unwrap_or_else(|error| {
         let error = admission.charge_rejection(agent, &mut context, error);
+        let error = with_caller_path(error, route.operation, version, Binding::HttpJson);
         error_reply(error, version)
     })
 }

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::model::{Error, ErrorKind};
+use crate::model::{Binding, Error, ErrorKind, Operation, Version};
+use crate::wire::json::prefix_field;
 
 /// Name of 1.0 and the name that the caller uses instead.
 type Term = (&'static str, &'static str);
@@ -61,6 +62,36 @@ impl V03Terms {
     }
 }
 
+/// Members of a push configuration. In 1.0 they are members of the request itself.
+const PUSH_CONFIG_MEMBERS: [&str; 5] = ["url", "token", "id", "authentication", "headers"];
+
+/// Names the member of a refused push configuration as the caller has written it: 0.3 nests the
+/// configuration in its request.
+#[must_use]
+pub fn with_caller_path(
+    error: Error,
+    operation: Operation,
+    version: Version,
+    binding: Binding,
+) -> Error {
+    if operation != Operation::CreatePushConfig || version != Version::V03 {
+        return error;
+    }
+    let field = error
+        .violations()
+        .first()
+        .map(|violation| violation.field());
+    let member = field.and_then(|field| field.split(['.', '[']).next());
+    if !member.is_some_and(|member| PUSH_CONFIG_MEMBERS.contains(&member)) {
+        return error;
+    }
+    let path = match binding {
+        Binding::JsonRpc | Binding::HttpJson => "pushNotificationConfig",
+        Binding::Grpc => "config.pushNotificationConfig",
+    };
+    prefix_field(path, error)
+}
+
 /// Replaces the occurrences of a name that are not part of a longer word; `None` if there are none.
 fn replace_word(text: &str, name: &str, own: &str) -> Option<String> {
     let mut replaced = None;
@@ -86,6 +117,47 @@ fn replace_word(text: &str, name: &str, own: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn seed_1_42_members_of_a_push_config_have_the_path_of_the_caller() {
+        let path = |field: &str, operation, version, binding| {
+            let error = with_caller_path(Error::invalid(field, "x"), operation, version, binding);
+            error.violations()[0].field().to_owned()
+        };
+        let create = Operation::CreatePushConfig;
+        for (field, version, binding, expected) in [
+            (
+                "url",
+                Version::V03,
+                Binding::JsonRpc,
+                "pushNotificationConfig.url",
+            ),
+            (
+                "authentication.scheme",
+                Version::V03,
+                Binding::HttpJson,
+                "pushNotificationConfig.authentication.scheme",
+            ),
+            (
+                "headers[X-A]",
+                Version::V03,
+                Binding::Grpc,
+                "config.pushNotificationConfig.headers[X-A]",
+            ),
+            ("taskId", Version::V03, Binding::JsonRpc, "taskId"),
+            (
+                "pushNotificationConfig.url",
+                Version::V03,
+                Binding::JsonRpc,
+                "pushNotificationConfig.url",
+            ),
+            ("url", Version::V1, Binding::JsonRpc, "url"),
+        ] {
+            assert_eq!(path(field, create, version, binding), expected);
+        }
+        let send = Operation::SendMessage;
+        assert_eq!(path("id", send, Version::V03, Binding::JsonRpc), "id");
+    }
 
     #[test]
     fn seed_1_42_names_are_those_of_the_caller() {

@@ -32,6 +32,7 @@ impl TryFrom<v03::SendMessageRequest> for SendMessageRequest {
             metadata: read_option("metadata", request.metadata)?,
             alias: None,
             dialect: None,
+            tool_parts: Vec::new(),
         })
     }
 }

@@ -35,6 +35,7 @@ impl TryFrom<v1::SendMessageRequest> for SendMessageRequest {
             metadata: read_option("metadata", request.metadata)?,
             alias: None,
             dialect: None,
+            tool_parts: Vec::new(),
         })
     }
 }

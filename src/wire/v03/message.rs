@@ -7,18 +7,22 @@ use serde::{Deserialize, Deserializer};
 use super::part::{ObjectOrText, V03Part};
 use super::{Audience, V03};
 use crate::model::{
-    Artifact, ArtifactId, Content, ContextId, INPUT_REQUEST, Json, Message, MessageId, Object,
-    Part, Role, TaskId, int32, non_empty, or_default,
+    Artifact, ArtifactId, Content, ContextId, INPUT_REQUEST, Json, KIND_KEY, Message, MessageId,
+    Object, Part, Publish, Role, TaskId, int32, is_sent_as_data, is_tool_kind, non_empty,
+    or_default,
 };
 use crate::wire::json::field_error;
 use crate::wire::lenient::v03_role_name;
-use crate::wire::part::{KIND_KEY, NamedKind, WRAPPED_DATA_KEY, is_tool_kind};
+use crate::wire::part::{NamedKind, WRAPPED_DATA_KEY};
 
 impl<'a> V03<'a, Part> {
-    /// Returns the metadata to write. `wrapped` adds the marker for wrapped data; `restored`
+    /// Returns the metadata to write, without internal keys. `wrapped` adds the marker for wrapped data; `restored`
     /// removes the stored kind.
     fn metadata(&self, wrapped: bool, restored: bool) -> Option<Object> {
         let mut metadata = self.0.metadata().cloned();
+        if self.1.needs_publishing() {
+            metadata.remove_internal_metadata();
+        }
         if restored {
             metadata.as_mut()?.remove(KIND_KEY);
             metadata = metadata.filter(|metadata| !metadata.is_empty());
@@ -48,7 +52,11 @@ impl<'a> V03<'a, Part> {
         if !matches!(self.1, Audience::Tools) {
             return None;
         }
-        let kind: String = self.0.metadata()?.get(KIND_KEY)?.read().ok()?;
+        let metadata = self.0.metadata()?;
+        if is_sent_as_data(metadata) {
+            return None;
+        }
+        let kind: String = metadata.get(KIND_KEY)?.read().ok()?;
         let members = Object::try_from(data.clone()).ok()?;
         let clash = members.get("kind").is_some() || members.get("metadata").is_some();
         (!clash && is_tool_kind(&kind)).then_some((kind, members))
@@ -177,7 +185,7 @@ impl Serialize for V03<'_, Message> {
         if !message.extensions.is_empty() {
             map.serialize_entry("extensions", &message.extensions)?;
         }
-        if let Some(metadata) = non_empty_metadata(&message.metadata) {
+        if let Some(metadata) = non_empty_metadata(&audience.metadata(&message.metadata)) {
             map.serialize_entry("metadata", metadata)?;
             if let Some(request) = metadata.get(INPUT_REQUEST) {
                 map.serialize_entry("inputRequest", &request)?;
@@ -202,7 +210,7 @@ impl Serialize for V03<'_, Artifact> {
         if !artifact.extensions.is_empty() {
             map.serialize_entry("extensions", &artifact.extensions)?;
         }
-        if let Some(metadata) = non_empty_metadata(&artifact.metadata) {
+        if let Some(metadata) = non_empty_metadata(&audience.metadata(&artifact.metadata)) {
             map.serialize_entry("metadata", metadata)?;
         }
         map.end()
@@ -270,20 +278,22 @@ pub(in crate::wire) struct V03SentMessage<const PROTO: bool> {
     pub(in crate::wire) message: Message,
     /// Whether the message has a `kind`, or any part a `kind` or `type`.
     pub(in crate::wire) has_kinds: bool,
-    /// Whether a part is a tool part.
-    pub(in crate::wire) has_tool_parts: bool,
+    /// Positions of the tool parts.
+    pub(in crate::wire) tool_parts: Vec<usize>,
 }
 
 impl<'de, const PROTO: bool> Deserialize<'de> for V03SentMessage<PROTO> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let read = V03MessageMembers::<PROTO>::deserialize(deserializer)?;
         let mut kinds = read.parts.iter().map(|part| part.kind);
-        let has_tool_parts = kinds.clone().any(|kind| kind == NamedKind::Tool);
+        let is_tool = |(_, kind): &(usize, NamedKind)| *kind == NamedKind::Tool;
+        let tool_parts = kinds.clone().enumerate().filter(is_tool);
+        let tool_parts = tool_parts.map(|(position, _)| position).collect();
         let has_kinds = read.kind.is_some() || kinds.any(|kind| kind != NamedKind::Absent);
         Ok(Self {
             message: read.into_message()?,
             has_kinds,
-            has_tool_parts,
+            tool_parts,
         })
     }
 }

@@ -10,7 +10,9 @@ mod push;
 mod request;
 mod task;
 
-use crate::model::TaskId;
+use std::borrow::Cow;
+
+use crate::model::{Object, Publish, TaskId};
 
 pub(super) use message::{V03List, V03Message, V03SentMessage, non_empty_metadata};
 pub(super) use push::parse_push_config_name;
@@ -40,6 +42,20 @@ pub(super) enum Audience<'a> {
 }
 
 impl Audience<'_> {
+    /// Whether values for this audience still have their internal metadata, which select the form of parts.
+    fn needs_publishing(self) -> bool {
+        matches!(self, Audience::Tools)
+    }
+
+    /// Returns the metadata to write.
+    fn metadata(self, metadata: &Option<Object>) -> Cow<'_, Option<Object>> {
+        if self.needs_publishing() {
+            metadata.published()
+        } else {
+            Cow::Borrowed(metadata)
+        }
+    }
+
     fn is_v01(self) -> bool {
         matches!(self, Audience::V01(_))
     }

@@ -126,7 +126,8 @@ impl<const PROTO: bool> V03SendParams<PROTO> {
             configuration,
             metadata: self.metadata,
             alias: self.id,
-            dialect: sent.has_tool_parts.then_some(ClientDialect::Tools),
+            dialect: (!sent.tool_parts.is_empty()).then_some(ClientDialect::Tools),
+            tool_parts: sent.tool_parts,
         })
     }
 }

@@ -61,7 +61,7 @@ impl Serialize for V03<'_, Task> {
         if !task.history.is_empty() {
             map.serialize_entry("history", &V03List(&task.history, audience))?;
         }
-        if let Some(metadata) = &task.metadata {
+        if let Some(metadata) = &*audience.metadata(&task.metadata) {
             map.serialize_entry("metadata", metadata)?;
         }
         map.end()
@@ -108,7 +108,7 @@ impl Serialize for V03StatusEventWriter<'_> {
         )?;
         map.serialize_entry("status", &V03(&event.status, audience))?;
         map.serialize_entry("final", &closes)?;
-        if let Some(metadata) = &event.metadata {
+        if let Some(metadata) = &*audience.metadata(&event.metadata) {
             map.serialize_entry("metadata", metadata)?;
         }
         map.end()
@@ -129,7 +129,7 @@ impl Serialize for V03<'_, TaskArtifactUpdateEvent> {
         map.serialize_entry("artifact", &V03(&event.artifact, audience))?;
         map.serialize_entry("append", &event.append)?;
         map.serialize_entry("lastChunk", &event.last_chunk)?;
-        if let Some(metadata) = &event.metadata {
+        if let Some(metadata) = &*audience.metadata(&event.metadata) {
             map.serialize_entry("metadata", metadata)?;
         }
         map.end()

@@ -79,6 +79,29 @@ async fn seed_1_42_errors_name_the_fields_of_the_callers_version() {
         let message = error["message"].as_str().unwrap();
         assert!(message.contains(expected), "{error}");
     }
+    let task = server
+        .result(
+            "message/send",
+            json!({"message": user_message(text.clone())}),
+        )
+        .await;
+    for (config, field) in [
+        (json!({"url": "ftp://x"}), "url"),
+        (json!({"url": ""}), "url"),
+        (
+            json!({"url": "http://127.0.0.1:1/", "headers": {"Host": "x"}}),
+            "headers",
+        ),
+    ] {
+        let params = json!({"taskId": task["id"], "pushNotificationConfig": config});
+        let error = server
+            .error("tasks/pushNotificationConfig/set", params)
+            .await;
+        let message = error["message"].as_str().unwrap();
+        let field = format!("pushNotificationConfig.{field}");
+        assert!(message.contains(&field), "{error}");
+        assert!(!message.contains("taskPushNotificationConfig"), "{error}");
+    }
     // The supported modes are listed once.
     let error = server.error("message/send", file).await;
     assert_eq!(error["data"], json!({"supported": "text/plain"}), "{error}");

@@ -64,6 +64,7 @@ fn send(fit: Fit) -> BoxedStrategy<SendMessageRequest> {
                 metadata,
                 alias: None,
                 dialect: None,
+                tool_parts: Vec::new(),
             },
         )
         .boxed()

@@ -109,6 +109,7 @@ pub(super) fn change_request(request: &mut Request, changed: &RawValue) -> Resul
             **request = SendMessageRequest {
                 alias: request.alias.take(),
                 dialect: request.dialect.take(),
+                tool_parts: std::mem::take(&mut request.tool_parts),
                 ..changed
             };
         }

@@ -302,3 +302,37 @@ async fn seed_2_20_clients_that_send_tool_parts_get_them_in_this_task() {
     assert_eq!(part["metadata"], json!({"kind": "tool-use"}), "{v1}");
     assert_eq!(part["data"]["toolUseId"], "input-1", "{v1}");
 }
+
+#[tokio::test]
+async fn seed_1_32_data_parts_of_clients_that_run_tools_stay_data_parts() {
+    let server = start(plain_agent).await;
+    let parts = json!([
+        {"kind": "data", "data": {"a": 1}, "metadata": {"kind": "tool-use"}},
+        {"kind": "tool-result", "toolUseId": "input-1", "result": 42},
+        {"data": {"b": 2}, "metadata": {"kind": "tool-result", "mine": true}},
+    ]);
+    let mut expected = parts.clone();
+    expected[2]["kind"] = json!("data");
+    let message = user_message(parts);
+    let task = server
+        .result("message/send", json!({"message": message.clone()}))
+        .await;
+    let read = get(&server, &task["id"], "").await;
+    let events = post_for_events(&server, &stream_request(message)).await;
+    let last = &events.last().unwrap()["result"];
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tasks/list", "params": {"includeArtifacts": true}});
+    let listed = post(&server, &list).await["result"]["tasks"].clone();
+    for (from, parts) in [
+        ("send", &task["history"][0]["parts"]),
+        ("send", &task["status"]["message"]["parts"]),
+        ("get", &read["history"][0]["parts"]),
+        ("get", &read["status"]["message"]["parts"]),
+        ("stream", &last["status"]["message"]["parts"]),
+        ("list", &listed[0]["status"]["message"]["parts"]),
+    ] {
+        assert_eq!(*parts, expected, "{from}");
+    }
+    for document in [&task, &read, last, &listed] {
+        assert!(!document.to_string().contains("attache."), "{document}");
+    }
+}
