@@ -10,7 +10,8 @@ pub(crate) struct DocsArgs {
     #[command(subcommand)]
     pub(crate) verb: Option<DocsCommand>,
 
-    /// Page or section to print, such as `push` or `push#requests`; without it a browser opens
+    /// Page or section to print, such as `push` or `push#requests`; without it a browser opens, or the pages are listed if
+    /// the output is not a terminal
     #[arg(value_name = "PAGE")]
     pub(crate) page: Option<String>,
 
@@ -23,9 +24,16 @@ pub(crate) struct DocsArgs {
     )]
     pub(crate) port: u16,
 
-    /// Print the address only, and open no browser
+    /// Serve the pages and print their address, but open no browser
     #[arg(long)]
     pub(crate) no_open: bool,
+}
+
+impl DocsArgs {
+    /// Whether an option asks for pages over HTTP.
+    pub(crate) fn serves_pages(&self) -> bool {
+        self.no_open || self.port != 0
+    }
 }
 
 #[derive(Debug, Subcommand)]

@@ -173,19 +173,7 @@ impl HelpPage {
         self.add_about(command);
         self.text
             .push_str(&format!("\nUsage: attache {name} <COMMAND> [OPTIONS]\n"));
-        let verbs = command
-            .get_subcommands()
-            .filter(|verb| !verb.is_hide_set() && verb.get_name() != "help");
-        let rows: Vec<_> = verbs
-            .map(|verb| HelpRow {
-                name: verb.get_name().to_owned(),
-                about: verb
-                    .get_about()
-                    .map(ToString::to_string)
-                    .unwrap_or_default(),
-            })
-            .collect();
-        self.add_rows("Commands", &rows);
+        self.add_rows("Commands", &command_rows(command));
         self.text.push_str(&format!(
             "\nOptions of one: attache help {name} <COMMAND>\n"
         ));
@@ -194,16 +182,22 @@ impl HelpPage {
 
     fn add_verb(&mut self, name: &str, command: &Command) {
         self.add_about(command);
-        let usage = command.clone().render_usage().to_string();
-        let usage = usage.split_whitespace().collect::<Vec<_>>().join(" ");
-        let usage = usage.trim_start_matches("Usage: ");
-        let usage = usage
-            .strip_prefix("attache ")
-            .unwrap_or(usage)
-            .strip_prefix(name)
-            .unwrap_or(usage);
         self.text.push('\n');
-        self.add_text(&format!("Usage: attache {name}{usage}"));
+        let usage = command.clone().render_usage().to_string();
+        let usage = usage.trim_start().trim_start_matches("Usage:");
+        // A verb with a default action has one line for it and one for its commands.
+        for (number, line) in usage.lines().enumerate() {
+            let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+            let line = line.strip_prefix("attache ").unwrap_or(&line);
+            let line = line.strip_prefix(name).unwrap_or(line);
+            if number == 0 {
+                self.add_text(&format!("Usage: attache {name}{line}"));
+            } else {
+                self.text
+                    .push_str(&format!("       attache {name}{line}\n"));
+            }
+        }
+        self.add_rows("Commands", &command_rows(command));
         let help = VerbHelp::of(name);
         let common = help.map(|help| help.common).unwrap_or_default();
         for section in sections(command, common) {
@@ -251,6 +245,20 @@ fn effective_defaults(settings: &ResolvedSettings) -> String {
     });
     let values: Vec<_> = values.collect();
     format!("{}; switches: off", values.join("; "))
+}
+
+/// The verbs below a verb, with their descriptions.
+fn command_rows(command: &Command) -> Vec<HelpRow> {
+    let verbs = command
+        .get_subcommands()
+        .filter(|verb| !verb.is_hide_set() && verb.get_name() != "help");
+    let about = |verb: &Command| verb.get_about().map(ToString::to_string);
+    verbs
+        .map(|verb| HelpRow {
+            name: verb.get_name().to_owned(),
+            about: about(verb).unwrap_or_default(),
+        })
+        .collect()
 }
 
 struct HelpSection {

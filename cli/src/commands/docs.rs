@@ -1,7 +1,7 @@
 //! `attache docs`: the documentation, in a browser, in the terminal and as a static site.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -18,14 +18,20 @@ use crate::terminal::TerminalStyle;
 
 /// Number of sections that a search prints.
 const MAX_RESULTS: usize = 8;
+/// Number of pages that are suggested for an unknown name.
+const MAX_SUGGESTIONS: usize = 3;
+/// Jaro-Winkler similarity from which a page is suggested for a name.
+const MIN_SIMILARITY: f64 = 0.8;
 
 pub(crate) async fn run(args: DocsArgs) -> anyhow::Result<()> {
+    let opens_browser = args.serves_pages() || io::stdout().is_terminal();
     match (args.verb, args.page) {
         (Some(DocsCommand::List), _) => list(),
         (Some(DocsCommand::Search { words }), _) => search(&words.join(" ")),
         (Some(DocsCommand::Build { folder, origin }), _) => build(&folder, origin.as_deref()),
         (None, Some(page)) => print_page(&page),
-        (None, None) => open(args.port, args.no_open).await,
+        (None, None) if opens_browser => open(args.port, args.no_open).await,
+        (None, None) => list(),
     }
 }
 
@@ -41,6 +47,10 @@ fn list() -> anyhow::Result<()> {
             writeln!(out, "  {:<28} {}", page.path, page.summary)?;
         }
     }
+    writeln!(
+        out,
+        "\nPrint one: attache docs <PAGE>. Search: attache docs search <WORDS>. In a browser: attache docs --no-open"
+    )?;
     Ok(())
 }
 
@@ -67,13 +77,14 @@ fn print_page(name: &str) -> anyhow::Result<()> {
                 page.path
             );
         }
-        let nearest = pages::all().max_by(|a, b| {
-            let similarity = |page: &Page| strsim::jaro_winkler(page.path, name);
-            similarity(a).total_cmp(&similarity(b))
-        });
-        let nearest = nearest.map(|page| page.path).unwrap_or_default();
+        let suggested = suggested_pages(name);
+        let suggestion = if suggested.is_empty() {
+            String::new()
+        } else {
+            format!("; did you mean {}", suggested.join(" or "))
+        };
         bail!(
-            "there is no page `{name}`; the nearest is `{nearest}`; all pages: attache docs list; \
+            "there is no page `{name}`{suggestion}; all pages: attache docs list; \
              search: attache docs search {}",
             shell_words::quote(name)
         );
@@ -82,6 +93,32 @@ fn print_page(name: &str) -> anyhow::Result<()> {
     let text = terminal::render(section.page.path, section.markdown, style);
     io::stdout().lock().write_all(text.as_bytes())?;
     Ok(())
+}
+
+/// Pages for a name that no page has: those with a similar name, then those that a search finds.
+fn suggested_pages(name: &str) -> Vec<String> {
+    let last_segment = |path: &'static str| path.rsplit('/').next().unwrap_or(path);
+    let mut similar: Vec<(f64, &'static str)> = pages::all()
+        .map(|page| {
+            let file = last_segment(page.path);
+            let similarity = strsim::jaro_winkler(page.path, name);
+            (similarity.max(strsim::jaro_winkler(file, name)), page.path)
+        })
+        .filter(|(similarity, _)| *similarity >= MIN_SIMILARITY)
+        .collect();
+    similar.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let index = Index::build();
+    let words = name.replace(['/', '-', '_', '#'], " ");
+    let found = index.search(&words, MAX_RESULTS);
+    let mut suggested: Vec<String> = Vec::new();
+    let candidates = similar.into_iter().map(|(_, path)| path);
+    for path in candidates.chain(found.into_iter().map(|section| section.page)) {
+        let quoted = format!("`{path}`");
+        if suggested.len() < MAX_SUGGESTIONS && !suggested.contains(&quoted) {
+            suggested.push(quoted);
+        }
+    }
+    suggested
 }
 
 fn build(folder: &Path, origin: Option<&str>) -> anyhow::Result<()> {

@@ -65,7 +65,7 @@ const QUESTIONS: &[(&str, &[&str])] = &[
         &[
             "examples/tasks",
             "examples/tasks#*",
-            "agents#methods-of-a-turn",
+            "agents#when-a-caller-cancels-a-running-task",
             "command#cancellation-and-cleanup",
         ],
     ),
@@ -313,8 +313,22 @@ const QUESTIONS: &[(&str, &[&str])] = &[
             "configure",
         ],
     ),
-    ("run with docker", &["operate", "operate#start-and-stop"]),
-    ("kubernetes readiness probe", &["operate", "operate#health"]),
+    ("run with docker", &["container", "container#*"]),
+    (
+        "how do I deploy it with docker or kubernetes",
+        &["container", "container#*"],
+    ),
+    (
+        "what happens in my agent when a caller cancels a running task",
+        &[
+            "agents#when-a-caller-cancels-a-running-task",
+            "command#cancellation-and-cleanup",
+        ],
+    ),
+    (
+        "kubernetes readiness probe",
+        &["container", "container#*", "operate#health"],
+    ),
     (
         "enable https",
         &["tls", "tls#*", "serve#tls-proxies-and-browsers"],

@@ -37,9 +37,9 @@ const LINKS_HEADING: &str = "Read on";
 /// Words that do not select a section.
 const STOP_WORDS: &[&str] = &[
     "a", "an", "and", "are", "as", "at", "attache", "be", "but", "by", "can", "do", "does", "for",
-    "from", "has", "have", "how", "i", "if", "in", "is", "it", "its", "me", "my", "of", "on",
-    "one", "or", "our", "so", "that", "the", "then", "there", "this", "to", "use", "was", "what",
-    "when", "where", "which", "who", "why", "will", "with", "you", "your",
+    "from", "happens", "has", "have", "how", "i", "if", "in", "is", "it", "its", "me", "my", "of",
+    "on", "one", "or", "our", "so", "that", "the", "then", "there", "this", "to", "use", "was",
+    "what", "when", "where", "which", "who", "why", "will", "with", "you", "your",
 ];
 
 /// A section of a page: a heading and the text below it.
@@ -357,10 +357,24 @@ fn stems(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Removes a plural or verb ending. `site.js` has the same rules.
+/// Removes the ending of a plural, verb or noun, and a doubled last letter. `site.js` has the same rules.
 fn stem(word: &str) -> String {
+    let mut stem = without_ending(word);
+    let mut letters = stem.chars().rev();
+    let last = letters.next();
+    if last.is_some_and(|letter| letter.is_ascii_alphabetic() && letter != 's')
+        && letters.next() == last
+    {
+        stem.pop();
+    }
+    stem
+}
+
+/// Removes the ending of a word.
+fn without_ending(word: &str) -> String {
     let length = word.chars().count();
-    let endings: [(&str, &str, usize); 5] = [
+    let endings: [(&str, &str, usize); 6] = [
+        ("ation", "", 10),
         ("ies", "y", 5),
         ("ing", "", 6),
         ("ed", "", 5),
@@ -389,6 +403,11 @@ mod tests {
             ["stream", "streaming"],
             ["webhook", "webhooks"],
             ["cancel", "canceled"],
+            ["cancel", "cancellation"],
+            ["cancels", "cancelled"],
+            ["run", "running"],
+            ["call", "calling"],
+            ["configure", "configuration"],
             ["message", "messages"],
         ] {
             assert_eq!(stem(words[0]), stem(words[1]), "{words:?}");

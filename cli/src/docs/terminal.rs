@@ -1,4 +1,6 @@
-//! Rendering of a page for a terminal: wrapped paragraphs, aligned tables, indented code.
+//! Rendering of a page for a terminal: wrapped paragraphs, aligned tables, code between fences.
+//!
+//! Code is not indented, so that copied lines run.
 
 use pulldown_cmark::{Event, HeadingLevel, Tag, TagEnd};
 
@@ -6,7 +8,8 @@ use super::html::{code_language, parser, visible_code};
 use super::pages::{LinkTarget, resolve_link};
 use crate::terminal::{Paint, TerminalStyle, wrap};
 
-const CODE_INDENT: &str = "    ";
+/// Line above and below code. The one above has the language.
+const FENCE: &str = "```";
 const COLUMN_GAP: &str = "  ";
 /// Narrowest column that a wide table is shrunk to.
 const MIN_COLUMN: usize = 8;
@@ -116,7 +119,7 @@ impl TerminalWriter<'_> {
             }
             TagEnd::CodeBlock => {
                 if let Some(code) = self.code.take() {
-                    self.write_code(&visible_code(&code.language, &code.text));
+                    self.write_code(&code);
                 }
                 self.out.push('\n');
             }
@@ -142,16 +145,15 @@ impl TerminalWriter<'_> {
         self.out.push_str("\n\n");
     }
 
-    fn write_code(&mut self, text: &str) {
-        for line in text.lines() {
-            if line.is_empty() {
-                self.out.push('\n');
-            } else {
-                self.out.push_str(CODE_INDENT);
-                self.push_styled(Paint::Dim, line);
-                self.out.push('\n');
-            }
+    fn write_code(&mut self, code: &CodeText) {
+        self.push_styled(Paint::Dim, &format!("{FENCE}{}", code.language));
+        self.out.push('\n');
+        for line in visible_code(&code.language, &code.text).lines() {
+            self.out.push_str(line);
+            self.out.push('\n');
         }
+        self.push_styled(Paint::Dim, FENCE);
+        self.out.push('\n');
     }
 
     fn push_styled(&mut self, paint: Paint, text: &str) {
@@ -292,9 +294,24 @@ mod tests {
         );
         assert_eq!(
             text,
-            "# Title\n\nA paragraph that is longer than forty\ncharacters.\n\n- one\n- two push\n\n    attache demo\n\n\
+            "# Title\n\nA paragraph that is longer than forty\ncharacters.\n\n- one\n- two push\n\n```sh\nattache demo\n```\n\n\
              \nSee also:\n  attache docs push\n"
         );
+    }
+
+    #[test]
+    fn code_is_copied_as_it_is_written() {
+        let code = "import json\nif True:\n    print(json.dumps({}))\n";
+        let style = TerminalStyle {
+            columns: 40,
+            has_colors: true,
+        };
+        let text = render(
+            "index",
+            &format!("Save this:\n\n```python file=a.py\n{code}```\n"),
+            style,
+        );
+        assert!(text.contains(&format!("\n{code}")), "{text}");
     }
 
     #[test]
@@ -319,10 +336,12 @@ mod tests {
         };
         for page in crate::docs::pages::all() {
             let text = render(page.path, page.markdown, style);
-            let long = text
-                .lines()
-                .find(|line| !line.starts_with(CODE_INDENT) && line.chars().count() > 100);
-            assert_eq!(long, None, "{}", page.path);
+            let mut is_code = false;
+            for line in text.lines() {
+                is_code ^= line.starts_with(FENCE);
+                let is_long = line.chars().count() > 100;
+                assert!(is_code || !is_long, "{}: {line}", page.path);
+            }
         }
     }
 }

@@ -29,14 +29,33 @@ fn a_page_is_printed_without_escape_sequences_to_a_pipe() {
 }
 
 #[test]
-fn an_unknown_page_names_the_nearest_one() {
-    let (code, error) = run_expecting_error(&["docs", "pussh"]);
-    assert_eq!(code, Some(1));
-    assert!(
-        error.contains("there is no page `pussh`; the nearest is `push`"),
-        "{error}"
-    );
-    assert!(error.contains("attache docs search pussh"), "{error}");
+fn an_unknown_page_names_the_nearest_ones() {
+    for (name, suggestion) in [
+        ("pussh", "; did you mean `push`"),
+        ("two", "; did you mean `tutorials/two-servers`"),
+        ("kubernetes", "; did you mean `container`"),
+        ("xyzzy", "; all pages: attache docs list"),
+    ] {
+        let (code, error) = run_expecting_error(&["docs", name]);
+        assert_eq!(code, Some(1));
+        let expected = format!("there is no page `{name}`{suggestion}");
+        assert!(error.contains(&expected), "{error}");
+        let search = format!("attache docs search {name}");
+        assert!(error.contains(&search), "{error}");
+    }
+}
+
+#[test]
+fn the_pages_are_listed_if_the_output_is_not_a_terminal() {
+    assert_eq!(stdout(&["docs"]), stdout(&["docs", "list"]));
+}
+
+#[test]
+fn the_help_has_one_usage_line_for_each_form() {
+    let help = stdout(&["help", "docs"]);
+    let usage = "Usage: attache docs [OPTIONS] [PAGE]\n       attache docs <COMMAND>\n";
+    assert!(help.contains(usage), "{help}");
+    assert!(help.contains("\nCommands:\n  list "), "{help}");
 }
 
 #[test]

@@ -59,14 +59,17 @@ for (const button of document.querySelectorAll("[data-copy]")) {
 }
 
 // Search. The stems and the stop words are those of the index: cli/src/docs/search.rs.
-const endings = [["ies", "y", 5], ["ing", "", 6], ["ed", "", 5], ["es", "e", 5], ["s", "", 4]];
-function stem(word) {
+const endings = [["ation", "", 10], ["ies", "y", 5], ["ing", "", 6], ["ed", "", 5], ["es", "e", 5], ["s", "", 4]];
+function withoutEnding(word) {
   for (const [ending, replacement, length] of endings) {
     if ([...word].length >= length && word.endsWith(ending) && !word.endsWith("ss")) {
       return (word.slice(0, -ending.length) + replacement).replace(/e+$/, "");
     }
   }
   return word.replace(/e+$/, "");
+}
+function stem(word) {
+  return withoutEnding(word).replace(/([a-rt-z])\1$/, "$1");
 }
 
 let index;
