@@ -14,12 +14,13 @@ impl Agent for Tides {
         if harbour.trim() == "tides" {
             return Ok(Outcome::ask("Which harbour?"));
         }
-        turn.say(format!("attempt {}", turn.attempt())).await;
         // A fixed id: a second attempt replaces the artifact of the first.
         let mut table = turn.writer("tides").with_id("tides");
+        let heading = format!("{harbour}, attempt {}\n", turn.attempt());
+        table.write(heading).await;
         for time in ["03:12", "09:24", "15:40", "21:51"] {
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            table.write(format!("{time} {harbour}\n")).await;
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            table.write(format!("{time}\n")).await;
         }
         table.finish().await;
         Ok(Outcome::Completed)
