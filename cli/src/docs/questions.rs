@@ -22,7 +22,11 @@ const QUESTIONS: &[(&str, &[&str])] = &[
     ),
     (
         "hide an agent from people without a login",
-        &["configure#agents", "reference/configuration#agents"],
+        &[
+            "cards#hide-an-agent-from-callers-without-a-login",
+            "configure#agents",
+            "reference/configuration#agents",
+        ],
     ),
     (
         "tell the caller that the agent needs a login",
