@@ -42,6 +42,19 @@ export function address(path, query = {}) {
   return url;
 }
 
+/**
+ * The call of the API as a command for a shell, with an operator key.
+ * @param {string} method
+ * @param {string} path
+ * @param {any} [body]
+ */
+export function apiCommand(method, path, body) {
+  const url = address(path.split("?")[0]).href + (path.includes("?") ? `?${path.split("?")[1]}` : "");
+  const sent =
+    method === "GET" ? "" : ` -X ${method} -H 'Content-Type: application/json' -d '${JSON.stringify(body ?? {}).replaceAll("'", "'\\''")}'`;
+  return `curl -sS -H "Authorization: Bearer $ATTACHE_KEY"${sent} '${url}'`;
+}
+
 /** Percent-encodes one segment of a path. @param {string | number} text */
 export const seg = (text) => encodeURIComponent(String(text));
 

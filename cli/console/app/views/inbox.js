@@ -1,5 +1,5 @@
 // Inbox: open questions, approvals, tools of the client and credentials. One answer wins: the form carries the position of the question.
-import { get, post, seg } from "../api.js";
+import { apiCommand, get, post, seg } from "../api.js";
 import { h } from "../h.js";
 import { age, count, duration, lock, shortId, text, when } from "../format.js";
 import { href, open, replace } from "../route.js";
@@ -97,8 +97,8 @@ export function inbox(route) {
     copy: () => [
       { label: "link", text: location.href },
       {
-        label: "attache command",
-        text: current() ? `attache admin POST /tasks/${current().task}/answer -d '{"text":"…"}'` : "attache admin GET /inbox",
+        label: "curl",
+        text: current() ? apiCommand("POST", `/tasks/${current().task}/answer`, { text: "…" }) : apiCommand("GET", "/inbox"),
       },
       { label: "JSON", text: () => JSON.stringify(page.data, null, 2) },
     ],

@@ -1,5 +1,5 @@
 // Overview: readiness, what needs attention, agents, the last failures.
-import { get } from "../api.js";
+import { apiCommand, get } from "../api.js";
 import { h } from "../h.js";
 import { count, duration, since, stateLabel, text, titleOf, when } from "../format.js";
 import { href } from "../route.js";
@@ -46,7 +46,7 @@ export function overview() {
     },
     copy: () => [
       { label: "link", text: location.href },
-      { label: "attache command", text: "attache admin GET /server" },
+      { label: "curl", text: apiCommand("GET", "/server") },
     ],
     close() {
       clearTimeout(timer);

@@ -1,5 +1,5 @@
 // Server: readiness, store, listeners, actions of operators.
-import { get, post } from "../api.js";
+import { apiCommand, get, post } from "../api.js";
 import { h } from "../h.js";
 import { count, duration, shortId, since, text, when } from "../format.js";
 import { href } from "../route.js";
@@ -49,7 +49,7 @@ export function server(route) {
     },
     copy: () => [
       { label: "link", text: location.href },
-      { label: "attache command", text: "attache admin GET /server" },
+      { label: "curl", text: apiCommand("GET", "/server") },
       { label: "JSON", text: () => JSON.stringify(info.data, null, 2) },
     ],
     close() {
@@ -140,7 +140,7 @@ function health(info) {
       [
         "Console",
         [
-          `${count(info.console?.sessions)} sessions${info.console?.streams === undefined ? "" : `, ${count(info.console.streams)} streams`}`,
+          `${count(info.console?.sessions)} ${info.console?.sessions === 1 ? "session" : "sessions"}${info.console?.streams === undefined ? "" : `, ${count(info.console.streams)} streams`}`,
           info.console?.readOnly ? " · read-only" : "",
         ],
       ],
@@ -153,15 +153,7 @@ function health(info) {
         ),
       ],
     ]),
-    h(
-      "p",
-      { class: "soft small" },
-      "The configuration in effect: ",
-      command("attache config"),
-      " · metrics for Prometheus: ",
-      command("GET /metrics"),
-      " on the admin listener.",
-    ),
+    h("p", { class: "soft small" }, "Metrics for Prometheus: ", command("GET /metrics"), " on the admin listener."),
   ];
 }
 
@@ -228,14 +220,7 @@ const about = () =>
       ["Role", text(store.session?.role)],
       ["Session ends", when(store.session?.expiresAt)],
     ]),
-    h(
-      "p",
-      null,
-      "The console is a client of the admin API. Everything it shows is also a call: ",
-      command("attache admin GET /tasks"),
-      ". The API describes itself at ",
-      h("code", null, "/openapi.json"),
-      ".",
-    ),
-    h("p", null, "Documentation of this version: ", command("attache docs console")),
+    h("p", null, "The console is a client of the admin API. Everything it shows is also a call:"),
+    command(apiCommand("GET", "/server")),
+    h("p", null, "Documentation of this version: ", command("attache docs admin")),
   );

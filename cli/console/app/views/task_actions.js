@@ -1,5 +1,5 @@
 // Actions on tasks: cancel one or many, run again, export. Each dialog shows the equivalent command.
-import { call, get, post, remove, seg } from "../api.js";
+import { apiCommand, call, get, post, remove, seg } from "../api.js";
 import { h } from "../h.js";
 import { count, safeName, shortId, text, when } from "../format.js";
 import { open, href } from "../route.js";
@@ -10,7 +10,7 @@ import { confirm, dialog, save, toast } from "../parts/dialog.js";
 export async function cancelTask(task, then) {
   const body = [
     h("p", null, "The agent is asked to stop. What it has written so far stays."),
-    command(`attache admin POST /tasks/${task.id}/cancel`),
+    command(apiCommand("POST", `/tasks/${task.id}/cancel`)),
   ];
   if (!(await confirm(`Cancel task ${shortId(task.id)}?`, body, "Cancel the task"))) return;
   try {
@@ -25,7 +25,7 @@ export async function cancelTask(task, then) {
 export async function runAgain(task) {
   const body = [
     h("p", null, "A new task starts with the same first message. Tools and other agents may act a second time: payments, mails, files."),
-    command(`attache admin POST /tasks/${task.id}/run-again`),
+    command(apiCommand("POST", `/tasks/${task.id}/run-again`)),
   ];
   if (!(await confirm("Run again?", body, "Run again"))) return;
   try {
@@ -101,7 +101,7 @@ export async function cancelDialog(target, expected) {
         h("p", { "data-dry-run": number }, h("strong", null, `${count(number)} open tasks`), " will be canceled."),
         plan.tasks > plan.max ? h("p", { class: "note" }, `One job cancels at most ${count(plan.max)}.`) : null,
         plan.oldest ? h("p", { class: "soft" }, "Oldest ", when(plan.oldest), " · newest ", when(plan.newest)) : null,
-        command(`attache admin POST /tasks/actions -d '${JSON.stringify(body)}'`),
+        command(apiCommand("POST", "/tasks/actions", body)),
         h(
           "label",
           null,

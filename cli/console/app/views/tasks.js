@@ -1,5 +1,5 @@
 // Tasks: a virtual list over pages of the API. All filters are part of the link.
-import { get } from "../api.js";
+import { apiCommand, get } from "../api.js";
 import { h } from "../h.js";
 import { count, shortId, stateLabel, text, titleOf, tokens, took, when } from "../format.js";
 import { href, open, replace } from "../route.js";
@@ -166,7 +166,7 @@ export function tasks(route) {
     },
     copy: () => [
       { label: "link", text: location.href },
-      { label: "attache command", text: `attache admin GET '/tasks?${filtersOf(query)}'` },
+      { label: "curl", text: apiCommand("GET", `/tasks?${filtersOf(query)}`) },
       { label: "JSON", text: () => JSON.stringify(rows(), null, 2) },
     ],
     close() {

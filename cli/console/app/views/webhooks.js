@@ -1,5 +1,5 @@
 // Webhooks: failed and retrying ones, grouped by origin, with attempts and dead letters of one.
-import { get, post, remove, seg } from "../api.js";
+import { apiCommand, get, post, remove, seg } from "../api.js";
 import { h } from "../h.js";
 import { count, duration, shortId, since, text, when } from "../format.js";
 import { href, open } from "../route.js";
@@ -68,7 +68,8 @@ export function webhooks(route) {
     keys: { Escape: () => number && open(href(["webhooks"], query)) },
     copy: () => [
       { label: "link", text: location.href },
-      { label: "attache command", text: number ? `attache admin GET /webhooks/${number}` : "attache push failed" },
+      { label: "attache command", text: "attache push deliveries" },
+      { label: "curl", text: apiCommand("GET", number ? `/webhooks/${number}` : "/webhooks?state=failed") },
       { label: "JSON", text: () => JSON.stringify(number ? detail?.data : page.data, null, 2) },
     ],
     close() {
@@ -302,7 +303,7 @@ async function retryAll(filter, reload) {
     const plan = await post("/webhooks/retry", filter, { query: { dryRun: true } });
     const isSure = await dialog("Retry failed webhooks", (close) => [
       h("p", { "data-dry-run": plan.webhooks }, `${count(plan.webhooks)} webhooks are sent again, each in the order of its log.`),
-      command(`attache admin POST /webhooks/retry -d '${JSON.stringify(filter)}'`),
+      command(apiCommand("POST", "/webhooks/retry", filter)),
       h(
         "div",
         { class: "buttons" },
