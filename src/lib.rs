@@ -65,12 +65,12 @@ pub use engine::{AgentSettings, LeaseExpiryPolicy, RestartPolicy, Settings, Unan
 pub use hooks::{FailurePolicy, Hook, HookContext, HookError, HookPhase, Interceptor, TurnFilter};
 #[cfg(feature = "server")]
 pub use push::{DeadLetters, FailedWebhook, PushSettings, UndeliveredNotification};
-#[cfg(all(feature = "server", unix))]
-pub use server::Admin;
 #[cfg(all(feature = "client", feature = "server"))]
 pub use server::InProcessServer;
 #[cfg(all(feature = "server", feature = "tls"))]
 pub use server::Tls;
+#[cfg(all(feature = "server", unix))]
+pub use server::{Admin, ConsoleFile, ConsoleFiles, ContentVisibility};
 #[cfg(feature = "server")]
 pub use server::{
     BoundServer, CardAccess, Exposure, ExposureError, HeadError, HostedAgent, ServedBinding,

@@ -93,7 +93,7 @@ impl ReloadableAccess {
         Ok(access)
     }
 
-    /// The keys of operators, if the admin API listens on an address.
+    /// The keys of operators, if there is a data directory.
     pub(crate) fn admin(&self) -> Option<ApiKeys> {
         self.admin.as_ref().map(|(_, keys)| keys.clone())
     }
@@ -159,15 +159,16 @@ pub(crate) fn prepare(config: &Config, folder: Option<&Path>) -> anyhow::Result<
         (None, Some(_)) => bail!("TLS needs a certificate: tls_cert, or --tls-cert"),
     };
     let admin = match (folder, &section.admin_listen) {
-        (Some(folder), Some(_)) => Some((admin_key_file(folder), ApiKeys::new())),
+        (Some(folder), _) => Some((admin_key_file(folder), ApiKeys::new())),
         (None, Some(_)) => {
             bail!("--admin-listen needs a data directory for its keys: --data-dir <DIR>")
         }
-        (_, None) => None,
+        (None, None) => None,
     };
-    if admin
-        .as_ref()
-        .is_some_and(|(file, _)| !file.path().exists())
+    if section.admin_listen.is_some()
+        && admin
+            .as_ref()
+            .is_some_and(|(file, _)| !file.path().exists())
     {
         bail!(
             "--admin-listen needs an operator key; create one: {}",

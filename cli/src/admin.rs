@@ -33,7 +33,7 @@ pub(crate) fn request(folder: &Path, method: &str, path: &str) -> anyhow::Result
     let (head, body) = answer
         .split_once("\r\n\r\n")
         .context("the running server sent an invalid response")?;
-    if head.starts_with("HTTP/1.1 200") {
+    if head.starts_with("HTTP/1.1 20") {
         Ok(Some(body.to_owned()))
     } else {
         bail!("{}", error_message(body))
@@ -61,6 +61,9 @@ pub(crate) fn request(_: &Path, _: &str, _: &str) -> anyhow::Result<Option<Strin
 #[cfg(unix)]
 fn error_message(body: &str) -> String {
     let wrapped: Option<serde_json::Value> = serde_json::from_str(body).ok();
-    let inner = wrapped.as_ref().and_then(|value| value["error"].as_str());
+    let inner = wrapped.as_ref().and_then(|value| {
+        let error = &value["error"];
+        error.as_str().or_else(|| error["message"].as_str())
+    });
     inner.unwrap_or(body).trim().to_owned()
 }

@@ -8,6 +8,7 @@ mod bench;
 mod card;
 mod client;
 mod common;
+mod console;
 mod docs;
 mod help;
 mod hoist;
@@ -29,6 +30,7 @@ pub(crate) use client::{
     ClientArgs, ConfigCommand, ConformanceArgs, DoctorArgs, PartFlags, SendArgs,
 };
 pub(crate) use common::CommonFlags;
+pub(crate) use console::ConsoleArgs;
 pub(crate) use docs::{DocsArgs, DocsCommand};
 pub(crate) use mcp::{McpArgs, McpLimitArgs};
 use output::OutputFlag;
@@ -94,6 +96,8 @@ pub(crate) enum CliCommand {
     Mock(MockArgs),
     /// Offer agents as the tools of an MCP server, to editors and assistants.
     Mcp(McpArgs),
+    /// Open the web console of a running server.
+    Console(ConsoleArgs),
     /// Read and search the documentation.
     Docs(DocsArgs),
     /// Make a running server read its configuration again.
@@ -241,8 +245,12 @@ pub(crate) struct KeysAddArgs {
     pub(crate) tenants: Vec<String>,
 
     /// Create an operator key for `--admin-listen`; agents do not accept it.
-    #[arg(long, conflicts_with_all = ["scopes", "agents", "tenants"])]
+    #[arg(long, conflicts_with = "scopes")]
     pub(crate) admin: bool,
+
+    /// Role of an operator key: viewer, approver, operator or admin [default: admin]
+    #[arg(long, value_name = "ROLE", requires = "admin")]
+    pub(crate) role: Option<attache::auth::OperatorRole>,
 
     /// Lifetime in days [default: unlimited]
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=36_500))]

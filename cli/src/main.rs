@@ -14,6 +14,8 @@ mod clock;
 mod commands;
 mod config;
 mod conformance;
+#[cfg(unix)]
+mod console;
 mod data_dir;
 mod docs;
 mod doctor;

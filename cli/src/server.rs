@@ -11,16 +11,22 @@ mod watch;
 
 use std::io;
 use std::net::SocketAddr;
+#[cfg(unix)]
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+#[cfg(unix)]
+use attache::Admin;
 use attache::{AgentCard, BoundServer, HostedAgent, InProcessServer, Server};
 use attache_agents::Fault;
 
 use crate::access::{self, ReloadableAccess};
 use crate::config::{Config, StoreKind};
+#[cfg(unix)]
+use crate::console::BuiltInConsole;
 use crate::data_dir;
 use crate::interrupts::Interrupts;
 use crate::telemetry;
@@ -31,6 +37,10 @@ use reload::{Reloader, ReloaderSetup};
 use store::ServerStore;
 pub(crate) use store::{SUPERVISE_VERB, supervisor};
 pub(crate) use watch::WatchedFile;
+
+/// Address of the console of a server that other machines cannot reach. A free port is used if this one is taken.
+#[cfg(unix)]
+const CONSOLE_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 41242);
 
 /// Duration of a shutdown that is not announced.
 const QUIET_SHUTDOWN: Duration = Duration::from_millis(300);
@@ -86,8 +96,6 @@ async fn serve(spec: ServeSpec, config: &Config) -> anyhow::Result<()> {
     }
     banner.store_location.clone_from(&store.location);
     let server = store.add_to(server);
-    let allows_local_webhooks =
-        spec.allows_local_webhooks && listen::exposure(config, &addresses)?.is_none();
     listen::check_admin_connections(&config.server)?;
     let admin_address = listen::resolve_admin(&config.server).await?;
     let reloader = Arc::new(Reloader::new(ReloaderSetup {
@@ -97,14 +105,18 @@ async fn serve(spec: ServeSpec, config: &Config) -> anyhow::Result<()> {
         folder: folder.clone(),
         addresses: addresses.clone(),
     }));
+    let is_exposed = listen::exposure(config, &addresses)?.is_some();
+    let allows_local_webhooks = spec.allows_local_webhooks && !is_exposed;
     let admin = AdminSetup {
         folder: folder.as_deref(),
         access: &access,
         config,
         address: admin_address,
+        is_exposed,
+        name: banner.root_title(),
         reloader: &reloader,
     };
-    let server = with_admin(server, &admin).push(config.push(allows_local_webhooks));
+    let server = with_admin(server, &admin)?.push(config.push(allows_local_webhooks));
     if !spec.faults.is_empty() {
         let proxy = FaultProxy::bind(&addresses, spec.faults).await?;
         return serve_behind(proxy, server, &reloader, config, banner).await;
@@ -115,7 +127,11 @@ async fn serve(spec: ServeSpec, config: &Config) -> anyhow::Result<()> {
         .map_err(|error| listen::bind_error(&config.server.listen, error))?;
     banner.set_address(bound.local_url(), bound.url(), bound.local_addr());
     #[cfg(unix)]
-    banner.set_admin_address(bound.admin_addr());
+    {
+        let configured = config.server.admin_listen.as_ref();
+        let address = configured.and_then(|_| bound.admin_addr());
+        banner.set_admin_address(address, bound.console_link());
+    }
     let serving = until_interrupted(bound, &reloader, config, || banner.print());
     match spec.watched {
         None => serving.await,
@@ -284,35 +300,63 @@ struct AdminSetup<'a> {
     access: &'a ReloadableAccess,
     config: &'a Config,
     address: Option<SocketAddr>,
+    /// Whether other machines can reach the agents.
+    is_exposed: bool,
+    /// Name of the server, unless the configuration has one.
+    name: String,
     reloader: &'a Arc<Reloader>,
 }
 
 /// Adds the admin API: a socket in the data directory, if that exists, and the address for operators.
 #[cfg(unix)]
-fn with_admin(server: Server, setup: &AdminSetup<'_>) -> Server {
+fn with_admin(server: Server, setup: &AdminSetup<'_>) -> anyhow::Result<Server> {
     let Some(folder) = setup.folder.filter(|folder| folder.is_dir()) else {
-        return server;
+        return Ok(server);
     };
-    let mut admin =
-        attache::Admin::new(folder).max_connections(setup.config.server.admin_max_connections);
+    let mut admin = Admin::new(folder).max_connections(setup.config.server.admin_max_connections);
     if let Some(limit) = setup.config.auth.max_failed_logins_per_minute {
         admin = admin.max_failed_logins_per_minute(Some(limit));
     }
-    if let (Some(address), Some(keys)) = (setup.address, setup.access.admin()) {
-        admin = admin.listen(address, keys);
-    }
+    let keys = setup.access.admin().unwrap_or_default();
+    admin = match setup.address {
+        Some(address) => admin.listen(address, keys),
+        // On the machine of its user the console needs no setting.
+        None if !setup.is_exposed && !setup.config.console.disabled => {
+            admin.listen(CONSOLE_ADDRESS, keys).or_free_port()
+        }
+        None => admin,
+    };
+    admin = with_console(admin, setup)?;
     let all = setup.reloader.clone();
     let keys = setup.reloader.clone();
-    server.admin(
+    Ok(server.admin(
         admin
             .on_reload(move || all.reload_all())
             .on_reload_keys(move || keys.reload_keys()),
-    )
+    ))
+}
+
+/// Adds the web console.
+#[cfg(unix)]
+fn with_console(admin: Admin, setup: &AdminSetup<'_>) -> anyhow::Result<Admin> {
+    let console = &setup.config.console;
+    let name = console.name.as_ref().unwrap_or(&setup.name);
+    let mut admin = admin.read_only(console.read_only).server_name(name);
+    if let Some(content) = console.content {
+        admin = admin.content(content.into());
+    }
+    if let Some(url) = &console.url {
+        admin = admin.console_url(url)?;
+    }
+    if console.disabled {
+        return Ok(admin);
+    }
+    Ok(admin.console(BuiltInConsole))
 }
 
 #[cfg(not(unix))]
-fn with_admin(server: Server, _: &AdminSetup<'_>) -> Server {
-    server
+fn with_admin(server: Server, _: &AdminSetup<'_>) -> anyhow::Result<Server> {
+    Ok(server)
 }
 
 /// Reloads keys, certificates and configuration on each SIGHUP. The result is in the log.

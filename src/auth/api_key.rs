@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use super::Identity;
+use super::{Identity, OperatorRole};
 use crate::model::{Secret, Timestamp};
 
 /// Prefix of generated keys, recognizable to people and secret scanners.
@@ -33,6 +33,9 @@ pub struct ApiKey {
     /// Allowed tenants; `*`: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tenants: Vec<String>,
+    /// Role of an operator key; `None`: admin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<OperatorRole>,
     /// Creation time, in Unix milliseconds.
     pub created_ms: i64,
     /// Expiry, in Unix milliseconds; `None`: never.
@@ -62,6 +65,7 @@ impl ApiKey {
             scopes: Vec::new(),
             agents: None,
             tenants: Vec::new(),
+            role: None,
             created_ms: now_ms(),
             expires_ms: None,
         }
@@ -88,7 +92,8 @@ impl ApiKey {
     pub(super) fn identity(&self) -> Identity {
         let identity = Identity::named(&format!("{CALLER_PREFIX}{}", self.name))
             .scopes(&self.scopes)
-            .tenants(&self.tenants);
+            .tenants(&self.tenants)
+            .role(self.role.unwrap_or(OperatorRole::Admin));
         match &self.agents {
             Some(agents) => identity.agents(agents),
             None => identity,

@@ -46,6 +46,12 @@ impl CredentialLifetime {
         self.revocation.is_some() || self.expires_ms.is_some()
     }
 
+    /// Whether the credential was revoked or has expired.
+    pub(crate) fn has_ended(&self) -> bool {
+        let is_revoked = self.revocation.as_ref().is_some_and(Revocation::is_revoked);
+        is_revoked || self.expires_ms.is_some_and(|end| end <= now_ms())
+    }
+
     /// Waits for the end of the credential, and returns the error of a stream that ends with it.
     pub(crate) async fn wait_ended(self) -> Error {
         let revoked = async {

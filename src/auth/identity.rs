@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::ip_key::ip_key;
-use super::{CredentialLifetime, Revocation};
+use super::{CredentialLifetime, OperatorRole, Revocation};
 use crate::model::{Caller, CallerKey, Timestamp};
 
 /// Authenticated caller with its permissions: scopes, agents and tenants.
@@ -16,13 +16,18 @@ pub struct Identity {
     /// `None`: all agents.
     agents: Option<Vec<String>>,
     tenants: Vec<String>,
+    /// Role on the admin interface. `None` unless the identity has an operator key.
+    role: Option<OperatorRole>,
     lifetime: CredentialLifetime,
 }
 
 impl PartialEq for Identity {
     fn eq(&self, other: &Self) -> bool {
-        (&self.caller, &self.scopes, &self.agents, &self.tenants)
-            == (&other.caller, &other.scopes, &other.agents, &other.tenants)
+        self.caller == other.caller
+            && self.scopes == other.scopes
+            && self.agents == other.agents
+            && self.tenants == other.tenants
+            && self.role == other.role
     }
 }
 
@@ -41,6 +46,7 @@ impl Identity {
             scopes: Vec::new(),
             agents: None,
             tenants: Vec::new(),
+            role: None,
             lifetime: CredentialLifetime::default(),
         }
     }
@@ -52,6 +58,7 @@ impl Identity {
             scopes: Vec::new(),
             agents: None,
             tenants: Vec::new(),
+            role: None,
             lifetime: CredentialLifetime::default(),
         }
     }
@@ -77,6 +84,27 @@ impl Identity {
     pub fn tenants<S: Into<String>>(mut self, tenants: impl IntoIterator<Item = S>) -> Self {
         self.tenants.extend(tenants.into_iter().map(Into::into));
         self
+    }
+
+    /// Sets the role on the admin interface.
+    pub(super) fn role(mut self, role: OperatorRole) -> Self {
+        self.role = Some(role);
+        self
+    }
+
+    /// Returns the role on the admin interface. It counts only for keys that the interface accepts.
+    pub(crate) fn operator_role(&self) -> Option<OperatorRole> {
+        self.role
+    }
+
+    /// Returns the agents that the identity is restricted to; `None`: all.
+    pub(crate) fn allowed_agents(&self) -> Option<&[String]> {
+        self.agents.as_deref()
+    }
+
+    /// Returns the tenants that the identity is allowed.
+    pub(crate) fn allowed_tenants(&self) -> &[String] {
+        &self.tenants
     }
 
     /// Sets when the credential expires. Streams that were opened with it end then.
@@ -138,6 +166,7 @@ impl Identity {
             scopes,
             agents,
             tenants,
+            role: None,
             lifetime: self.lifetime.clone(),
         }
     }

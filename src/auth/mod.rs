@@ -20,6 +20,7 @@ mod ip_key;
 mod jwt;
 mod key_file;
 mod key_location;
+mod operator_role;
 mod rate_limits;
 #[cfg(feature = "jws")]
 mod trusted_delegators;
@@ -46,6 +47,7 @@ pub(crate) use ip_key::ip_key;
 pub use jwt::{Algorithm, Jwt};
 pub use key_file::KeyFile;
 pub use key_location::KeyLocation;
+pub use operator_role::OperatorRole;
 pub use rate_limits::CallerLimits;
 pub(crate) use rate_limits::{CallLimiter, CallPermit, RateLimitKey, RateLimitStatus};
 

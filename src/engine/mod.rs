@@ -128,6 +128,12 @@ pub(crate) struct EngineConfig {
     pub(crate) stop: CancellationToken,
 }
 
+/// Properties of the store, for operators.
+pub(crate) struct StoreInfo {
+    pub(crate) kind: &'static str,
+    pub(crate) is_durable: bool,
+}
+
 /// A message that creates a task.
 pub(crate) struct InitialMessage {
     pub(crate) message: Arc<Message>,
@@ -287,6 +293,15 @@ impl Engine {
     /// Returns whether the store keeps tasks after their turn.
     pub(crate) fn keeps_tasks(&self) -> bool {
         self.inner.journal.store.keeps_tasks()
+    }
+
+    /// Returns the kind of the store, and whether it is durable.
+    pub(crate) fn store_info(&self) -> StoreInfo {
+        let store = &self.inner.journal.store;
+        StoreInfo {
+            kind: store.kind(),
+            is_durable: store.is_durable(),
+        }
     }
 
     /// Checks that the store responds and accepts writes.

@@ -51,6 +51,14 @@ impl BoundServer {
         self.admin.as_ref().and_then(AdminListeners::address)
     }
 
+    /// Creates a one-time link to the web console, valid for 60 s. `None`: the server has no console, or the admin interface has
+    /// no TCP address.
+    #[cfg(unix)]
+    #[must_use]
+    pub fn console_link(&self) -> Option<String> {
+        self.admin.as_ref().and_then(AdminListeners::create_link)
+    }
+
     /// Returns a handle that can replace the configuration while the server runs.
     #[must_use]
     pub fn handle(&self) -> ServerHandle {
@@ -90,7 +98,7 @@ impl BoundServer {
         let engine = handle.engine().clone();
         let push_dispatcher = handle.push_dispatcher().clone();
         #[cfg(unix)]
-        let admin = serve_admin(self.admin.as_mut(), push_dispatcher.dead_letters());
+        let admin = serve_admin(self.admin.as_mut(), handle.clone());
         #[cfg(not(unix))]
         let admin = std::future::pending::<Infallible>();
         let http = HttpServer::new(handle.current(), tasks, stop.clone()).with_handshake(handshake);
@@ -118,13 +126,10 @@ impl BoundServer {
 
 /// Serves the admin interface. Never ready if there is none.
 #[cfg(unix)]
-async fn serve_admin(
-    listeners: Option<&mut AdminListeners>,
-    dead_letters: DeadLetters,
-) -> Infallible {
+async fn serve_admin(listeners: Option<&mut AdminListeners>, handle: ServerHandle) -> Infallible {
     match listeners {
         Some(listeners) => {
-            let routes = AdminRoutes::new(listeners.reload.clone(), &dead_letters);
+            let routes = AdminRoutes::new(listeners, handle);
             listeners.serve(Arc::new(routes)).await
         }
         None => std::future::pending().await,

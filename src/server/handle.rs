@@ -1,5 +1,6 @@
 //! Handle of a running server: replaces its configuration without a restart.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, RwLock};
 
 use super::assembly::ServerRuntime;
@@ -70,6 +71,15 @@ impl ServerHandle {
 
     pub(super) fn engine(&self) -> &Engine {
         &self.runtime.engine
+    }
+
+    /// Returns the address of the listener for callers.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.runtime.endpoint.address()
+    }
+
+    pub(super) fn uses_tls(&self) -> bool {
+        self.runtime.uses_tls
     }
 
     pub(super) fn push_dispatcher(&self) -> &PushDispatcher {

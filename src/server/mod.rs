@@ -74,7 +74,7 @@ mod transport;
 mod unsent_frames;
 
 #[cfg(unix)]
-pub use admin::Admin;
+pub use admin::{Admin, ConsoleFile, ConsoleFiles, ContentVisibility};
 pub use bound_server::BoundServer;
 pub use builder::Server;
 pub use card::CardAccess;

@@ -76,6 +76,11 @@ pub(crate) type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>
 /// from [`lease`](Self::lease) on serve such stores. Their defaults serve stores of one process.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
+    /// Returns the kind of the store, for operators.
+    fn kind(&self) -> &'static str {
+        "custom"
+    }
+
     /// Returns whether tasks survive the end of the process.
     ///
     /// The default retention depends on it: the engine bounds the number of ended tasks (`Settings::max_tasks`) if `false`,

@@ -7,6 +7,9 @@ use crate::args;
 use crate::config::Config;
 use crate::server::{self, Example, ServeSpec};
 
+/// Directory of the tasks, in the user's data directory.
+pub(super) const DATA_DIR_NAME: &str = "attache/demo";
+
 pub(crate) async fn run(args: args::ServerFlags) -> anyhow::Result<()> {
     let config = Config::load(None, &server::environment, &args.values)?;
     let agent = demo_agent();
@@ -25,7 +28,7 @@ pub(crate) async fn run(args: args::ServerFlags) -> anyhow::Result<()> {
     let spec = ServeSpec {
         agents: vec![HostedAgent::new(name, card, agent)],
         is_configured: false,
-        folder: "attache/demo",
+        folder: DATA_DIR_NAME,
         allows_local_webhooks: true,
         examples: [
             Example::send("Say hello", "hello"),

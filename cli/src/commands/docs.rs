@@ -167,7 +167,7 @@ async fn open(port: u16, no_open: bool) -> anyhow::Result<()> {
 }
 
 /// Opens a URL in the browser of the desktop. Returns whether a program for it was started.
-fn open_browser(url: &str) -> bool {
+pub(super) fn open_browser(url: &str) -> bool {
     let program = if cfg!(target_os = "macos") {
         "open"
     } else {

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use attache::auth::{ApiKey, KeyFile};
+use attache::auth::{ApiKey, KeyFile, OperatorRole};
 use serde_json::json;
 
 use crate::access;
@@ -53,6 +53,7 @@ fn add(file: &KeyFile, add: KeysAddArgs, out: &mut Output) -> anyhow::Result<()>
     let (secret, mut key) = ApiKey::generate(&add.name);
     key.scopes = add.scopes;
     key.tenants = add.tenants;
+    key.role = add.role;
     key.agents = (!add.agents.is_empty()).then_some(add.agents);
     key.expires_ms = add
         .days
@@ -90,6 +91,9 @@ fn list(file: &KeyFile, about: &str) -> anyhow::Result<usize> {
             Some(end) => write!(out, "  until {end}")?,
             None => {}
         }
+        if let Some(role) = key.role {
+            write!(out, "  role {role}")?;
+        }
         for (about, list) in [
             ("scopes", Some(&key.scopes)),
             ("agents", key.agents.as_ref()),
@@ -112,6 +116,7 @@ fn list_json(callers: &KeyFile, operators: &KeyFile, out: &mut Output) -> anyhow
             keys.push(json!({
                 "id": key.id, "name": key.name, "admin": is_admin, "created": key.created().to_string(),
                 "expires": key.expires().map(|time| time.to_string()), "expired": key.is_expired(),
+                "role": is_admin.then(|| key.role.unwrap_or(OperatorRole::Admin).name()),
                 "scopes": key.scopes, "agents": key.agents, "tenants": key.tenants,
             }));
         }

@@ -13,6 +13,7 @@ mod config;
 mod config_set;
 mod conformance;
 mod conformance_kit;
+mod console;
 mod db;
 mod demo;
 mod docs;
@@ -61,6 +62,7 @@ pub(crate) async fn run(command: CliCommand, matches: &ArgMatches, words: &[OsSt
             let exit = tokio::task::spawn_blocking(move || mcp::run(args)).await;
             exit.unwrap_or(ExitCode::FAILURE)
         }
+        CliCommand::Console(args) => exit_code(words, console::run(&args)),
         CliCommand::Docs(args) => exit_code(words, docs::run(args).await),
         CliCommand::Reload(args) => {
             let mut out = Output::for_command_line(words);

@@ -119,6 +119,11 @@ pub(crate) static OVERRIDES: &[Override] = &[
         )),
         ..Override::new("server.admin_listen", &["ATTACHE_ADMIN_LISTEN"])
     },
+    Override {
+        kind: OverrideKind::Bool,
+        flag: Some(ServerFlag::new("--no-console", "", "Serve no web console")),
+        ..Override::new("console.disabled", &["ATTACHE_NO_CONSOLE"])
+    },
     Override::new("server.grpc_on_card", &["ATTACHE_GRPC_ON_CARD"]),
     Override {
         kind: OverrideKind::Bool,

@@ -6,6 +6,7 @@
 mod agents;
 mod all_errors;
 mod auth;
+mod console;
 mod database;
 mod error;
 mod expand;
@@ -34,6 +35,7 @@ use attache_agents::Supervisor;
 use agents::{AgentConfig, AgentResources, BuiltAgent};
 pub(crate) use all_errors::{CheckedConfig, check};
 pub(crate) use auth::AuthSection;
+pub(crate) use console::ConsoleSection;
 use database::ClusterSection;
 pub(crate) use error::ConfigError;
 use error::KeyError;
@@ -77,6 +79,7 @@ pub(crate) struct Config {
     pub(crate) auth: AuthSection,
     pub(crate) caller_limits: CallerLimits,
     pub(crate) telemetry: TelemetrySection,
+    pub(crate) console: ConsoleSection,
     hooks: HooksSection,
     /// In the order of the file.
     pub(crate) agents: Vec<AgentConfig>,
@@ -118,6 +121,7 @@ impl Config {
             auth: tree.take(|_| "auth".to_owned())?,
             caller_limits: tree.take(|_| "auth.limits".to_owned())?,
             telemetry: tree.take(|_| "telemetry".to_owned())?,
+            console: tree.take(|_| "console".to_owned())?,
             hooks: tree.take(|_| String::new())?,
             agents: agents::take(&mut tree)?,
             supervisor: None,

@@ -72,6 +72,7 @@ impl PrintedConfig {
             PrintedSection::new(config, "push", push),
             PrintedSection::new(config, "egress", ValueTable::of(&config.egress)?),
             PrintedSection::new(config, "telemetry", telemetry),
+            PrintedSection::new(config, "console", ValueTable::of(&config.console)?),
         ];
         for (index, hook) in config.hooks.hooks.iter().enumerate() {
             sections.push(PrintedSection {

@@ -45,6 +45,7 @@ impl Config {
         restart_only.add(&self.push_settings, |_| Some("push"));
         restart_only.add(&self.egress, |_| Some("egress"));
         restart_only.add(&self.telemetry, |_| Some("telemetry"));
+        restart_only.add(&self.console, |_| Some("console"));
         restart_only
     }
 }

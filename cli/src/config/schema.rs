@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::agents::{AgentKind, CardSection};
 use super::auth::{AgentAuthSection, AuthSection};
+use super::console::ConsoleSection;
 use super::database::ClusterSection;
 use super::hooks::HooksSection;
 use super::sections::{PushSection, ServerSection, StoreSection};
@@ -65,6 +66,8 @@ pub(crate) fn schema() -> Value {
             of_engine("telemetry"),
         ],
     );
+    let console = ConsoleSection::json_schema(generator);
+    let console = section_schema(about(&console), [properties(&console)]);
     let hooks = properties(&HooksSection::json_schema(generator)).remove("hooks");
     let agents = agents(generator);
     json!({
@@ -81,6 +84,7 @@ pub(crate) fn schema() -> Value {
             "push": push,
             "egress": egress,
             "telemetry": telemetry,
+            "console": console,
             "hooks": hooks,
             "agents": agents,
         },

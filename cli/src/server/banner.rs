@@ -17,6 +17,8 @@ pub(super) struct Banner {
     /// The listen address, if other machines can reach it.
     open: Option<SocketAddr>,
     admin: Option<SocketAddr>,
+    /// One-time link to the web console.
+    console: Option<String>,
     /// The first is the agent at the root.
     agents: Vec<BannerAgent>,
     callers: Option<String>,
@@ -62,6 +64,7 @@ impl Banner {
             public: String::new(),
             open: None,
             admin: None,
+            console: None,
             agents: spec.agents.iter().map(agent).collect(),
             callers: callers(config, access, folder),
             flags,
@@ -76,10 +79,21 @@ impl Banner {
         self.public = public;
     }
 
-    /// Sets the address of the admin API.
+    /// Sets the address of the admin API, and a link to the console.
     #[cfg(unix)]
-    pub(super) fn set_admin_address(&mut self, address: Option<SocketAddr>) {
+    pub(super) fn set_admin_address(
+        &mut self,
+        address: Option<SocketAddr>,
+        console: Option<String>,
+    ) {
         self.admin = address;
+        self.console = console;
+    }
+
+    /// Returns the title of the agent at the root.
+    pub(super) fn root_title(&self) -> String {
+        let root = self.agents.first();
+        root.map_or_else(String::new, |agent| agent.title.clone())
     }
 
     /// Prints the banner. Scripts wait for the first line.
@@ -121,6 +135,12 @@ impl Banner {
             writeln!(out, "  {}", example.command(url, &self.flags))?;
         }
         writeln!(out, "Stop with Ctrl-C.")?;
+        if let Some(link) = &self.console {
+            writeln!(
+                out,
+                "Console: {link} (once, within 60 s; another: attache console)"
+            )?;
+        }
         out.flush()
     }
 }

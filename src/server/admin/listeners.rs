@@ -16,9 +16,14 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::connection::{CONNECTION_TIMEOUT, OperatorSession, serve_connection};
+use super::connection::{OperatorConnection, serve_connection};
+use super::connection_deadline::{CONNECTION_TIMEOUT, ConnectionDeadline};
+use super::host_policy::HostPolicy;
+use super::operator::Operator;
 use super::operator_access::OperatorAccess;
-use super::{Admin, AdminRoutes, ReloadCallbacks};
+use super::session::LinkError;
+use super::state::{AdminContext, TcpEndpoint};
+use super::{Admin, AdminAddress, AdminRoutes, ReloadCallbacks};
 use crate::rt::{ConnectionLimits, ConnectionPermit, LimitedListener, run_until_evicted};
 use crate::server::transport::TlsHandshake;
 
@@ -29,7 +34,8 @@ const RESERVED_CONNECTIONS: usize = 16;
 pub(in crate::server) struct AdminListeners {
     socket: Option<AdminSocket>,
     tcp: Option<AdminTcpListener>,
-    pub(in crate::server) reload: ReloadCallbacks,
+    pub(super) reload: ReloadCallbacks,
+    pub(super) context: AdminContext,
     /// Tracker of all admin connections.
     tasks: TaskTracker,
 }
@@ -51,18 +57,36 @@ impl Admin {
             tracing::warn!(%error, ?socket, "cannot bind the admin socket; a reload needs a restart");
         });
         let limits = self.connection_limits();
+        let max_failed_logins = self.max_failed_logins_per_minute;
+        let mut context = AdminContext {
+            sessions: Arc::default(),
+            console: self.console,
+            tcp: None,
+        };
         let tcp = match self.listen {
-            Some((address, keys)) => Some(AdminTcpListener {
-                listener: LimitedListener::new(TcpListener::bind(address).await?, limits),
-                access: Arc::new(OperatorAccess::new(keys, self.max_failed_logins_per_minute)),
-                handshake,
-            }),
+            Some(listen) => {
+                let listener = bind_address(&listen).await?;
+                let endpoint = TcpEndpoint {
+                    address: listener.local_addr()?,
+                    uses_tls: handshake.is_some(),
+                    access: Arc::new(OperatorAccess::new(listen.keys, max_failed_logins)),
+                };
+                context.tcp = Some(endpoint.clone());
+                let console_url = context.console.url.clone();
+                Some(AdminTcpListener {
+                    listener: LimitedListener::new(listener, limits),
+                    access: endpoint.access,
+                    hosts: Arc::new(HostPolicy::new(endpoint.address, console_url)),
+                    handshake,
+                })
+            }
             None => None,
         };
         Ok(AdminListeners {
             socket: socket.ok(),
             tcp,
             reload: self.reload,
+            context,
             tasks: TaskTracker::new(),
         })
     }
@@ -101,6 +125,17 @@ impl AdminListeners {
     pub(in crate::server) fn address(&self) -> Option<SocketAddr> {
         let tcp = self.tcp.as_ref()?;
         tcp.listener.local_addr().ok()
+    }
+
+    /// Creates a one-time link to the console. `None`: there is no console, or no address.
+    pub(in crate::server) fn create_link(&self) -> Option<String> {
+        self.context.create_link().unwrap_or_else(|error| {
+            match error {
+                LinkError::TooMany => tracing::warn!("too many open links to the console"),
+                LinkError::Random(error) => tracing::error!(%error, "no random source"),
+            }
+            None
+        })
     }
 
     /// Serves both listeners. Dropping the future closes all connections.
@@ -164,6 +199,7 @@ impl Drop for AdminSocket {
 struct AdminTcpListener {
     listener: LimitedListener<TcpListener>,
     access: Arc<OperatorAccess>,
+    hosts: Arc<HostPolicy>,
     handshake: Option<Arc<dyn TlsHandshake>>,
 }
 
@@ -174,9 +210,10 @@ impl AdminTcpListener {
         let _guard = close.clone().drop_guard();
         loop {
             let accepted = self.listener.accept().await;
-            let session = OperatorSession {
+            let session = OperatorConnection {
                 routes: routes.clone(),
                 access: self.access.clone(),
+                hosts: self.hosts.clone(),
                 peer: accepted.peer,
                 permit: Arc::new(accepted.permit),
             };
@@ -197,10 +234,16 @@ async fn serve_unix(
 ) {
     let eviction = permit.eviction();
     let permit = Arc::new(permit);
-    let connection = serve_connection(stream, &tasks, move |request| {
+    let deadline = ConnectionDeadline::new();
+    let activity = deadline.clone();
+    let connection = serve_connection(stream, &tasks, deadline, move |request| {
         permit.protect();
+        activity.extend();
         let routes = routes.clone();
-        async move { routes.handle(&request).await }
+        async move {
+            let operator = Some(Operator::socket());
+            routes.handle(request, operator, None).await
+        }
     });
     run_until_evicted(eviction, connection).await;
 }
@@ -209,21 +252,34 @@ async fn serve_unix(
 async fn serve_tcp(
     stream: TcpStream,
     handshake: Option<Arc<dyn TlsHandshake>>,
-    session: OperatorSession,
+    session: OperatorConnection,
     tasks: TaskTracker,
 ) {
     let eviction = session.permit.eviction();
+    let deadline = ConnectionDeadline::new();
+    let activity = deadline.clone();
     let handler = move |request| {
         let session = session.clone();
-        async move { session.handle(request).await }
+        let activity = activity.clone();
+        async move { session.handle(request, activity).await }
     };
     let connection = async move {
         let Some(handshake) = handshake else {
-            return serve_connection(stream, &tasks, handler).await;
+            return serve_connection(stream, &tasks, deadline, handler).await;
         };
         if let Ok(Ok(secure)) = timeout(CONNECTION_TIMEOUT, handshake.perform(stream)).await {
-            serve_connection(secure.stream, &tasks, handler).await;
+            serve_connection(secure.stream, &tasks, deadline, handler).await;
         }
     };
     run_until_evicted(eviction, connection).await;
+}
+
+/// Binds the TCP address. If its port is taken and another may be used, binds a free one.
+async fn bind_address(listen: &AdminAddress) -> io::Result<TcpListener> {
+    match TcpListener::bind(listen.address).await {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && listen.may_use_free_port => {
+            TcpListener::bind(SocketAddr::new(listen.address.ip(), 0)).await
+        }
+        bound => bound,
+    }
 }

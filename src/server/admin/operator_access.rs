@@ -1,7 +1,10 @@
 //! Authentication of operators by key, with a lockout after failed logins.
 
-use crate::auth::{ApiKeys, AuthError, Authenticator, FailedLogins, RequestCredentials};
-use crate::model::Error;
+use std::net::IpAddr;
+
+use super::operator::Operator;
+use crate::auth::{ApiKeys, AuthError, Authenticator, FailedLogins, Identity, RequestCredentials};
+use crate::model::{Error, Result};
 use crate::telemetry::metrics;
 
 /// Keys of operators, and the failed logins of each address.
@@ -12,7 +15,7 @@ pub(super) struct OperatorAccess {
 
 /// Result of an authentication.
 pub(super) enum OperatorLogin {
-    Authenticated,
+    Authenticated(Operator),
     /// The request has no key.
     Missing,
     Invalid,
@@ -32,7 +35,7 @@ impl OperatorAccess {
     /// Authenticates a request. A valid key is accepted even from an address that is locked out.
     pub(super) async fn authenticate(&self, credentials: &RequestCredentials<'_>) -> OperatorLogin {
         match self.keys.authenticate(credentials).await {
-            Ok(Some(_)) => OperatorLogin::Authenticated,
+            Ok(Some(identity)) => OperatorLogin::Authenticated(Operator::with_key(&identity)),
             Ok(None) => OperatorLogin::Missing,
             Err(AuthError::InvalidCredential | AuthError::Unavailable(_)) => {
                 self.record_failure(credentials)
@@ -41,19 +44,31 @@ impl OperatorAccess {
     }
 
     fn record_failure(&self, credentials: &RequestCredentials<'_>) -> OperatorLogin {
+        match self.record_sign_in_failure(credentials.client()) {
+            Ok(()) => OperatorLogin::Invalid,
+            Err(error) => OperatorLogin::LockedOut(error),
+        }
+    }
+
+    /// Returns the identity of a key.
+    pub(super) fn identify(&self, key: &str) -> Option<Identity> {
+        self.keys.identify(key)
+    }
+
+    /// Counts a wrong key or link.
+    ///
+    /// # Errors
+    /// Rate limited: there were too many from this address.
+    pub(super) fn record_sign_in_failure(&self, client: IpAddr) -> Result<()> {
         let recorded = match &self.failed_logins {
-            Some(failed_logins) => failed_logins.record_failure(credentials.client()),
+            Some(failed_logins) => failed_logins.record_failure(client),
             None => Ok(()),
         };
-        match recorded {
-            Ok(()) => {
-                metrics::record_auth_failure("invalid");
-                OperatorLogin::Invalid
-            }
-            Err(error) => {
-                metrics::record_auth_failure("locked_out");
-                OperatorLogin::LockedOut(error)
-            }
-        }
+        let reason = match &recorded {
+            Ok(()) => "invalid",
+            Err(_) => "locked_out",
+        };
+        metrics::record_auth_failure(reason);
+        recorded
     }
 }

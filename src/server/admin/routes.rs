@@ -1,17 +1,29 @@
-//! Endpoints of the admin interface, for the socket and the TCP address. [`AdminRoutes::new`] lists
-//! them.
+//! Endpoints of the admin interface, for the socket and the TCP address: the API ([`ApiRoutes`]), the files of the console,
+//! and those outside the API, which [`AdminRoutes::new`] lists.
 
+use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 
+use bytes::Bytes;
 use http::{HeaderValue, Method, Request, StatusCode};
+use hyper::body::Body as HttpBody;
 use serde_json::json;
 
-use super::{ReloadCallback, ReloadCallbacks};
+use super::api::{self, ApiCaller, ApiRoutes};
+use super::console_files;
+use super::operator::Operator;
+use super::state::AdminState;
+use super::{AdminListeners, ReloadCallback, ReloadCallbacks};
+use crate::auth::OperatorRole;
 use crate::model::{Error, ErrorKind, Result};
 use crate::push::{DeadLetters, FailedWebhook, UndeliveredNotification};
+use crate::server::handle::ServerHandle;
 use crate::server::reply::{self, Reply, full, method_not_allowed, text};
 use crate::telemetry::metrics;
 
+/// Health check, which needs no key.
+const HEALTH_PATH: &str = "/healthz";
 /// Maximum number of items in a list reply.
 const PAGE_SIZE: usize = 100;
 
@@ -43,35 +55,51 @@ impl AdminQuery {
     }
 }
 
-/// Endpoint of the admin interface.
+/// Endpoint outside the API.
 struct AdminRoute {
     method: Method,
     path: &'static str,
+    /// Whether a role may call it.
+    is_allowed: fn(OperatorRole) -> bool,
     handler: AdminHandler,
 }
 
 /// Routes of the admin interface.
-#[derive(Default)]
 pub(in crate::server) struct AdminRoutes {
     routes: Vec<AdminRoute>,
+    api: ApiRoutes,
+    state: Arc<AdminState>,
 }
 
 impl AdminRoutes {
     /// Creates the routes.
-    pub(in crate::server) fn new(reload: ReloadCallbacks, dead_letters: &DeadLetters) -> Self {
-        let mut routes = Self::default();
-        routes.add(Method::GET, "/healthz", |_| async {
-            text(StatusCode::OK, "ok\n")
-        });
+    pub(in crate::server) fn new(listeners: &AdminListeners, handle: ServerHandle) -> Self {
+        let dead_letters = handle.push_dispatcher().dead_letters();
+        let reload = listeners.reload.clone();
+        let state = AdminState::new(listeners.context.clone(), reload.clone(), handle);
+        let mut routes = Self {
+            routes: Vec::new(),
+            api: ApiRoutes::new(),
+            state: Arc::new(state),
+        };
+        routes.add(
+            Method::GET,
+            HEALTH_PATH,
+            |_| true,
+            |_| async { text(StatusCode::OK, "ok\n") },
+        );
         let ReloadCallbacks { all, keys } = reload;
-        routes.add(Method::POST, "/reload", move |_| {
+        let is_admin = |role| role == OperatorRole::Admin;
+        routes.add(Method::POST, "/reload", is_admin, move |_| {
             reload_on_thread(all.clone())
         });
-        routes.add(Method::POST, "/reload/keys", move |_| {
+        routes.add(Method::POST, "/reload/keys", is_admin, move |_| {
             reload_on_thread(keys.clone())
         });
-        routes.add(Method::GET, "/metrics", |_| async { metrics_reply() });
-        routes.add_push(dead_letters);
+        routes.add(Method::GET, "/metrics", OperatorRole::can_view, |_| async {
+            metrics_reply()
+        });
+        routes.add_push(&dead_letters);
         routes
     }
 
@@ -79,6 +107,7 @@ impl AdminRoutes {
         &mut self,
         method: Method,
         path: &'static str,
+        is_allowed: fn(OperatorRole) -> bool,
         handler: impl Fn(AdminQuery) -> F + Send + Sync + 'static,
     ) where
         F: Future<Output = Reply> + Send + 'static,
@@ -86,30 +115,67 @@ impl AdminRoutes {
         self.routes.push(AdminRoute {
             method,
             path,
+            is_allowed,
             handler: Box::new(move |query| Box::pin(handler(query))),
         });
     }
 
     fn add_push(&mut self, dead_letters: &DeadLetters) {
         let shared = dead_letters.clone();
-        self.add(Method::GET, "/push/deliveries", move |query| {
+        let can_view = OperatorRole::can_view;
+        self.add(Method::GET, "/push/deliveries", can_view, move |query| {
             let dead_letters = shared.clone();
             async move { json_reply(list_deliveries(&dead_letters, &query).await) }
         });
         let shared = dead_letters.clone();
-        self.add(Method::GET, "/push/undelivered", move |query| {
+        self.add(Method::GET, "/push/undelivered", can_view, move |query| {
             let dead_letters = shared.clone();
             async move { json_reply(list_undelivered(&dead_letters, &query).await) }
         });
         let shared = dead_letters.clone();
-        self.add(Method::POST, "/push/retry", move |query| {
+        let can_operate = OperatorRole::can_operate;
+        self.add(Method::POST, "/push/retry", can_operate, move |query| {
             let dead_letters = shared.clone();
             async move { json_reply(retry_delivery(&dead_letters, &query).await) }
         });
     }
 
-    /// Handles a request. Replies are not cached.
-    pub(in crate::server) async fn handle<B>(&self, request: &Request<B>) -> Reply {
+    /// Returns the shared state.
+    pub(super) fn state(&self) -> &AdminState {
+        &self.state
+    }
+
+    /// Whether a path outside the API needs no credential.
+    pub(super) fn is_public(&self, path: &str) -> bool {
+        path == HEALTH_PATH || self.state.console.files.is_some() && console_files::is_file(path)
+    }
+
+    /// Handles a request. `operator` is `None` before sign-in.
+    pub(super) async fn handle<B>(
+        &self,
+        request: Request<B>,
+        operator: Option<Operator>,
+        address: Option<IpAddr>,
+    ) -> Reply
+    where
+        B: HttpBody<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let path = request.uri().path();
+        if path.starts_with(api::PREFIX) {
+            let caller = ApiCaller { operator, address };
+            return self.api.handle(&self.state, request, caller).await;
+        }
+        if let Some(files) = &self.state.console.files
+            && console_files::is_file(path)
+        {
+            return console_files::serve(&**files, &request);
+        }
+        self.handle_other(&request, operator.as_ref()).await
+    }
+
+    /// Handles a request outside the API. Replies are not cached.
+    async fn handle_other<B>(&self, request: &Request<B>, operator: Option<&Operator>) -> Reply {
         let path = request.uri().path();
         let Some(route) = self.routes.iter().find(|route| route.path == path) else {
             return text(StatusCode::NOT_FOUND, "not found\n");
@@ -117,6 +183,11 @@ impl AdminRoutes {
         if route.method != request.method() {
             let is_get = route.method == Method::GET;
             return method_not_allowed(if is_get { "GET" } else { "POST" });
+        }
+        let is_allowed = |operator: &Operator| (route.is_allowed)(operator.role);
+        if path != HEALTH_PATH && !operator.is_some_and(is_allowed) {
+            let message = "the role of this operator does not allow this\n";
+            return text(StatusCode::FORBIDDEN, message);
         }
         let query = request.uri().query().unwrap_or_default().to_owned();
         let mut reply = (route.handler)(AdminQuery { query }).await;

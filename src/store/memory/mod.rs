@@ -56,6 +56,10 @@ impl Memory {
 
 #[async_trait]
 impl Store for Memory {
+    fn kind(&self) -> &'static str {
+        "memory"
+    }
+
     fn has_external_writers(&self) -> bool {
         false
     }

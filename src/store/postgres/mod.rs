@@ -194,6 +194,10 @@ fn closed() -> Error {
 
 #[async_trait]
 impl Store for Postgres {
+    fn kind(&self) -> &'static str {
+        "postgres"
+    }
+
     fn lease(&self) -> Option<Duration> {
         Some(self.connector.options().lease)
     }

@@ -125,6 +125,10 @@ impl Drop for Sqlite {
 
 #[async_trait]
 impl Store for Sqlite {
+    fn kind(&self) -> &'static str {
+        "sqlite"
+    }
+
     fn has_external_writers(&self) -> bool {
         false
     }

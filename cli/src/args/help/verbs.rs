@@ -24,7 +24,7 @@ pub(super) const GROUPS: &[VerbGroup] = &[
     VerbGroup {
         title: "Serve agents (beyond the a2a-cli contract)",
         verbs: &[
-            "serve", "init", "check", "reload", "keys", "push", "mcp", "demo", "mock",
+            "serve", "init", "check", "reload", "keys", "push", "console", "mcp", "demo", "mock",
         ],
     },
     VerbGroup {
@@ -328,6 +328,14 @@ pub(super) const VERBS: &[VerbHelp] = &[
         [
             "attache mcp -a http://127.0.0.1:41241",
             "attache mcp -a agent.example -a other.example",
+        ],
+    ),
+    VerbHelp::new(
+        "console",
+        NONE,
+        [
+            "attache console",
+            "attache console --data-dir data --no-open",
         ],
     ),
     VerbHelp::new("docs", NONE, ["attache docs", "attache docs push"]),
