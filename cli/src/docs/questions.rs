@@ -69,7 +69,7 @@ const QUESTIONS: &[(&str, &[&str])] = &[
         &[
             "examples/tasks",
             "examples/tasks#*",
-            "agents#when-a-caller-cancels-a-running-task",
+            "agents#what-happens-when-a-client-cancels-a-running-task",
             "command#cancellation-and-cleanup",
         ],
     ),
@@ -323,9 +323,13 @@ const QUESTIONS: &[(&str, &[&str])] = &[
         &["container", "container#*"],
     ),
     (
+        "what happens when a client cancels a running task",
+        &["agents#what-happens-when-a-client-cancels-a-running-task"],
+    ),
+    (
         "what happens in my agent when a caller cancels a running task",
         &[
-            "agents#when-a-caller-cancels-a-running-task",
+            "agents#what-happens-when-a-client-cancels-a-running-task",
             "command#cancellation-and-cleanup",
         ],
     ),
