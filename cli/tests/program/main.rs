@@ -14,6 +14,8 @@ mod card_settings;
 mod chat;
 mod clients;
 #[cfg(unix)]
+mod cluster;
+#[cfg(unix)]
 mod collector;
 mod config;
 mod contract;
