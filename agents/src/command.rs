@@ -35,13 +35,16 @@ use command_line::{CommandLine, InvalidArgument};
 pub(crate) use environment::environment;
 use environment::turn_variables;
 use output::CommandOutput;
-use process::{Process, ProcessEnd};
-pub(crate) use process_group::ProcessGroup;
+pub(crate) use pipe_reader::PipeReader;
+pub(crate) use process::Process;
+use process::ProcessEnd;
+pub(crate) use process_group::{ProcessGroup, ProcessPipes};
 pub(crate) use program_run::ProgramRun;
 pub use settings::{
     CommandInput, CommandSettings, CommandSpec, ExitCode, ExitMeaning, StderrAudience, StdoutFormat,
 };
-use stderr_log::{StderrLog, escape_control_chars};
+use stderr_log::StderrLog;
+pub(crate) use stderr_log::escape_control_chars;
 
 /// Agent that runs a program for every turn.
 ///
@@ -173,6 +176,27 @@ impl CommandAgent {
         self.command_line.templates()
     }
 
+    /// Starts the program with arguments and further environment variables.
+    fn start(
+        &self,
+        args: &[String],
+        variables: impl IntoIterator<Item = (&'static str, String)>,
+    ) -> io::Result<(Process, ProcessPipes)> {
+        let environment = self.environment.iter();
+        let mut program = tokio::process::Command::new(&self.command_line.program);
+        program
+            .args(args)
+            .env_clear()
+            .envs(environment.map(|(name, value)| (name, value)))
+            .envs(variables);
+        let settings = &self.settings;
+        Process::start(
+            program,
+            settings.folder.as_deref(),
+            settings.supervisor.as_ref(),
+        )
+    }
+
     /// Returns the content of stdin. Without `input` setting there is none if the arguments contain the message text.
     fn input(&self) -> CommandInput {
         let default = if self.has_text_placeholder() {
@@ -256,8 +280,9 @@ impl Agent for CommandAgent {
             Err(InvalidArgument(reason)) => return Ok(Outcome::rejected(reason)),
         };
         let _permit = self.permits.acquire(turn.call().caller_key()).await;
-        let started =
-            Process::start(self, &args, turn_variables(&turn)).map_err(CommandError::Spawn)?;
+        let started = self
+            .start(&args, turn_variables(&turn))
+            .map_err(CommandError::Spawn)?;
         let (mut process, pipes) = started;
         let exited = CancellationToken::new();
         let kill = CancellationToken::new();

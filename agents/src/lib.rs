@@ -3,6 +3,7 @@
 //! | Agent | Source of the answers |
 //! | --- | --- |
 //! | [`CommandAgent`] | a program: message text on stdin, artifact from stdout |
+//! | [`WorkerAgent`] | long-lived processes, for example a Python or TypeScript function |
 //! | [`HttpAgent`] | an HTTP backend |
 //! | [`RemoteAgent`] | another A2A agent |
 //! | [`LlmAgent`] | a language model that calls tools |
@@ -42,7 +43,11 @@ mod router;
 mod script;
 mod supervisor;
 mod tool_name;
+#[cfg(unix)]
+mod turn_output;
 mod utf8_decoder;
+#[cfg(unix)]
+mod worker;
 
 pub use any_agent::AnyAgent;
 pub use chat_model::ModelSettings;
@@ -74,3 +79,5 @@ pub use script::{Fault, ParseScriptError, Script};
 pub use supervisor::Supervisor;
 #[cfg(unix)]
 pub use supervisor::supervise;
+#[cfg(unix)]
+pub use worker::{WorkerAgent, WorkerCard, WorkerSettings, WorkerSettingsError};

@@ -28,6 +28,12 @@ impl LineBuffer {
         lines
     }
 
+    /// Length of the line that is not complete yet.
+    #[cfg(unix)]
+    pub(crate) fn partial_len(&self) -> usize {
+        self.partial.len()
+    }
+
     /// Returns the last line, which may lack its line break.
     pub(crate) fn finish(self) -> Vec<u8> {
         self.partial

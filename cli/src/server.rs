@@ -36,7 +36,7 @@ use fault_proxy::FaultProxy;
 use reload::{Reloader, ReloaderSetup};
 use store::ServerStore;
 pub(crate) use store::{SUPERVISE_VERB, supervisor};
-pub(crate) use watch::WatchedFile;
+pub(crate) use watch::WatchedFiles;
 
 /// Address of the console of a server that other machines cannot reach. A free port is used if this one is taken.
 #[cfg(unix)]
@@ -62,7 +62,7 @@ pub(crate) struct ServeSpec {
     pub(crate) faults: Vec<Fault>,
     /// Reads the configuration again for a reload; `None` if there is no file.
     pub(crate) reread: Option<ConfigReader>,
-    pub(crate) watched: Option<WatchedFile>,
+    pub(crate) watched: Option<WatchedFiles>,
 }
 
 /// Reads the configuration again, and builds its agents.

@@ -12,7 +12,7 @@ const READ_AFTER_EXIT: Duration = Duration::from_millis(500);
 const PIPE_CAPACITY: usize = 64 * 1024;
 
 /// Reader of a pipe that stops shortly after the program has exited.
-pub(super) struct PipeReader<'a, P> {
+pub(crate) struct PipeReader<'a, P> {
     pipe: P,
     exited: &'a CancellationToken,
     /// Time at which reading stops; set once the program has exited.
@@ -21,7 +21,7 @@ pub(super) struct PipeReader<'a, P> {
 }
 
 impl<'a, P: AsyncRead + Unpin> PipeReader<'a, P> {
-    pub(super) fn new(pipe: P, exited: &'a CancellationToken) -> Self {
+    pub(crate) fn new(pipe: P, exited: &'a CancellationToken) -> Self {
         Self {
             pipe,
             exited,
@@ -31,7 +31,7 @@ impl<'a, P: AsyncRead + Unpin> PipeReader<'a, P> {
     }
 
     /// Reads the next bytes. Returns `None` at the end of the pipe or of the time after the exit.
-    pub(super) async fn read<'b>(&mut self, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
+    pub(crate) async fn read<'b>(&mut self, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
         let Self {
             pipe,
             exited,

@@ -3,16 +3,18 @@
 use std::fmt;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, waitid};
-use tokio::process::Child;
+use tokio::process::{Child, Command};
 use tokio::signal::unix::{self, SignalKind};
 use tokio::time::Instant;
 
+use super::CommandSettings;
 use super::process_group::{ProcessGroup, ProcessPipes, signal};
-use super::{CommandAgent, CommandSettings};
+use crate::supervisor::Supervisor;
 
 /// Time in which a supervising process ends the program and its descendants. Then its process group is killed.
 const SUPERVISED_END_TIMEOUT: Duration = Duration::from_secs(5);
@@ -26,7 +28,7 @@ pub(super) enum ProcessEnd {
 }
 
 /// Running process group. Dropping it kills the group and reaps the leader.
-pub(super) struct Process {
+pub(crate) struct Process {
     // Declared before `child`, so it is dropped first: the group may be signaled only until its leader is reaped.
     group: ProcessGroup,
     child: Child,
@@ -35,27 +37,15 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts the program in a new process group, with further environment variables.
-    pub(super) fn start(
-        command: &CommandAgent,
-        args: &[String],
-        variables: impl IntoIterator<Item = (&'static str, String)>,
+    /// Starts a program in a new process group. `program` must have a cleared environment.
+    pub(crate) fn start(
+        program: Command,
+        folder: Option<&Path>,
+        supervisor: Option<&Supervisor>,
     ) -> io::Result<(Self, ProcessPipes)> {
         // Registered before the start, so that no SIGCHLD is missed.
         let child_signals = unix::signal(SignalKind::child())?;
-        let environment = command.environment.iter();
-        let mut program = tokio::process::Command::new(&command.command_line.program);
-        program
-            .args(args)
-            .env_clear()
-            .envs(environment.map(|(name, value)| (name, value)))
-            .envs(variables);
-        let settings = &command.settings;
-        let (group, child, pipes) = ProcessGroup::start(
-            program,
-            settings.folder.as_deref(),
-            settings.supervisor.as_ref(),
-        )?;
+        let (group, child, pipes) = ProcessGroup::start(program, folder, supervisor)?;
         let process = Self {
             group,
             child,
@@ -95,11 +85,7 @@ impl Process {
             () = timed_out => {}
             () = terminate => {}
         }
-        self.group.request_end();
-        let ended = wait_for_exit(id, &mut self.child_signals);
-        let _ = tokio::time::timeout(SUPERVISED_END_TIMEOUT, ended).await;
-        self.group.kill();
-        let status = self.child.wait().await?;
+        let status = self.end().await?;
         let has_timed_out = settings
             .timeout
             .is_some_and(|timeout| started_at.elapsed() >= timeout);
@@ -108,6 +94,28 @@ impl Process {
         } else {
             ProcessEnd::Exited(status)
         })
+    }
+
+    /// Waits until the program ends or `kill` resolves, then kills the rest of its group.
+    pub(crate) async fn wait_or_kill(
+        &mut self,
+        kill: impl Future<Output = ()>,
+    ) -> io::Result<ExitStatus> {
+        let id = self.group.id();
+        tokio::select! {
+            exited = wait_for_exit(id, &mut self.child_signals) => exited?,
+            () = kill => {}
+        }
+        self.end().await
+    }
+
+    /// Kills the processes of the group that are left, and reaps the leader.
+    async fn end(&mut self) -> io::Result<ExitStatus> {
+        self.group.request_end();
+        let ended = wait_for_exit(self.group.id(), &mut self.child_signals);
+        let _ = tokio::time::timeout(SUPERVISED_END_TIMEOUT, ended).await;
+        self.group.kill();
+        self.child.wait().await
     }
 }
 

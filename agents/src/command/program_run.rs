@@ -9,7 +9,7 @@ use tokio::io::AsyncRead;
 use tokio_util::sync::CancellationToken;
 
 use super::pipe_reader::PipeReader;
-use super::process::{self, Process, ProcessEnd};
+use super::process::{self, ProcessEnd};
 use super::stderr_log::StderrLog;
 use super::{CommandAgent, write_stdin};
 
@@ -74,7 +74,7 @@ impl CommandAgent {
     /// The program cannot be started, fails, takes too long or writes too much.
     pub(crate) async fn run_program(&self, run: ProgramRun<'_>) -> Result<Vec<u8>, ProgramError> {
         let _permit = self.permits.acquire(run.caller).await;
-        let started = Process::start(self, run.args, run.variables);
+        let started = self.start(run.args, run.variables);
         let (mut process, pipes) = started.map_err(ProgramError::System)?;
         let exited = CancellationToken::new();
         let kill = CancellationToken::new();

@@ -65,7 +65,7 @@ impl<'a> StderrLog<'a> {
 }
 
 /// Escapes control characters, which could move the cursor of a terminal that shows the log (S55).
-pub(super) fn escape_control_chars(text: &str) -> String {
+pub(crate) fn escape_control_chars(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         if c.is_control() {

@@ -23,3 +23,5 @@ mod script;
 mod signed_delegation;
 #[cfg(unix)]
 mod trace_propagation;
+#[cfg(unix)]
+mod worker;

@@ -12,10 +12,12 @@ use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 
 use crate::args::ServeArgs;
-use crate::config::{Config, PrintedConfig};
+#[cfg(unix)]
+use crate::config::AgentConfig;
+use crate::config::{Config, ConfigError, FlagValues, PrintedConfig};
 use crate::error::CliError;
 use crate::output::Output;
-use crate::server::{self, ConfigReader, Example, ServeSpec, WatchedFile};
+use crate::server::{self, ConfigReader, Example, ServeSpec, WatchedFiles};
 
 /// Directory of the tasks, in the user's data directory.
 pub(super) const DATA_DIR_NAME: &str = "attache";
@@ -54,9 +56,9 @@ pub(crate) async fn run(args: ServeArgs, words: &[OsString]) -> anyhow::Result<(
         _ if has_own_agent => None,
         named => Some(config_file(named.as_deref(), HINT_NO_FILE)?),
     };
+    let mut config = load(file.as_deref(), &flags)?;
     let watched = file.as_deref().filter(|_| args.watch);
-    let watched = watched.map(WatchedFile::new);
-    let mut config = Config::load(file.as_deref(), &server::environment, &flags)?;
+    let watched = watched.map(|file| WatchedFiles::new(file, config.worker_files()));
     if args.print_config {
         let printed = PrintedConfig::new(&config)?;
         let mut out = Output::for_command_line(words);
@@ -87,8 +89,10 @@ pub(crate) async fn run(args: ServeArgs, words: &[OsString]) -> anyhow::Result<(
     }
     let supervisor = config.supervisor.clone();
     let reread: ConfigReader = Box::new(move || {
-        let mut config = Config::load(Some(&file), &server::environment, &flags)?;
+        let mut config = load(Some(&file), &flags)?;
         config.supervisor.clone_from(&supervisor);
+        // A reload that breaks an agent is not applied.
+        config.requires_workers = true;
         // Reloads are synchronous, and rare.
         let opened = block_in_place(|| Handle::current().block_on(config.open_agents()));
         let (agents, warnings) = opened?;
@@ -102,6 +106,25 @@ pub(crate) async fn run(args: ServeArgs, words: &[OsString]) -> anyhow::Result<(
         ..served(agents, Some(reread))
     };
     server::run(spec, &config).await
+}
+
+/// Loads a configuration file, or the defaults for an agent in a file of its own.
+fn load(file: Option<&Path>, flags: &FlagValues) -> Result<Config, ConfigError> {
+    #[cfg(unix)]
+    if let Some(file) = file.filter(|file| is_agent_file(file)) {
+        let mut config = Config::load(None, &server::environment, flags)?;
+        config.agents.push(AgentConfig::worker(file));
+        config.requires_workers = true;
+        return Ok(config);
+    }
+    Config::load(file, &server::environment, flags)
+}
+
+/// Whether a file is an agent in Python, JavaScript or TypeScript.
+#[cfg(unix)]
+fn is_agent_file(file: &Path) -> bool {
+    let extension = file.extension().and_then(|extension| extension.to_str());
+    matches!(extension, Some("py" | "mjs" | "js" | "cjs" | "ts" | "mts"))
 }
 
 fn served(agents: Vec<HostedAgent>, reread: Option<ConfigReader>) -> ServeSpec {

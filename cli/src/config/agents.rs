@@ -4,18 +4,22 @@ mod card;
 mod kind;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use attache::jws::Signer;
 use attache::model::AgentSkill;
 use attache::{Agent, AgentSettings, HostedAgent};
+#[cfg(unix)]
+use attache_agents::WorkerSettings;
 use attache_agents::{
-    AnyAgent, LlmAgent, LlmSettings, McpAgent, McpSettings, RouteTarget, Script, Supervisor,
+    AnyAgent, LlmSettings, McpAgent, McpSettings, RouteTarget, Script, Supervisor,
 };
 
 use super::auth::AgentAuthSection;
 use super::error::{ConfigError, KeyError, unknown_name};
 use super::renamed::renamed_value;
 use super::tree::ConfigTree;
+use card::CardDefaults;
 pub(crate) use card::CardSection;
 pub(crate) use kind::AgentKind;
 
@@ -85,35 +89,33 @@ pub(crate) struct AgentResources<'a> {
     pub(crate) signer: Option<&'a Signer>,
     /// Supervises their processes.
     pub(crate) supervisor: Option<&'a Supervisor>,
+    /// Whether an agent whose worker does not start is an error, instead of a warning.
+    pub(crate) requires_workers: bool,
 }
 
-/// A built agent, with the skills that its type determines.
+/// A built agent, with the fields of the card that it determines.
 pub(crate) struct BuiltAgent {
     agent: AnyAgent,
-    skills: Vec<AgentSkill>,
+    card: CardDefaults,
 }
 
 impl BuiltAgent {
     fn new(agent: impl Agent) -> Self {
         Self {
             agent: AnyAgent::new(agent),
-            skills: Vec::new(),
+            card: CardDefaults::default(),
         }
     }
 
-    fn from_llm(llm: LlmAgent, skills: Vec<AgentSkill>) -> Self {
-        Self {
-            skills,
-            ..Self::new(llm)
-        }
+    fn with_skills(agent: impl Agent, skills: Vec<AgentSkill>) -> Self {
+        let mut built = Self::new(agent);
+        built.card.skills = skills;
+        built
     }
 
     fn from_script(script: Script) -> Self {
         let skills = script.skills().collect();
-        Self {
-            skills,
-            ..Self::new(script)
-        }
+        Self::with_skills(script, skills)
     }
 }
 
@@ -140,6 +142,22 @@ pub(crate) async fn query_skills(
                 Some(query_llm(settings, resources).await)
             }
             #[cfg(unix)]
+            AgentKind::Worker(settings) => {
+                let (agent, started) = start_worker(settings, resources)
+                    .await
+                    .map_err(|error| error.in_section(&config.section()))?;
+                if let Err(reason) = started {
+                    let error = format!("no worker starts: {reason}");
+                    if resources.requires_workers {
+                        let error = KeyError::new("file", error);
+                        return Err(error.in_section(&config.section()));
+                    }
+                    warnings.push(format!("`{}`: {error}", config.name));
+                }
+                built.insert(config.name.clone(), agent);
+                None
+            }
+            #[cfg(unix)]
             AgentKind::Command(_) => None,
             AgentKind::Llm(_)
             | AgentKind::Echo(_)
@@ -154,7 +172,7 @@ pub(crate) async fn query_skills(
         };
         let (mut agent, skills) = queried.map_err(|error| error.in_section(&config.section()))?;
         match skills {
-            Ok(skills) => agent.skills = skills,
+            Ok(skills) => agent.card.skills = skills,
             Err(error) => warnings.push(format!(
                 "the card of `{}` lacks the skills of an MCP server: {error}",
                 config.name
@@ -191,7 +209,26 @@ async fn query_llm(
     let llm = kind::build_llm(settings, resources)?;
     let configured = llm.configured_skills();
     let skills = llm.skills().await;
-    Ok((BuiltAgent::from_llm(llm, configured), skills))
+    Ok((BuiltAgent::with_skills(llm, configured), skills))
+}
+
+/// Starts the processes of a worker agent. Also returns the reason why none runs.
+#[cfg(unix)]
+async fn start_worker(
+    settings: &WorkerSettings,
+    resources: AgentResources<'_>,
+) -> Result<(BuiltAgent, Result<(), String>), KeyError> {
+    let worker = kind::build_worker(settings, resources)?;
+    let card = worker.start().await;
+    let mut agent = BuiltAgent::new(worker);
+    let started = card.map(|card| {
+        agent.card = CardDefaults {
+            name: card.name,
+            description: card.description,
+            skills: card.skills,
+        };
+    });
+    Ok((agent, started))
 }
 
 /// Whether the skills of a model are the tools of MCP servers too.
@@ -225,7 +262,7 @@ pub(crate) fn build(
                     .build(&targets, resources)
                     .map_err(|error| error.in_section(&config.section()))?,
             };
-            let card = config.card.card(&config.name, &config.kind, built.skills);
+            let card = config.card.card(&config.name, &config.kind, built.card);
             batch.push(RouteTarget {
                 name: config.name.clone(),
                 agent: built.agent,
@@ -250,6 +287,38 @@ pub(crate) fn build(
 }
 
 impl AgentConfig {
+    /// Configuration of an agent in a file of its own, with defaults.
+    #[cfg(unix)]
+    pub(crate) fn worker(file: &Path) -> Self {
+        let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        let name = stem.replace(|c| !is_allowed(c), "-");
+        let settings = WorkerSettings {
+            file: Some(file.to_owned()),
+            ..WorkerSettings::default()
+        };
+        Self {
+            name: if name.is_empty() {
+                "agent".to_owned()
+            } else {
+                name
+            },
+            card: CardSection::default(),
+            settings: AgentSettings::default(),
+            auth: AgentAuthSection::default(),
+            kind: AgentKind::Worker(Box::new(settings)),
+        }
+    }
+
+    /// The file of a worker agent.
+    pub(super) fn worker_file(&self) -> Option<&Path> {
+        match &self.kind {
+            #[cfg(unix)]
+            AgentKind::Worker(settings) => settings.file.as_deref(),
+            _ => None,
+        }
+    }
+
     /// The section of the agent.
     fn section(&self) -> String {
         format!("agents.{}", self.name)

@@ -24,7 +24,7 @@ mod telemetry;
 mod tree;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use attache::auth::CallerLimits;
 use attache::jws::Signer;
@@ -32,7 +32,8 @@ use attache::model::Limits;
 use attache::{EgressPolicy, HostedAgent, PushSettings, ServerSettings, Settings};
 use attache_agents::Supervisor;
 
-use agents::{AgentConfig, AgentResources, BuiltAgent};
+pub(crate) use agents::AgentConfig;
+use agents::{AgentResources, BuiltAgent};
 pub(crate) use all_errors::{CheckedConfig, check};
 pub(crate) use auth::AuthSection;
 pub(crate) use console::ConsoleSection;
@@ -85,6 +86,8 @@ pub(crate) struct Config {
     pub(crate) agents: Vec<AgentConfig>,
     /// Supervisor of the processes of agents. It is known when the store is open.
     pub(crate) supervisor: Option<Supervisor>,
+    /// Whether an agent whose worker does not start is an error, instead of a warning.
+    pub(crate) requires_workers: bool,
     tree: ConfigTree,
 }
 
@@ -125,10 +128,17 @@ impl Config {
             hooks: tree.take(|_| String::new())?,
             agents: agents::take(&mut tree)?,
             supervisor: None,
+            requires_workers: false,
             tree: ConfigTree::default(),
         };
         tree.reject_unknown()?;
         Ok(Self { tree, ..config })
+    }
+
+    /// Files of agents whose changes need new worker processes.
+    pub(crate) fn worker_files(&self) -> Vec<PathBuf> {
+        let files = self.agents.iter().filter_map(|agent| agent.worker_file());
+        files.map(Path::to_owned).collect()
     }
 
     /// Settings of webhook delivery; `allow_loopback` permits loopback addresses in any case.
@@ -156,6 +166,7 @@ impl Config {
         let resources = AgentResources {
             signer: signer.as_ref(),
             supervisor: self.supervisor.as_ref(),
+            requires_workers: self.requires_workers,
         };
         let queried =
             agents::query_skills(&self.agents, resources, |agent| self.has_skill_rules(agent))
@@ -173,6 +184,7 @@ impl Config {
         let resources = AgentResources {
             signer: signer.as_ref(),
             supervisor: self.supervisor.as_ref(),
+            requires_workers: self.requires_workers,
         };
         let hosted = agents::build(&self.agents, built, resources);
         let mut hosted = hosted.map_err(|error| self.error(&error))?;

@@ -53,6 +53,20 @@ fn programs(kind: &AgentKind) -> Vec<ProgramSpec<'_>> {
             });
             spec.into_iter().collect()
         }
+        #[cfg(unix)]
+        AgentKind::Worker(settings) => {
+            let words = [&settings.command, &settings.interpreter];
+            let first = words.iter().find_map(|words| {
+                let name = words.first()?.clone();
+                Some(ProgramSpec {
+                    key: "command".to_owned(),
+                    name,
+                    folder: settings.folder.as_deref(),
+                    env: &settings.env,
+                })
+            });
+            first.into_iter().collect()
+        }
         AgentKind::Mcp(settings) => mcp_program("server.".to_owned(), &settings.server)
             .into_iter()
             .collect(),

@@ -158,6 +158,14 @@ struct ExtendedSection {
     skills: Vec<SkillSection>,
 }
 
+/// Fields of a card that an agent determines itself. Those of the file replace them.
+#[derive(Debug, Default)]
+pub(crate) struct CardDefaults {
+    pub(super) name: Option<String>,
+    pub(super) description: Option<String>,
+    pub(super) skills: Vec<AgentSkill>,
+}
+
 impl CardSection {
     /// Whether the file lists skills.
     pub(super) fn has_skills(&self) -> bool {
@@ -214,17 +222,13 @@ impl CardSection {
         }
     }
 
-    /// Builds the card; `type_skills` are the default skills.
-    pub(super) fn card(
-        &self,
-        name: &str,
-        kind: &AgentKind,
-        type_skills: Vec<AgentSkill>,
-    ) -> AgentCard {
-        let title = self.name.as_deref().unwrap_or(name);
-        let description = self
-            .description
-            .as_deref()
+    /// Builds the card.
+    pub(super) fn card(&self, name: &str, kind: &AgentKind, defaults: CardDefaults) -> AgentCard {
+        let title = self.name.as_deref().or(defaults.name.as_deref());
+        let title = title.unwrap_or(name);
+        let description = self.description.as_deref();
+        let description = description
+            .or(defaults.description.as_deref())
             .unwrap_or(kind.default_description());
         let version = self.version.as_deref().unwrap_or(env!("CARGO_PKG_VERSION"));
         let mut card = AgentCard::new(title, description).version(version);
@@ -243,7 +247,7 @@ impl CardSection {
         card.default_input_modes = or_default(self.input_modes.clone(), input_modes);
         card.default_output_modes = or_default(self.output_modes.clone(), output_modes);
         let skills: Vec<_> = self.skills.iter().map(SkillSection::skill).collect();
-        let skills = or_default(skills, type_skills);
+        let skills = or_default(skills, defaults.skills);
         let own = AgentSkill::new(name, title, description).tag(kind.name());
         or_default(skills, vec![own])
             .into_iter()

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use attache::RestartPolicy;
 #[cfg(unix)]
-use attache_agents::{CommandAgent, CommandInput, CommandSettings, StdoutFormat};
+use attache_agents::{
+    CommandAgent, CommandInput, CommandSettings, StdoutFormat, WorkerAgent, WorkerSettings,
+};
 use attache_agents::{
     Echo, HttpAgent, HttpSettings, LlmAgent, LlmSettings, McpAgent, McpSettings, RemoteAgent,
     RemoteSettings, RequestBody, RouteTarget, Router, RouterSettings, Script, demo_agent,
@@ -30,6 +32,8 @@ pub(crate) enum AgentKind {
     Remote(Box<RemoteSettings>),
     Router(Box<RouterSettings>),
     Script(ScriptSection),
+    #[cfg(unix)]
+    Worker(Box<WorkerSettings>),
 }
 
 /// Settings of an agent type that has none.
@@ -48,8 +52,8 @@ pub(crate) struct ScriptSection {
 impl AgentKind {
     /// Values of `type`.
     #[cfg(unix)]
-    pub(crate) const NAMES: [&str; 9] = [
-        "command", "echo", "http", "llm", "mcp", "demo", "remote", "router", "script",
+    pub(crate) const NAMES: [&str; 10] = [
+        "command", "echo", "http", "llm", "mcp", "demo", "remote", "router", "script", "worker",
     ];
     #[cfg(not(unix))]
     pub(crate) const NAMES: [&str; 8] = [
@@ -74,6 +78,8 @@ impl AgentKind {
             "remote" => Self::Remote(Box::new(tree.take(section)?)),
             "router" => Self::Router(Box::new(tree.take(section)?)),
             "script" => Self::Script(tree.take(section)?),
+            #[cfg(unix)]
+            "worker" => Self::Worker(Box::new(tree.take(section)?)),
             _ => return Ok(None),
         }))
     }
@@ -93,6 +99,8 @@ impl AgentKind {
             ("remote", RemoteSettings::json_schema(generator)),
             ("router", RouterSettings::json_schema(generator)),
             ("script", ScriptSection::json_schema(generator)),
+            #[cfg(unix)]
+            ("worker", WorkerSettings::json_schema(generator)),
         ]
     }
 
@@ -108,6 +116,8 @@ impl AgentKind {
             Self::Remote(_) => "remote",
             Self::Router(_) => "router",
             Self::Script(_) => "script",
+            #[cfg(unix)]
+            Self::Worker(_) => "worker",
         }
     }
 
@@ -124,6 +134,8 @@ impl AgentKind {
             Self::Remote(_) => "Forwards messages to another agent",
             Self::Router(_) => "Forwards tasks to other agents",
             Self::Script(_) => "Runs a script",
+            #[cfg(unix)]
+            Self::Worker(_) => "Runs a function in a worker process",
         }
     }
 
@@ -152,6 +164,8 @@ impl AgentKind {
             Self::Http(settings) if settings.body == RequestBody::Text => (text(), any()),
             Self::Llm(_) => (any_as_text(), vec!["text/plain".to_owned()]),
             Self::Mcp(_) => (text(), any()),
+            #[cfg(unix)]
+            Self::Worker(_) => (any(), any()),
             Self::Echo(_)
             | Self::Http(_)
             | Self::Demo(_)
@@ -173,6 +187,8 @@ impl AgentKind {
             Self::Mcp(settings) => Value::try_from(settings),
             Self::Router(settings) => Value::try_from(settings),
             Self::Script(script) => Value::try_from(script),
+            #[cfg(unix)]
+            Self::Worker(settings) => Value::try_from(settings),
         }
     }
 
@@ -213,7 +229,7 @@ impl AgentKind {
             Self::Llm(settings) => {
                 let llm = build_llm(settings, resources)?;
                 let skills = llm.configured_skills();
-                Ok(BuiltAgent::from_llm(llm, skills))
+                Ok(BuiltAgent::with_skills(llm, skills))
             }
             Self::Mcp(settings) => {
                 let mut settings = (**settings).clone();
@@ -235,10 +251,7 @@ impl AgentKind {
                 let router = Router::new((**settings).clone(), others.iter().cloned())
                     .map_err(|error| KeyError::new(error.key, &error))?;
                 let skills = router.skills().cloned().collect();
-                Ok(BuiltAgent {
-                    skills,
-                    ..BuiltAgent::new(router)
-                })
+                Ok(BuiltAgent::with_skills(router, skills))
             }
             Self::Script(ScriptSection { file }) => {
                 let path = file.display();
@@ -249,8 +262,24 @@ impl AgentKind {
                     .map_err(|error| KeyError::new("file", format!("{path}: {error}")))?;
                 Ok(BuiltAgent::from_script(script))
             }
+            #[cfg(unix)]
+            Self::Worker(settings) => Ok(BuiltAgent::new(build_worker(settings, resources)?)),
         }
     }
+}
+
+/// Builds a worker agent. Its processes are not started.
+///
+/// # Errors
+/// A setting is invalid.
+#[cfg(unix)]
+pub(super) fn build_worker(
+    settings: &WorkerSettings,
+    resources: AgentResources<'_>,
+) -> Result<WorkerAgent, KeyError> {
+    let mut settings = settings.clone();
+    settings.supervisor = resources.supervisor.cloned();
+    WorkerAgent::new(settings).map_err(|error| KeyError::new(error.key, &error))
 }
 
 /// Builds an LLM agent.
