@@ -31,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backend_context::{backend_message, backend_task};
 use crate::supervisor::Supervisor;
+use crate::turn_output::remembered;
 use command_line::{CommandLine, InvalidArgument};
 pub(crate) use environment::environment;
 use environment::turn_variables;
@@ -212,7 +213,10 @@ impl CommandAgent {
         match self.input() {
             CommandInput::Text => turn.text(),
             CommandInput::Json => {
-                let input = json!({"text": turn.text(), "message": backend_message(turn), "task": backend_task(turn)});
+                let mut input = json!({"text": turn.text(), "message": backend_message(turn), "task": backend_task(turn)});
+                if let Some(memory) = remembered(turn) {
+                    input["memory"] = json!(memory);
+                }
                 format!("{input}\n")
             }
             CommandInput::None => String::new(),

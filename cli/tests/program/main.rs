@@ -53,3 +53,5 @@ mod remote;
 mod serve;
 #[cfg(unix)]
 mod traces;
+#[cfg(unix)]
+mod worker;
