@@ -302,7 +302,7 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) server: ServerFlags,
 
-    /// Reload the configuration and the code of workers on a change.
+    /// Reload configuration and worker code on a change.
     #[arg(long, conflicts_with_all = ["echo", "print_config"])]
     pub(crate) watch: bool,
 
@@ -318,7 +318,7 @@ pub(crate) struct ServeArgs {
 #[derive(Debug, clap::Args)]
 #[group(multiple = false)]
 pub(crate) struct AgentSource {
-    /// Configuration file, or an agent: agent.py, agent.mjs [default: agents.toml]
+    /// Configuration, agent.py or agent.mjs [default: agents.toml]
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 
