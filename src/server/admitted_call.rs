@@ -212,6 +212,7 @@ pub(super) enum Budgeted<'a, T> {
     Waiting(Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>),
 }
 
-fn with_reservation(reply: Reply, reservation: Reservation) -> Reply {
-    reply.map(|body| body.with_reservation(reservation))
+fn with_reservation(mut reply: Reply, reservation: Reservation) -> Reply {
+    reply.body_mut().attach(reservation);
+    reply
 }

@@ -257,7 +257,7 @@ async fn handle_request(
         return Ok(refuse_head(error));
     }
     let version = request.version();
-    let reply = match refuse_connection(&peer, &request) {
+    let mut reply = match refuse_connection(&peer, &request) {
         Some(refusal) => refusal,
         None => {
             let routes = current.get();
@@ -269,7 +269,7 @@ async fn handle_request(
         peer.closing.request();
     }
     if peer.closing.is_requested() && version < Version::HTTP_2 {
-        return Ok(close_after(reply));
+        close_after(&mut reply);
     }
     Ok(reply)
 }
@@ -290,14 +290,15 @@ fn refuse_connection(peer: &ConnectionPeer, request: &Request<Incoming>) -> Opti
 
 /// Returns the reply to an ambiguous head, and closes the connection after it.
 pub(super) fn refuse_head(error: HeadError) -> Reply {
-    close_after(reply::text(error.status(), error.message()))
+    let mut reply = reply::text(error.status(), error.message());
+    close_after(&mut reply);
+    reply
 }
 
 /// Makes HTTP/1 close the connection after a reply.
-fn close_after(mut reply: Reply) -> Reply {
+fn close_after(reply: &mut Reply) {
     let close = HeaderValue::from_static("close");
     reply.headers_mut().insert(CONNECTION, close);
-    reply
 }
 
 /// Executor of HTTP/2 streams: runs them on the server's tracker, counts them, and ends stalled

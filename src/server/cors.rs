@@ -39,7 +39,7 @@ pub(super) enum OriginCheck {
     /// Request from an allowed origin. The reply needs CORS headers.
     Allowed(HeaderValue),
     /// Refused request or preflight, with its reply.
-    Answered(Reply),
+    Answered(Box<Reply>),
 }
 
 impl OriginPolicy {
@@ -93,7 +93,7 @@ impl OriginPolicy {
             return forbidden("origin not allowed; add it to cors_origins\n");
         }
         if *method == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
-            OriginCheck::Answered(preflight(origin, headers))
+            OriginCheck::Answered(Box::new(preflight(origin, headers)))
         } else {
             OriginCheck::Allowed(origin.clone())
         }
@@ -126,7 +126,7 @@ fn is_same_origin(origin: &HeaderValue, host: &str) -> bool {
 }
 
 fn forbidden(reason: &'static str) -> OriginCheck {
-    OriginCheck::Answered(reply::text(StatusCode::FORBIDDEN, reason))
+    OriginCheck::Answered(Box::new(reply::text(StatusCode::FORBIDDEN, reason)))
 }
 
 /// Returns the reply to a CORS preflight request.

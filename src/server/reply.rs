@@ -106,17 +106,16 @@ impl ReplyBody {
         }
     }
 
-    /// Returns the body with a part of the byte budget, which it holds until it is written or dropped.
-    pub(super) fn with_reservation(self, reservation: Reservation) -> Self {
-        match self {
-            Self::Full(bytes) => Self::Full(reservation.attach(bytes)),
-            Self::Pieces(mut body) => {
-                if let Some(piece) = body.pieces.pop_front() {
-                    body.pieces.push_front(reservation.attach(piece));
-                }
-                Self::Pieces(body)
-            }
-            Self::Stream(body) => Self::Stream(body),
+    /// Attaches a part of the byte budget, which the body holds until it is written or dropped.
+    pub(super) fn attach(&mut self, reservation: Reservation) {
+        let first = match self {
+            Self::Full(bytes) => Some(bytes),
+            Self::Pieces(body) => body.pieces.front_mut(),
+            // Counts its data itself.
+            Self::Stream(_) => None,
+        };
+        if let Some(bytes) = first {
+            *bytes = reservation.attach(std::mem::take(bytes));
         }
     }
 }

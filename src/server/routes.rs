@@ -62,7 +62,7 @@ impl Routes {
         ) {
             OriginCheck::SameOrigin => None,
             OriginCheck::Allowed(origin) => Some(origin),
-            OriginCheck::Answered(reply) => return reply,
+            OriginCheck::Answered(reply) => return *reply,
         };
         let mut reply = self.dispatch(peer, request).await;
         self.admission.add_challenges(&mut reply);

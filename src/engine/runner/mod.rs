@@ -130,10 +130,9 @@ impl Runner {
         // Not `try_begin_turn`: all events are folded in one go.
         self.turns.permit = self.try_acquire_turn();
         if self.turns.permit.is_some() {
-            for event in self.log.turn_start() {
-                bytes += event.memory_size();
-                self.pipeline.staged.push(event);
-            }
+            // Not `turn_start`: a new task was not interrupted, and needs no status.
+            bytes += Event::TurnStarted.memory_size();
+            self.pipeline.staged.push(Event::TurnStarted);
         }
         self.fold_staged(0, bytes, now);
         if self.turns.permit.is_none() {

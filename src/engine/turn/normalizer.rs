@@ -130,7 +130,7 @@ impl EventNormalizer {
     }
 
     fn final_status(&mut self, runner: &Runner, ending: TurnEnd) -> Option<Event> {
-        let event = match ending {
+        let mut event = match ending {
             TurnEnd::EndedElsewhere => return None,
             TurnEnd::Canceled => status_event(TaskState::Canceled),
             TurnEnd::Returned(Ok(outcome)) => outcome_status(outcome),
@@ -141,19 +141,14 @@ impl EventNormalizer {
             TurnEnd::AgentFault(AgentFault::TooLarge) => too_large_status(runner),
             TurnEnd::AgentFault(AgentFault::Denied(message)) => denied_status(message),
         };
-        let event = match find_fault(runner, &event) {
-            Some(fault) => invalid_response_status(runner, fault),
-            None => event,
-        };
-        let Event::Status { status, metadata } = event else {
-            return None;
-        };
-        self.hold_metadata(metadata);
-        self.hold_metadata(self.trace_metadata.clone());
-        let mut event = Event::Status {
-            status,
-            metadata: self.held_metadata.take(),
-        };
+        if let Some(fault) = find_fault(runner, &event) {
+            event = invalid_response_status(runner, fault);
+        }
+        if let Event::Status { metadata, .. } = &mut event {
+            self.hold_metadata(metadata.take());
+            self.hold_metadata(self.trace_metadata.clone());
+            *metadata = self.held_metadata.take();
+        }
         fill_ids(runner, &mut event);
         Some(event)
     }
