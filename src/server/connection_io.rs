@@ -25,7 +25,8 @@ pub(super) struct ConnectionIo<S> {
     inner: WriteTimeout<S>,
     /// Bytes read during detection and not replayed yet.
     sniffed: Bytes,
-    /// Whether the current write has already yielded to other tasks.
+    /// Whether the current write has already yielded to other tasks. A write that the peer stalls yields once: hyper polls
+    /// it several times for each wake-up, and would otherwise wake its own task without end (D3).
     has_yielded: bool,
 }
 
@@ -65,12 +66,18 @@ impl<S> ConnectionIo<S> {
     /// Replies that become ready together are then written back to back, and the peer wakes up once
     /// for all of them.
     fn yield_before_write(&mut self, context: &Context<'_>) -> Poll<()> {
-        self.has_yielded = !self.has_yielded;
         if self.has_yielded {
-            context.waker().wake_by_ref();
-            return Poll::Pending;
+            return Poll::Ready(());
         }
-        Poll::Ready(())
+        self.has_yielded = true;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Ends the current write if it is complete.
+    fn end_write(&mut self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        self.has_yielded = written.is_pending();
+        written
     }
 }
 
@@ -104,7 +111,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ConnectionIo<S> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         ready!(this.yield_before_write(context));
-        Pin::new(&mut this.inner).poll_write(context, bytes)
+        let written = Pin::new(&mut this.inner).poll_write(context, bytes);
+        this.end_write(written)
     }
 
     fn poll_write_vectored(
@@ -114,7 +122,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ConnectionIo<S> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         ready!(this.yield_before_write(context));
-        Pin::new(&mut this.inner).poll_write_vectored(context, pieces)
+        let written = Pin::new(&mut this.inner).poll_write_vectored(context, pieces);
+        this.end_write(written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -132,6 +141,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ConnectionIo<S> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Wake, Waker};
+
     use super::*;
     use tokio::io::{AsyncWriteExt, duplex};
 
@@ -178,6 +191,37 @@ mod tests {
         let mut received = [0; 2];
         near.read_exact(&mut received).await.unwrap();
         assert_eq!(&received, b"hi");
+    }
+
+    /// Waker that counts its wake-ups.
+    #[derive(Default)]
+    struct WakeCount(AtomicUsize);
+
+    impl Wake for WakeCount {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[tokio::test]
+    async fn d03_a_stalled_write_does_not_wake_its_own_task() {
+        let (mut near, far) = duplex(8);
+        near.write_all(b"POST").await.unwrap();
+        let (mut io, _) = ConnectionIo::detect(far, TIMEOUT).await.unwrap();
+        let wakes = Arc::new(WakeCount::default());
+        let waker = Waker::from(wakes.clone());
+        let mut context = Context::from_waker(&waker);
+        let mut write = |io: &mut ConnectionIo<_>| Pin::new(io).poll_write(&mut context, &[0; 8]);
+        assert!(write(&mut io).is_pending(), "yields");
+        assert!(matches!(write(&mut io), Poll::Ready(Ok(8))));
+        assert!(write(&mut io).is_pending(), "the next write yields again");
+        let yields = wakes.0.load(Ordering::SeqCst);
+        assert_eq!(yields, 2);
+        for _ in 0..4 {
+            // The peer does not read.
+            assert!(write(&mut io).is_pending());
+        }
+        assert_eq!(wakes.0.load(Ordering::SeqCst), yields);
     }
 
     #[tokio::test(start_paused = true)]
