@@ -9,11 +9,12 @@ use tokio::sync::oneshot;
 
 use super::detach_on_drop::DetachOnDrop;
 use super::folded_log::FoldedLog;
-use super::follow::{Follow, TailSubscription};
+use super::follow::{Follow, LogPage, TailSubscription};
+use super::journal::SizedBatch;
 use super::shared_entry::SharedEntry;
 use super::{Engine, Error, Result, reason};
 use crate::model::{Entry, Seq, Task};
-use crate::store::{Batch, Head};
+use crate::store::Head;
 
 /// A durable message, and the fold of the log at that point.
 #[derive(Debug)]
@@ -22,7 +23,7 @@ pub(crate) struct AcceptedMessage {
     pub(super) log: FoldedLog,
     pub(super) turn: u64,
     /// The whole log, if it is complete and the sender wants to follow it.
-    pub(super) batch: Option<Batch>,
+    pub(super) batch: Option<SizedBatch>,
     /// Subscription to the tail, if the task has a runner: the sender misses no entry.
     pub(super) tail: Option<TailSubscription>,
 }
@@ -67,8 +68,11 @@ impl Engine {
     /// Returns a reader of all entries of the task.
     pub(crate) fn follow_from_start(&self, accepted: &mut AcceptedMessage) -> Follow {
         let buffered = match accepted.batch.take() {
-            Some(batch) => SharedEntry::unshared(batch.into_entries(Seq(0))),
-            None => Vec::new(),
+            Some(SizedBatch { batch, bytes }) => LogPage {
+                entries: SharedEntry::unshared(batch.into_entries(Seq(0))),
+                bytes,
+            },
+            None => LogPage::default(),
         };
         let journal = &self.inner.journal;
         journal.follow_from(&accepted.head, buffered, accepted.tail.take())

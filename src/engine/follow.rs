@@ -42,7 +42,7 @@ pub(crate) struct Follow {
     position: Seq,
     /// Position before the last returned page.
     page_start: Seq,
-    /// Size of the last returned page.
+    /// Size of the last returned page, before it that of `buffered`.
     page_bytes: usize,
     /// Limit of one page.
     page_limit: &'static ReadLimit,
@@ -60,7 +60,7 @@ impl Follow {
         journal: Arc<Journal>,
         task: Head,
         position: Seq,
-        buffered: Vec<SharedEntry>,
+        buffered: LogPage,
         tail: Option<TailSubscription>,
     ) -> Self {
         // Subscribed before the tail is looked up, so that no announcement falls between the two.
@@ -76,9 +76,9 @@ impl Follow {
             task,
             position,
             page_start: position,
-            page_bytes: 0,
+            page_bytes: buffered.bytes,
             page_limit: &STREAM_PAGE,
-            buffered: buffered.into(),
+            buffered: buffered.entries.into(),
             announcements,
             active,
             followed: None,
@@ -160,7 +160,7 @@ impl Follow {
     async fn read_next(&mut self) -> Result<LogPage> {
         if !self.buffered.is_empty() {
             let entries = std::mem::take(&mut self.buffered).into_vec();
-            let bytes = entries.iter().map(|entry| entry.event.memory_size()).sum();
+            let bytes = self.page_bytes;
             return Ok(LogPage { entries, bytes });
         }
         if let Some(page) = self.read_tail()? {

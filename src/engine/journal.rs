@@ -12,9 +12,8 @@ use tokio_util::task::TaskTracker;
 
 use super::active_tasks::{ActiveTask, ActiveTasks};
 use super::folded_log::FoldedLog;
-use super::follow::{Follow, TailSubscription};
+use super::follow::{Follow, LogPage, TailSubscription};
 use super::follower_cache::FollowerCache;
-use super::shared_entry::SharedEntry;
 use super::snapshots::{MIN_SNAPSHOT_ENTRIES, Snapshotter};
 use super::tail::{SnapshotOccasion, TailLimits};
 use super::task_cache::{CachedTask, TaskCache, TaskView};
@@ -62,6 +61,7 @@ pub(crate) struct Journal {
 }
 
 /// A batch of events and its size in bytes.
+#[derive(Debug)]
 pub(super) struct SizedBatch {
     pub(super) batch: Batch,
     pub(super) bytes: usize,
@@ -426,14 +426,20 @@ impl Journal {
         position: Seq,
         tail: Option<TailSubscription>,
     ) -> Follow {
-        Follow::new(self.clone(), task.clone(), position, Vec::new(), tail)
+        Follow::new(
+            self.clone(),
+            task.clone(),
+            position,
+            LogPage::default(),
+            tail,
+        )
     }
 
     /// Returns a reader of all entries, of which the first ones are in `buffered`.
     pub(super) fn follow_from(
         self: &Arc<Self>,
         task: &Head,
-        buffered: Vec<SharedEntry>,
+        buffered: LogPage,
         tail: Option<TailSubscription>,
     ) -> Follow {
         Follow::new(self.clone(), task.clone(), Seq(0), buffered, tail)

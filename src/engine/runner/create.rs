@@ -163,7 +163,7 @@ impl Runner {
                 // The log is complete. Only the sender can have an interest in its entries.
                 self.publish_durable(count, None);
                 let mut accepted = self.acceptance();
-                accepted.batch = is_followed.then_some(batch);
+                accepted.batch = is_followed.then_some(SizedBatch { batch, bytes });
                 let _ = reply.send(Ok(accepted));
             }
         }
