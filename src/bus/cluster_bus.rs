@@ -20,6 +20,7 @@ use super::{Bus, BusFuture, BusHost};
 use crate::model::{Seq, TaskId, Timestamp};
 use crate::rt::lock;
 use crate::store::{Notification, Notifier};
+use crate::telemetry::metrics;
 
 /// Pause between two messages. Records of one task are merged meanwhile.
 const MESSAGE_INTERVAL: Duration = Duration::from_millis(2);
@@ -174,7 +175,11 @@ impl ClusterBus {
         };
         let bytes = message.encode();
         let published = timeout(PUBLISH_TIMEOUT, self.notifier.publish(&bytes)).await;
-        matches!(published, Ok(Ok(())))
+        let is_published = matches!(published, Ok(Ok(())));
+        if is_published {
+            metrics::record_bus_message("sent", content.kind.as_str());
+        }
+        is_published
     }
 
     async fn receive_messages(&self, host: &dyn BusHost) -> Infallible {
@@ -199,6 +204,7 @@ impl ClusterBus {
                 tracing::warn!("the bus between replicas is down: logs are polled");
             }
         }
+        metrics::record_bus_state(is_up);
         self.gaps.send_modify(|gaps| *gaps += 1);
     }
 
@@ -210,6 +216,9 @@ impl ClusterBus {
             return;
         }
         let Content { kind, records } = message.content;
+        metrics::record_bus_message("received", kind.as_str());
+        let age = host.now().as_millis() - message.sent.as_millis();
+        metrics::record_bus_latency(Duration::from_millis(u64::try_from(age).unwrap_or(0)));
         match kind {
             MessageKind::Announce | MessageKind::Broadcast => {
                 let mut channels = self.channels();
@@ -328,6 +337,7 @@ impl Bus for ClusterBus {
 
     fn run<'a>(&'a self, host: &'a dyn BusHost) -> BusFuture<'a, Infallible> {
         Box::pin(async move {
+            metrics::record_bus_state(self.is_up());
             let send = self.send_messages(host);
             let receive = self.receive_messages(host);
             let renew = self.expire_and_renew();

@@ -69,6 +69,18 @@ impl MessageKind {
     }
 }
 
+impl MessageKind {
+    /// Returns its name in metrics.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Announce => "announce",
+            Self::Broadcast => "broadcast",
+            Self::Interest => "interest",
+            Self::Departure => "departure",
+        }
+    }
+}
+
 /// A task that a message names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Record {

@@ -216,6 +216,11 @@ impl ActiveTasks {
             .collect()
     }
 
+    /// Returns the number of active tasks.
+    pub(super) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).len()).sum()
+    }
+
     /// Returns heads that identify the logs of all active tasks, with the positions that their runners have reached.
     pub(super) fn heads(&self) -> Vec<Head> {
         let shards = self.shards.iter();

@@ -65,6 +65,14 @@ impl Lease {
         self.0.as_ref().is_none_or(|lease| lease.is_valid())
     }
 
+    /// Returns how long the lease is still valid. Zero on a store of one process.
+    pub(super) fn remaining(&self) -> Duration {
+        let expiry = self.0.as_ref().map(|lease| lease.expiry());
+        expiry.map_or(Duration::ZERO, |expiry| {
+            expiry.saturating_duration_since(Instant::now())
+        })
+    }
+
     /// Extends the lease after a successful heartbeat that was sent at this time. Returns whether it had expired.
     pub(super) fn renew(&self, sent: Instant) -> bool {
         let Some(lease) = &self.0 else { return false };

@@ -15,6 +15,7 @@ use super::{Engine, Result};
 use crate::bus::BusHost;
 use crate::model::{TaskId, Timestamp};
 use crate::store::{Heartbeat, Store};
+use crate::telemetry::metrics;
 
 /// Number of tasks that are taken over in one call of the store.
 const TAKEOVER_PAGE_TASKS: usize = 256;
@@ -110,8 +111,10 @@ impl Engine {
                 has_orphans,
                 database_time,
                 replica,
+                replicas,
                 ..
             })) => {
+                metrics::record_replicas(replicas);
                 if let (Some(clock), Some(sent)) = (&self.inner.adjusted_clock, sent_time) {
                     let skew = clock.adjust(sent, database_time);
                     if skew > LOGGED_SKEW {
@@ -147,6 +150,9 @@ impl Engine {
             }
             Err(_) => tracing::warn!("heartbeat failed: the store does not answer"),
         }
+        let held = self.inner.journal.active_tasks.len();
+        let lease = self.inner.lease.remaining();
+        metrics::record_membership(lease, held, self.clock_skew());
     }
 
     /// Returns the difference between the clock of the machine and that of a shared store.
@@ -223,6 +229,7 @@ impl Engine {
         }
         if count > 0 {
             tracing::info!(count, "tasks taken over");
+            metrics::record_takeovers(count);
         }
         self.recover_held(&**store, state, &permits).await
     }

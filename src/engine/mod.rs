@@ -54,8 +54,8 @@ use crate::model::{
 };
 use crate::rt::FairSemaphore;
 use crate::store::{
-    Head, IdempotencyKey, IdempotencyRecord, PushRegistration, Store, TaskCounts, TaskPage,
-    TaskQuery, Webhook, WebhookFilter,
+    Head, IdempotencyKey, IdempotencyRecord, PushRegistration, ReplicaInfo, Store, TaskCounts,
+    TaskPage, TaskQuery, Webhook, WebhookFilter,
 };
 use active_tasks::Dispatch;
 use clock::{AdjustedClock, Clock, SteadyClock};
@@ -376,6 +376,12 @@ impl Engine {
             Ok(self.inner.journal.store.find_webhook(head, id).await?)
         })
         .await
+    }
+
+    /// Lists the replicas of a shared store.
+    pub(crate) async fn list_replicas(&self) -> Result<Vec<ReplicaInfo>> {
+        self.with_store_timeout(async { Ok(self.inner.journal.store.list_replicas().await?) })
+            .await
     }
 
     /// Makes this replica the holder of active webhooks without a live holder.

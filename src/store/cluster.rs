@@ -52,6 +52,31 @@ pub enum Heartbeat {
     },
 }
 
+/// A replica in the table of members, for operators.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplicaInfo {
+    /// Id, never reused.
+    pub id: u64,
+    /// Name, by default host and process id.
+    pub name: String,
+    /// Version of the program.
+    pub program_version: String,
+    /// Newest log format that the program reads.
+    pub format_level: u8,
+    /// Time of the join.
+    pub joined: Timestamp,
+    /// Number of heartbeats.
+    pub heartbeat: u64,
+    /// Time of the departure or eviction. `None`: live.
+    pub removed: Option<Timestamp>,
+    /// Number of tasks with work left that it holds.
+    pub tasks: u64,
+    /// Number of active webhooks that it holds.
+    pub webhooks: u64,
+    /// Whether it is the replica that has read the table.
+    pub is_local: bool,
+}
+
 /// Transport of small messages between the replicas of one store.
 ///
 /// A message reaches every replica, its sender included, at most a few times. It may be lost, delayed or repeated: the log

@@ -35,7 +35,7 @@ use async_trait::async_trait;
 
 use crate::model::{Caller, Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
 
-pub use cluster::{Heartbeat, Holder, Notification, Notifier, WriterRole};
+pub use cluster::{Heartbeat, Holder, Notification, Notifier, ReplicaInfo, WriterRole};
 pub use conformance::{conformance, conformance_shared};
 pub use error::{Error, HealthProblem, Result};
 pub use memory::{Memory, MemoryReplica};
@@ -294,6 +294,11 @@ pub trait Store: Send + Sync + 'static {
     /// Sets the agents that this replica serves from now on.
     async fn set_agents(&self, _agents: &[Arc<str>]) -> Result<()> {
         Ok(())
+    }
+
+    /// Lists the replicas by id, with those that were removed within the last minute or still hold tasks or webhooks.
+    async fn list_replicas(&self) -> Result<Vec<ReplicaInfo>> {
+        Ok(Vec::new())
     }
 
     /// Returns whether this replica runs the job now. If `true`, no replica runs it again before `period` has passed.

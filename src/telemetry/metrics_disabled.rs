@@ -53,6 +53,28 @@ pub(crate) fn record_stream_closed() {}
 
 pub(crate) fn record_stream_events(_: usize, _: usize) {}
 
+pub(crate) fn record_replicas(_: usize) {}
+
+pub(crate) fn record_membership(_: Duration, _: usize, _: Duration) {}
+
+pub(crate) fn record_takeovers(_: usize) {}
+
+pub(crate) fn record_superseded_turn() {}
+
+pub(crate) fn record_remote_command(_: &'static str) {}
+
+pub(crate) fn record_bus_state(_: bool) {}
+
+pub(crate) fn record_bus_message(_: &'static str, _: &'static str) {}
+
+pub(crate) fn record_bus_latency(_: Duration) {}
+
+#[cfg(feature = "postgres")]
+pub(crate) fn record_group(_: usize) {}
+
+#[cfg(feature = "postgres")]
+pub(crate) fn record_unknown_outcomes(_: usize) {}
+
 pub(crate) fn record_push_attempt(_: &'static str) {}
 
 #[cfg(any(feature = "postgres", feature = "sqlite"))]

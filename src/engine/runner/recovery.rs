@@ -12,6 +12,7 @@ use crate::engine::{Error, RestartPolicy, Result, UnansweredPolicy, reason};
 use crate::model::{Event, Seq, TaskState, TaskStatus};
 use crate::rt::cancel;
 use crate::store::{Batch, Head, ReadLimit, WriterRole};
+use crate::telemetry::metrics;
 
 /// Decision about a task whose runner was lost.
 enum RecoveryAction {
@@ -215,6 +216,7 @@ impl Runner {
             match stop {
                 RunnerStop::Superseded => {
                     tracing::warn!(task = %self.id, "another process runs the task");
+                    metrics::record_superseded_turn();
                     match self.stop_holding().await {
                         Some(command) => {
                             match self.run_claimed(command).await {

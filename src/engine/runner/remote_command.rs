@@ -17,6 +17,7 @@ use crate::engine::{AcceptedMessage, Engine, Error, Result};
 use crate::model::{Event, Object, Task, TaskState};
 use crate::rt::cancel;
 use crate::store::{self, Head, Holder, IdempotencyKey, WriterRole};
+use crate::telemetry::metrics;
 
 /// First delay before a remote command is tried again after a conflict.
 const MIN_CONFLICT_DELAY: Duration = Duration::from_millis(1);
@@ -80,12 +81,16 @@ impl Runner {
                 return RemoteOutcome::Claimable(command);
             }
             let conflicting = match command {
-                RunnerCommand::Message(incoming) => self.send_remotely(&head, *incoming).await,
+                RunnerCommand::Message(incoming) => {
+                    metrics::record_remote_command("message");
+                    self.send_remotely(&head, *incoming).await
+                }
                 RunnerCommand::Cancel {
                     metadata,
                     deadline,
                     reply,
                 } => {
+                    metrics::record_remote_command("cancel");
                     let cancel = RemoteCancel {
                         metadata,
                         deadline,

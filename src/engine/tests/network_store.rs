@@ -9,7 +9,8 @@ use tokio::sync::watch;
 use super::*;
 use crate::model::{Entry, PushConfigId};
 use crate::store::{
-    Batch, CreateResult, Heartbeat, IdempotencyRecord, MemoryReplica, NewTask, Notifier, Snapshot,
+    Batch, CreateResult, Heartbeat, IdempotencyRecord, MemoryReplica, NewTask, Notifier,
+    ReplicaInfo, Snapshot,
 };
 
 /// Handle of one replica on a shared memory store, behind a network that the test controls.
@@ -126,6 +127,7 @@ through_network! {
     write fn leave_cluster() -> ();
     write fn set_agents(agents: &[Arc<str>]) -> ();
     write fn claim_job(job: &'static str, period: Duration) -> bool;
+    query fn list_replicas() -> Vec<ReplicaInfo>;
     query fn positions(tasks: &[Head]) -> Vec<Option<Seq>>;
     query fn read_many(tasks: &[Head], max_bytes: usize) -> Vec<Vec<Entry>>;
     query fn count_open_webhooks(caller: &Caller) -> Option<u64>;

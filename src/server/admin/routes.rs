@@ -16,10 +16,12 @@ use super::operator::Operator;
 use super::state::AdminState;
 use super::{AdminListeners, ReloadCallback, ReloadCallbacks};
 use crate::auth::OperatorRole;
+use crate::engine::Engine;
 use crate::model::{Error, ErrorKind, Result};
 use crate::push::{DeadLetters, FailedWebhook, UndeliveredNotification};
 use crate::server::handle::ServerHandle;
 use crate::server::reply::{self, Reply, full, method_not_allowed, text};
+use crate::store::ReplicaInfo;
 use crate::telemetry::metrics;
 
 /// Health check, which needs no key.
@@ -75,6 +77,7 @@ impl AdminRoutes {
     /// Creates the routes.
     pub(in crate::server) fn new(listeners: &AdminListeners, handle: ServerHandle) -> Self {
         let dead_letters = handle.push_dispatcher().dead_letters();
+        let engine = handle.engine().clone();
         let reload = listeners.reload.clone();
         let state = AdminState::new(listeners.context.clone(), reload.clone(), handle);
         let mut routes = Self {
@@ -100,6 +103,15 @@ impl AdminRoutes {
             metrics_reply()
         });
         routes.add_push(&dead_letters);
+        routes.add(
+            Method::GET,
+            "/replicas",
+            OperatorRole::can_view,
+            move |_| {
+                let engine = engine.clone();
+                async move { json_reply(list_replicas(&engine).await) }
+            },
+        );
         routes
     }
 
@@ -228,6 +240,28 @@ fn run_reload(reload: &ReloadCallback) -> Reply {
             text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"))
         }
     }
+}
+
+/// Returns the replicas of a shared store. Empty for a store of one process.
+async fn list_replicas(engine: &Engine) -> Result<serde_json::Value> {
+    let replicas = engine.list_replicas().await?;
+    let replicas: Vec<_> = replicas.iter().map(replica_json).collect();
+    Ok(json!({ "replicas": replicas }))
+}
+
+fn replica_json(replica: &ReplicaInfo) -> serde_json::Value {
+    json!({
+        "id": replica.id,
+        "name": replica.name,
+        "programVersion": replica.program_version,
+        "formatLevel": replica.format_level,
+        "joined": replica.joined.to_string(),
+        "heartbeat": replica.heartbeat,
+        "removed": replica.removed.map(|time| time.to_string()),
+        "tasks": replica.tasks,
+        "webhooks": replica.webhooks,
+        "isLocal": replica.is_local,
+    })
 }
 
 async fn list_deliveries(

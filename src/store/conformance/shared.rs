@@ -54,6 +54,7 @@ pub async fn conformance_shared<S: Store>(make: impl AsyncFn() -> (S, S)) {
     racing_takeovers_return_different_tasks(&join(&make).await).await;
     takeover_respects_agents(&join(&make).await).await;
     departure_releases_everything(&join(&make).await).await;
+    replicas_are_listed(&join(&make).await).await;
     webhooks_have_one_holder(&join(&make).await).await;
     webhooks_of_an_evicted_replica_are_taken_over(&join(&make).await).await;
     jobs_run_once_per_period(&join(&make).await).await;
@@ -468,6 +469,24 @@ async fn departure_releases_everything<S: Store>(pair: &Pair<S>) {
         take_over_webhooks(&pair.one).await.len(),
         1,
         "the webhooks of a replica that has left are taken over",
+    );
+}
+
+async fn replicas_are_listed<S: Store>(pair: &Pair<S>) {
+    let head = create(&pair.one, new_task("listed")).await;
+    let listed = expect_ok(pair.one.list_replicas().await, "`list_replicas` succeeds");
+    if listed.is_empty() {
+        // The store does not list them.
+        return;
+    }
+    let live: Vec<_> = listed.iter().filter(|one| one.removed.is_none()).collect();
+    expect_eq(live.len(), 2, "live replicas are listed");
+    let local: Vec<_> = live.iter().filter(|one| one.is_local).collect();
+    expect_eq(local.len(), 1, "one replica of the list is the reader");
+    expect_eq(
+        local.first().map(|local| local.tasks),
+        Some(u64::from(!head.state.is_terminal())),
+        "held tasks are counted",
     );
 }
 

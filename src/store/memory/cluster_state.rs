@@ -28,10 +28,12 @@ pub(super) struct ClusterState {
 /// Row of a replica in the table of members.
 #[derive(Debug, Default)]
 pub(super) struct ReplicaRecord {
-    heartbeat: u64,
+    pub(super) heartbeat: u64,
     agents: Vec<Arc<str>>,
+    /// Time of the join.
+    pub(super) joined: Option<Instant>,
     /// Time of the eviction or departure. `None`: live.
-    removed: Option<Instant>,
+    pub(super) removed: Option<Instant>,
 }
 
 impl ClusterState {
@@ -79,6 +81,7 @@ impl ClusterState {
         self.last_replica += 1;
         let record = ReplicaRecord {
             agents: agents.to_vec(),
+            joined: Some(Instant::now()),
             ..ReplicaRecord::default()
         };
         self.replicas.insert(self.last_replica, record);

@@ -9,7 +9,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::time::Instant;
 
 use super::Memory;
-use super::cluster_state::ClusterState;
+use super::cluster_state::{ClusterState, ReplicaRecord};
 use super::stored_batch::BatchForm;
 use super::task_record::{TaskRecord, webhook_id, webhook_matches};
 use crate::model::{Caller, Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
@@ -17,8 +17,8 @@ use crate::rt::lock;
 use crate::store::failure_detector::FailureDetector;
 use crate::store::{
     Batch, CreateResult, DeliveryState, Error, Head, Heartbeat, Holder, IdempotencyKey,
-    IdempotencyRecord, NewTask, Notification, Notifier, PushRegistration, ReadLimit, Result,
-    Snapshot, Store, TaskCounts, TaskPage, TaskQuery, Webhook, WebhookFilter, WriterRole,
+    IdempotencyRecord, NewTask, Notification, Notifier, PushRegistration, ReadLimit, ReplicaInfo,
+    Result, Snapshot, Store, TaskCounts, TaskPage, TaskQuery, Webhook, WebhookFilter, WriterRole,
 };
 
 /// Capacity of the channel that carries notifications. A slower receiver gets a gap.
@@ -149,8 +149,13 @@ impl MemoryReplica {
     }
 
     fn database_time(&self) -> Timestamp {
+        self.database_time_at(Instant::now())
+    }
+
+    fn database_time_at(&self, now: Instant) -> Timestamp {
         let (instant, time) = self.cluster.created;
-        let elapsed = i64::try_from(instant.elapsed().as_millis()).unwrap_or(i64::MAX);
+        let elapsed = now.saturating_duration_since(instant).as_millis();
+        let elapsed = i64::try_from(elapsed).unwrap_or(i64::MAX);
         Timestamp::from_millis(time.as_millis().saturating_add(elapsed)).unwrap_or(time)
     }
 }
@@ -455,6 +460,27 @@ impl Store for MemoryReplica {
             state.set_agents(replica, agents);
         }
         Ok(())
+    }
+
+    async fn list_replicas(&self) -> Result<Vec<ReplicaInfo>> {
+        let state = self.state();
+        let own = self.membership().replica;
+        let count = |holders: &mut dyn Iterator<Item = &u64>, id: u64| {
+            holders.filter(|holder| **holder == id).count() as u64
+        };
+        let info = |(&id, record): (&u64, &ReplicaRecord)| ReplicaInfo {
+            id,
+            name: format!("replica {id}"),
+            program_version: env!("CARGO_PKG_VERSION").to_owned(),
+            format_level: 1,
+            joined: self.database_time_at(record.joined.unwrap_or(self.cluster.created.0)),
+            heartbeat: record.heartbeat,
+            removed: record.removed.map(|at| self.database_time_at(at)),
+            tasks: count(&mut state.holders.values(), id),
+            webhooks: count(&mut state.webhook_holders.values(), id),
+            is_local: own == Some(id),
+        };
+        Ok(state.replicas.iter().map(info).collect())
     }
 
     async fn claim_job(&self, job: &'static str, period: Duration) -> Result<bool> {

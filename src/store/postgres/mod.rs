@@ -37,8 +37,8 @@ use super::encoded::{self, EncodedBatch, EncodedConfig, EncodedTask};
 use super::secret_box::SecretBox;
 use super::{
     Batch, CreateResult, Error, Head, HealthProblem, Heartbeat, Holder, IdempotencyKey,
-    IdempotencyRecord, NewTask, Notifier, PushRegistration, ReadLimit, Result, Snapshot, Store,
-    TaskCounts, TaskPage, TaskQuery, Webhook, WebhookFilter, codec,
+    IdempotencyRecord, NewTask, Notifier, PushRegistration, ReadLimit, ReplicaInfo, Result,
+    Snapshot, Store, TaskCounts, TaskPage, TaskQuery, Webhook, WebhookFilter, codec,
 };
 use crate::model::{Caller, Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
 use error::DatabaseError;
@@ -409,6 +409,10 @@ impl Store for Postgres {
 
     async fn take_over(&self, agents: &[Arc<str>], limit: usize) -> Result<Vec<Head>> {
         self.membership.take_over(agents, limit).await
+    }
+
+    async fn list_replicas(&self) -> Result<Vec<ReplicaInfo>> {
+        self.readers.list_replicas(self.membership.replica()).await
     }
 
     async fn list_held(&self, known: &HashSet<TaskId>) -> Result<Vec<Head>> {

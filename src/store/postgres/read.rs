@@ -9,7 +9,7 @@ use tokio_postgres::Row;
 use super::error::{DatabaseError, Failure};
 use super::row::{
     column, count_column, head_from_row, registration_from_column, scoped_head_from_row,
-    seq_column, sql_limit, sql_number, sql_text, webhook_from_row,
+    seq_column, sql_limit, sql_number, sql_text, time_column, webhook_from_row,
 };
 use super::session::{Connector, Parameter, Purpose, SessionSlot};
 use super::statement::{self, ListFilters, Sql};
@@ -19,8 +19,8 @@ use crate::store::log_row::LogRow;
 use crate::store::secret_box::SecretBox;
 use crate::store::task::EntryPage;
 use crate::store::{
-    Error, Head, IdempotencyKey, IdempotencyRecord, PushRegistration, ReadLimit, Result, Snapshot,
-    TaskCounts, TaskPage, TaskQuery, Webhook, WebhookFilter,
+    Error, Head, IdempotencyKey, IdempotencyRecord, PushRegistration, ReadLimit, ReplicaInfo,
+    Result, Snapshot, TaskCounts, TaskPage, TaskQuery, Webhook, WebhookFilter,
 };
 
 type QueryResult<T> = std::result::Result<T, DatabaseError>;
@@ -452,6 +452,13 @@ impl Readers {
         Ok(webhooks.collect::<QueryResult<_>>()?)
     }
 
+    /// [`Store::list_replicas`](crate::store::Store::list_replicas)
+    pub(super) async fn list_replicas(&self, replica: i64) -> Result<Vec<ReplicaInfo>> {
+        let rows = self.query(&statement::LIST_REPLICAS, &[]).await?;
+        let replicas = rows.iter().map(|row| replica_from_row(row, replica));
+        Ok(replicas.collect::<QueryResult<_>>()?)
+    }
+
     /// [`Store::count_open_webhooks`](crate::store::Store::count_open_webhooks)
     pub(super) async fn count_open_webhooks(&self, caller: &Caller) -> Result<u64> {
         let owner = caller.name().as_bytes();
@@ -460,6 +467,23 @@ impl Readers {
             .await?;
         first_count(&rows, 0)
     }
+}
+
+fn replica_from_row(row: &Row, replica: i64) -> QueryResult<ReplicaInfo> {
+    let removed: Option<i64> = column(row, 6)?;
+    let format_level: i16 = column(row, 3)?;
+    Ok(ReplicaInfo {
+        id: count_column(row, 0)?,
+        name: column(row, 1)?,
+        program_version: column(row, 2)?,
+        format_level: u8::try_from(format_level).unwrap_or(u8::MAX),
+        joined: time_column(row, 4)?,
+        heartbeat: count_column(row, 5)?,
+        removed: removed.and_then(Timestamp::from_millis),
+        tasks: count_column(row, 7)?,
+        webhooks: count_column(row, 8)?,
+        is_local: column::<i64>(row, 0)? == replica,
+    })
 }
 
 /// Decodes the columns `last` and `body`; `last` is the column at `index`.

@@ -51,6 +51,7 @@ statements! {
     LIST_FAILED_WEBHOOKS = "list_failed_webhooks";
     LIST_HELD = "list_held";
     LIST_PARKED = "list_parked";
+    LIST_REPLICAS = "list_replicas";
     LIST_RUNNABLE = "list_runnable";
     LIST_UNFINISHED = "list_unfinished";
     LOAD_SNAPSHOT = "load_snapshot";

@@ -27,6 +27,7 @@ use super::session::{Connector, Purpose, Session};
 use super::write_command::{Command, CommandQueue};
 use crate::model::{Scope, TaskId};
 use crate::store::HealthProblem;
+use crate::telemetry::metrics;
 use attempt::Attempt;
 
 /// Maximum number of commands, and of bytes of bodies, in a group. A larger command is a group of its own.
@@ -137,6 +138,7 @@ impl Writer {
 
     /// Executes a group until every command is answered.
     async fn execute(&mut self, group: Vec<Command>) {
+        metrics::record_group(group.len());
         let mut pending = group;
         while !pending.is_empty() {
             let (alone, together): (Vec<_>, Vec<_>) =
@@ -229,6 +231,7 @@ impl Writer {
         match error.failure {
             Failure::Lost => {
                 tracing::warn!(%error, commands = group.len(), "commit outcome unknown");
+                metrics::record_unknown_outcomes(group.len());
                 let mut again = group;
                 for command in &mut again {
                     command.is_uncertain = true;

@@ -13,7 +13,8 @@ use tokio::time::Instant;
 
 use crate::model::{ErrorKind, Event, Operation, TaskState, Version};
 use registry::{
-    AgentLabels, HookLabels, HookNameLabels, MetricsRegistry, PushLabels, TaskLabels, TokenLabels,
+    AgentLabels, BusLabels, HookLabels, HookNameLabels, KindLabels, MetricsRegistry, PushLabels,
+    TaskLabels, TokenLabels,
 };
 
 static REGISTRY: OnceLock<MetricsRegistry> = OnceLock::new();
@@ -243,6 +244,83 @@ pub(crate) fn record_tokens(agent: &str, input: u64, output: u64) {
                 })
                 .inc_by(count);
         }
+    });
+}
+
+/// Records the number of live replicas.
+pub(crate) fn record_replicas(replicas: usize) {
+    record(|metrics| {
+        metrics.cluster.replicas.set(gauge_value(replicas));
+    });
+}
+
+/// Records the remaining lease, the number of held tasks and the clock skew after a heartbeat.
+pub(crate) fn record_membership(lease: Duration, held: usize, skew: Duration) {
+    record(|metrics| {
+        metrics.cluster.lease_seconds.set(lease.as_secs_f64());
+        metrics.cluster.tasks_held.set(gauge_value(held));
+        metrics.cluster.clock_skew_seconds.set(skew.as_secs_f64());
+    });
+}
+
+fn gauge_value(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// Counts tasks that were taken over.
+pub(crate) fn record_takeovers(tasks: usize) {
+    record(|metrics| {
+        metrics.cluster.takeovers.inc_by(tasks as u64);
+    });
+}
+
+/// Counts a runner that stopped because another replica runs its task.
+pub(crate) fn record_superseded_turn() {
+    record(|metrics| {
+        metrics.cluster.superseded_turns.inc();
+    });
+}
+
+/// Counts a command to a task of another replica: `message` or `cancel`.
+pub(crate) fn record_remote_command(kind: &'static str) {
+    record(|metrics| {
+        let commands = &metrics.cluster.remote_commands;
+        commands.get_or_create(&KindLabels { kind }).inc();
+    });
+}
+
+/// Records whether messages reach the other replicas.
+pub(crate) fn record_bus_state(is_up: bool) {
+    record(|metrics| {
+        metrics.cluster.bus_up.set(i64::from(is_up));
+    });
+}
+
+/// Counts a message between replicas; the direction is `sent` or `received`.
+pub(crate) fn record_bus_message(direction: &'static str, kind: &'static str) {
+    record(|metrics| {
+        let messages = &metrics.cluster.bus_messages;
+        messages.get_or_create(&BusLabels { direction, kind }).inc();
+    });
+}
+
+/// Records the time from sending a message to its receipt.
+pub(crate) fn record_bus_latency(latency: Duration) {
+    record(|metrics| metrics.cluster.bus_seconds.observe(latency.as_secs_f64()));
+}
+
+/// Records the number of commands of a group commit.
+#[cfg(feature = "postgres")]
+pub(crate) fn record_group(commands: usize) {
+    // A group has at most 256 commands.
+    record(|metrics| metrics.cluster.group_commands.observe(commands as f64));
+}
+
+/// Counts commands whose outcome is unknown.
+#[cfg(feature = "postgres")]
+pub(crate) fn record_unknown_outcomes(commands: usize) {
+    record(|metrics| {
+        metrics.cluster.unknown_outcomes.inc_by(commands as u64);
     });
 }
 

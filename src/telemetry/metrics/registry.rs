@@ -1,5 +1,7 @@
 //! Registry of all metrics with their names and labels. `docs/reference/metrics.md` is generated from it.
 
+use std::sync::atomic::AtomicU64;
+
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -71,6 +73,22 @@ pub(super) struct HookNameLabels {
     pub(super) hook: String,
 }
 
+/// Label of commands to tasks of other replicas.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct KindLabels {
+    pub(super) kind: &'static str,
+}
+
+/// Labels of messages between replicas.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct BusLabels {
+    pub(super) direction: &'static str,
+    pub(super) kind: &'static str,
+}
+
+/// Gauge of a time in seconds.
+type SecondsGauge = Gauge<f64, AtomicU64>;
+
 /// Duration histograms by agent.
 type DurationFamily = Family<AgentLabels, Histogram, fn() -> Histogram>;
 
@@ -96,6 +114,105 @@ pub(super) struct MetricsRegistry {
     pub(super) tokens: Family<TokenLabels, Counter>,
     pub(super) hook_runs: Family<HookLabels, Counter>,
     pub(super) hook_seconds: Family<HookNameLabels, Histogram, fn() -> Histogram>,
+    pub(super) cluster: ClusterMetrics,
+}
+
+/// Metrics of a replica of a shared store.
+pub(super) struct ClusterMetrics {
+    pub(super) replicas: Gauge,
+    pub(super) lease_seconds: SecondsGauge,
+    pub(super) tasks_held: Gauge,
+    pub(super) takeovers: Counter,
+    pub(super) superseded_turns: Counter,
+    pub(super) remote_commands: Family<KindLabels, Counter>,
+    pub(super) bus_up: Gauge,
+    pub(super) bus_messages: Family<BusLabels, Counter>,
+    pub(super) bus_seconds: Histogram,
+    pub(super) group_commands: Histogram,
+    pub(super) unknown_outcomes: Counter,
+    pub(super) clock_skew_seconds: SecondsGauge,
+}
+
+impl ClusterMetrics {
+    fn new() -> Self {
+        Self {
+            replicas: Gauge::default(),
+            lease_seconds: SecondsGauge::default(),
+            tasks_held: Gauge::default(),
+            takeovers: Counter::default(),
+            superseded_turns: Counter::default(),
+            remote_commands: Family::default(),
+            bus_up: Gauge::default(),
+            bus_messages: Family::default(),
+            bus_seconds: seconds(),
+            group_commands: Histogram::new([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0]),
+            unknown_outcomes: Counter::default(),
+            clock_skew_seconds: SecondsGauge::default(),
+        }
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "replicas",
+            "Live replicas of the shared store, as of the last heartbeat",
+            self.replicas.clone(),
+        );
+        registry.register(
+            "lease_seconds",
+            "Remaining lease of this replica after its last heartbeat; 0 while the store does not answer",
+            self.lease_seconds.clone(),
+        );
+        registry.register(
+            "tasks_held",
+            "Tasks with a runner on this replica, as of the last heartbeat",
+            self.tasks_held.clone(),
+        );
+        registry.register(
+            "takeovers",
+            "Tasks taken over from other replicas",
+            self.takeovers.clone(),
+        );
+        registry.register(
+            "superseded_turns",
+            "Runners stopped because another replica runs the task",
+            self.superseded_turns.clone(),
+        );
+        registry.register(
+            "remote_commands",
+            "Commands to tasks of other replicas; kind is message or cancel",
+            self.remote_commands.clone(),
+        );
+        registry.register(
+            "bus_up",
+            "1 if messages reach the other replicas, 0 while logs are polled",
+            self.bus_up.clone(),
+        );
+        registry.register(
+            "bus_messages",
+            "Messages between replicas; kind is announce, broadcast, interest or departure",
+            self.bus_messages.clone(),
+        );
+        registry.register(
+            "bus_seconds",
+            "Time from sending a message on another replica to its receipt",
+            self.bus_seconds.clone(),
+        );
+        registry.register(
+            "store_group_commands",
+            "Commands per group commit of the PostgreSQL store",
+            self.group_commands.clone(),
+        );
+        registry.register(
+            "store_unknown_outcomes",
+            "Commands whose connection to PostgreSQL broke before the answer",
+            self.unknown_outcomes.clone(),
+        );
+        registry.register(
+            "clock_skew_seconds",
+            "Difference between the clock of this machine and that of the shared store",
+            self.clock_skew_seconds.clone(),
+        );
+    }
 }
 
 impl MetricsRegistry {
@@ -124,6 +241,7 @@ impl MetricsRegistry {
             tokens: Family::default(),
             hook_runs: Family::default(),
             hook_seconds: Family::new_with_constructor(seconds),
+            cluster: ClusterMetrics::new(),
         };
         metrics.register();
         metrics
@@ -178,7 +296,7 @@ impl MetricsRegistry {
         );
         registry.register(
             "push_attempts",
-            "Webhook delivery attempts; outcome is delivered, retry, failed, or postponed by an exhausted byte budget",
+            "Webhook delivery attempts; outcome is delivered, retry, failed, postponed by an exhausted byte budget, or superseded by another replica",
             self.pushes.clone(),
         );
         registry.register(
@@ -216,6 +334,7 @@ impl MetricsRegistry {
             "Calls that exceeded a limit, by the name of its setting",
             self.limits.clone(),
         );
+        self.cluster.register(&mut self.registry);
     }
 
     pub(super) fn record_call(
@@ -286,6 +405,15 @@ mod tests {
             phase: "",
             outcome: "",
         }));
+        let kind = "";
+        let cluster = &metrics.cluster;
+        drop(cluster.remote_commands.get_or_create(&KindLabels { kind }));
+        let direction = "";
+        drop(
+            cluster
+                .bus_messages
+                .get_or_create(&BusLabels { direction, kind }),
+        );
         drop(metrics.hook_seconds.get_or_create(&HookNameLabels {
             hook: String::new(),
         }));

@@ -10,6 +10,7 @@ use attache::model::{
 };
 use attache::store::Postgres;
 use attache::{Agent, Client, Failure, Outcome, Server, Turn};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -108,6 +109,39 @@ async fn r21_streams_and_cancels_of_another_replica_need_no_polling() {
     })
     .await;
     drop((holder, other));
+    schema.drop().await;
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn operators_list_the_replicas() {
+    let Some(schema) = TestSchema::new() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let admin = attache::Admin::new(folder.path());
+    let socket = admin.socket();
+    let _one = run(Server::new(card(), Echo)
+        .store(schema.open().await)
+        .admin(admin))
+    .await;
+    let _other = run(Server::new(card(), Echo).store(schema.open().await)).await;
+    let mut stream = with_deadline(tokio::net::UnixStream::connect(&socket))
+        .await
+        .unwrap();
+    let request = "GET /replicas HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n";
+    let mut reply = String::new();
+    with_deadline(async {
+        stream.write_all(request.as_bytes()).await.unwrap();
+        stream.read_to_string(&mut reply).await.unwrap();
+    })
+    .await;
+    let reply = crate::harness::Answer::read(&reply).json();
+    let replicas = reply["replicas"].as_array().unwrap();
+    assert_eq!(replicas.len(), 2, "{reply}");
+    assert_eq!(replicas[0]["isLocal"], true);
+    assert_eq!(replicas[1]["isLocal"], false);
+    assert_eq!(replicas[1]["removed"], serde_json::Value::Null);
     schema.drop().await;
 }
 

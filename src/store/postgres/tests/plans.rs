@@ -36,6 +36,7 @@ const REQUIRED: &[(&str, &[&str])] = &[
     ("list_failed_webhooks", &["push_config_failed"]),
     ("list_held", &["task_held"]),
     ("list_parked", &["task_parked"]),
+    ("list_replicas", &["task_held"]),
     ("list_runnable", &["task_unfinished"]),
     ("list_unfinished", &["task_unfinished"]),
     ("load_snapshot", &["task_id", "snapshot_pkey"]),
