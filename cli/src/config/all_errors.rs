@@ -75,7 +75,7 @@ fn read(
     let agents = config.build_agents()?;
     config.build_hooks()?;
     config.postgres_options(environment)?;
-    if let Some(error) = programs::find_error(&config.agents) {
+    if let Some(error) = programs::find_error(&config.agents, &config.hooks) {
         return Err(config.error(&error));
     }
     Ok(CheckedConfig { config, agents })
@@ -161,9 +161,13 @@ mod tests {
             "[agents.a]\ntype = \"command\"\ncommand = [\"no-such-program-1\"]\n\
              [agents.b]\ntype = \"command\"\ncommand = \"{plain} x\"\n\
              [agents.c]\ntype = \"command\"\ncommand = [\"sh\", \"-c\", \"true\"]\n\
-             [agents.d]\ntype = \"mcp\"\nserver = {{ command = [\"./no-such-program-2\"] }}\n",
+             [agents.d]\ntype = \"mcp\"\nserver = {{ command = [\"./no-such-program-2\"] }}\n\
+             [agents.e]\ntype = \"llm\"\nmodel = {{ url = \"http://127.0.0.1:1\", name = \"m\" }}\n\
+             [agents.e.tools.t]\ndescription = \"d\"\ncommand = [\"no-such-program-3\"]\n\
+             [[hooks]]\nname = \"h\"\ntype = \"command\"\ncommand = [\"no-such-program-4\"]\n\
+             [[hooks]]\nname = \"i\"\ntype = \"command\"\ncommand = \"no-such-program-5 | cat\"\nshell = true\n",
         ));
-        assert_eq!(found.len(), 3, "{found:#?}");
+        assert_eq!(found.len(), 5, "{found:#?}");
         assert!(
             found[0].starts_with("3: agents.a.command: there is no program `no-such-program-1`"),
             "{found:#?}"
@@ -173,5 +177,10 @@ mod tests {
             "{found:#?}"
         );
         assert!(found[2].contains("no-such-program-2"), "{found:#?}");
+        assert!(
+            found[3].contains("agents.e.tools.t.command: there is no program `no-such-program-3`"),
+            "{found:#?}"
+        );
+        assert!(found[4].contains("no-such-program-4"), "{found:#?}");
     }
 }

@@ -19,6 +19,8 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::error::{KeyError, unknown_name};
 use super::print::REDACTED;
+#[cfg(unix)]
+use super::programs::{ProgramSpec, command_program};
 use kind::HookKind;
 
 /// Server hooks.
@@ -156,6 +158,21 @@ impl HooksSection {
 }
 
 impl HookSection {
+    /// The program that the hook runs; `None` if it runs none, or a shell runs it.
+    #[cfg(unix)]
+    pub(super) fn program(&self) -> Option<ProgramSpec<'_>> {
+        let command = self.command.as_ref()?;
+        if self.shell == Some(true) {
+            return None;
+        }
+        Some(ProgramSpec {
+            key: "command".to_owned(),
+            name: command_program(command)?,
+            folder: self.folder.as_deref(),
+            env: self.env.as_ref(),
+        })
+    }
+
     fn build(&self, supervisor: Option<&Supervisor>) -> Result<Hook, KeyError> {
         self.check_keys()?;
         if self.timeout.is_zero() {

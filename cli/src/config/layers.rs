@@ -154,7 +154,7 @@ pub(crate) static OVERRIDES: &[Override] = &[
         flag: Some(ServerFlag::new(
             "--data-dir",
             "DIR",
-            "Directory of the SQLite file [default: `attache` in your data directory]",
+            "Directory of the SQLite file [default: `attache` in your data directory, for demo `attache/demo`]",
         )),
         ..Override::new("store.data_dir", &["ATTACHE_DATA_DIR"])
     },

@@ -1,4 +1,4 @@
-//! Checks that the programs of agents exist and are executable. A server starts without this check, because a program may be
+//! Checks that the programs of agents, their tools and hooks exist and are executable. A server starts without this check, because a program may be
 //! installed later.
 
 use std::collections::BTreeMap;
@@ -8,28 +8,55 @@ use attache::model::Secret;
 
 use super::agents::{AgentConfig, AgentKind};
 use super::error::KeyError;
+use super::hooks::HooksSection;
 
 /// A program with what its start depends on.
-struct ProgramSpec<'a> {
-    /// Key below the agent.
-    key: String,
-    name: String,
-    folder: Option<&'a Path>,
-    env: &'a BTreeMap<String, Secret>,
+pub(super) struct ProgramSpec<'a> {
+    /// Key below the agent or the hook.
+    pub(super) key: String,
+    pub(super) name: String,
+    pub(super) folder: Option<&'a Path>,
+    pub(super) env: Option<&'a BTreeMap<String, Secret>>,
 }
 
-/// Finds the first program that cannot be started.
-pub(super) fn find_error(agents: &[AgentConfig]) -> Option<KeyError> {
-    agents.iter().find_map(|agent| {
+/// Finds the first program of an agent or a hook that cannot be started.
+pub(super) fn find_error(agents: &[AgentConfig], hooks: &HooksSection) -> Option<KeyError> {
+    let of_agent = |agent: &AgentConfig| {
         let programs = programs(&agent.kind);
-        programs.iter().find_map(|program| {
-            let problem = program.problem()?;
-            Some(KeyError::new(
-                format!("agents.{}.{}", agent.name, program.key),
-                problem,
-            ))
-        })
+        let mut errors = programs.iter().filter_map(ProgramSpec::error);
+        let error = errors.next()?;
+        Some(error.in_section(&format!("agents.{}", agent.name)))
+    };
+    agents
+        .iter()
+        .find_map(of_agent)
+        .or_else(|| find_hook_error(hooks))
+}
+
+#[cfg(unix)]
+fn find_hook_error(section: &HooksSection) -> Option<KeyError> {
+    let mut hooks = section.hooks.iter().enumerate();
+    hooks.find_map(|(index, hook)| {
+        let error = hook.program()?.error()?;
+        Some(error.in_section(&format!("hooks.{index}")))
     })
+}
+
+#[cfg(not(unix))]
+fn find_hook_error(_: &HooksSection) -> Option<KeyError> {
+    None
+}
+
+/// The program of a command; `None` if the command is empty.
+#[cfg(unix)]
+pub(super) fn command_program(command: &attache_agents::CommandSpec) -> Option<String> {
+    match command {
+        attache_agents::CommandSpec::Line(line) => {
+            let words = shell_words::split(line).unwrap_or_default();
+            words.into_iter().next()
+        }
+        attache_agents::CommandSpec::List(words) => words.first().cloned(),
+    }
 }
 
 fn programs(kind: &AgentKind) -> Vec<ProgramSpec<'_>> {
@@ -38,18 +65,11 @@ fn programs(kind: &AgentKind) -> Vec<ProgramSpec<'_>> {
         AgentKind::Command(settings) if settings.shell => Vec::new(),
         #[cfg(unix)]
         AgentKind::Command(settings) => {
-            let name = match &settings.command {
-                attache_agents::CommandSpec::Line(line) => {
-                    let words = shell_words::split(line).unwrap_or_default();
-                    words.into_iter().next()
-                }
-                attache_agents::CommandSpec::List(words) => words.first().cloned(),
-            };
-            let spec = name.map(|name| ProgramSpec {
+            let spec = command_program(&settings.command).map(|name| ProgramSpec {
                 key: "command".to_owned(),
                 name,
                 folder: settings.folder.as_deref(),
-                env: &settings.env,
+                env: Some(&settings.env),
             });
             spec.into_iter().collect()
         }
@@ -62,7 +82,7 @@ fn programs(kind: &AgentKind) -> Vec<ProgramSpec<'_>> {
                     key: "command".to_owned(),
                     name,
                     folder: settings.folder.as_deref(),
-                    env: &settings.env,
+                    env: Some(&settings.env),
                 })
             });
             first.into_iter().collect()
@@ -71,10 +91,17 @@ fn programs(kind: &AgentKind) -> Vec<ProgramSpec<'_>> {
             .into_iter()
             .collect(),
         AgentKind::Llm(settings) => {
-            let servers = settings.tools.iter().filter_map(|(name, tool)| {
-                mcp_program(format!("tools.{name}.mcp."), tool.mcp.as_ref()?)
+            let tools = settings.tools.iter();
+            let tools = tools.filter_map(|(name, tool)| match &tool.mcp {
+                Some(server) => mcp_program(format!("tools.{name}.mcp."), server),
+                None => Some(ProgramSpec {
+                    key: format!("tools.{name}.command"),
+                    name: tool.command.first()?.clone(),
+                    folder: None,
+                    env: None,
+                }),
             });
-            servers.collect()
+            tools.collect()
         }
         AgentKind::Echo(_)
         | AgentKind::Http(_)
@@ -93,11 +120,16 @@ fn mcp_program(
         key: format!("{prefix}command"),
         name: settings.command.first()?.clone(),
         folder: settings.folder.as_deref(),
-        env: &settings.env,
+        env: Some(&settings.env),
     })
 }
 
 impl ProgramSpec<'_> {
+    /// The error of its key, if the program cannot be started.
+    fn error(&self) -> Option<KeyError> {
+        Some(KeyError::new(self.key.clone(), self.problem()?))
+    }
+
     /// Why the program cannot be started.
     fn problem(&self) -> Option<String> {
         let name = &self.name;
@@ -112,7 +144,7 @@ impl ProgramSpec<'_> {
                 Access::Missing => Some(format!("there is no program `{}`", path.display())),
             };
         }
-        let path = match self.env.get("PATH") {
+        let path = match self.env.and_then(|env| env.get("PATH")) {
             Some(path) => path.expose().to_owned().into(),
             None => std::env::var_os("PATH").unwrap_or_default(),
         };
