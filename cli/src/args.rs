@@ -100,6 +100,8 @@ pub(crate) enum CliCommand {
     Console(ConsoleArgs),
     /// Read and search the documentation.
     Docs(DocsArgs),
+    /// Watch a running server: open tasks, rates, failed webhooks.
+    Top(TopArgs),
     /// Make a running server read its configuration again.
     Reload(ReloadArgs),
     /// Validate a configuration file; report all errors at once.
@@ -135,6 +137,23 @@ pub(crate) struct DataDirArgs {
 pub(crate) struct ReloadArgs {
     #[command(flatten)]
     pub(crate) folder: DataDirArgs,
+
+    #[command(flatten)]
+    _output: OutputFlag,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct TopArgs {
+    #[command(flatten)]
+    pub(crate) folder: DataDirArgs,
+
+    /// Address of the admin API, instead of the data directory; ATTACHE_ADMIN_KEY has the operator key
+    #[arg(long, value_name = "URL", conflicts_with = "data_dir")]
+    pub(crate) server: Option<String>,
+
+    /// Time between two readings
+    #[arg(long, value_name = "DURATION", default_value = "2s")]
+    pub(crate) interval: String,
 
     #[command(flatten)]
     _output: OutputFlag,

@@ -39,6 +39,7 @@ mod telemetry;
 mod terminal;
 mod tls;
 mod token_store;
+mod top;
 mod version;
 mod wire_log;
 

@@ -234,6 +234,13 @@ impl Engine {
             .await
     }
 
+    /// Lists at most `limit` tasks of all scopes that have not ended, by id.
+    pub(crate) async fn list_unfinished(&self, limit: usize) -> Result<Vec<Head>> {
+        let store = &self.inner.journal.store;
+        self.with_store_timeout(async { Ok(store.list_unfinished(None, limit).await?) })
+            .await
+    }
+
     /// Counts the tasks of this scope's agent and tenant, of all callers. `None` if the store does not count them.
     pub(crate) async fn count_tasks(&self, scope: &Scope) -> Result<Option<TaskCounts>> {
         self.with_store_timeout(async {

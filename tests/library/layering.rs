@@ -44,6 +44,7 @@ const COMPOSITION_ROOTS: &[&str] = &[
     "server/handle.rs",
     "server/hosted_agent.rs",
     "server/in_process.rs",
+    "server/admin/activity.rs",
     "server/admin/routes.rs",
     "server/signing.rs",
 ];

@@ -13,7 +13,7 @@ use super::CommonFlags;
 use crate::settings::flags::{AGENT_CARD, FLAGS, Flag};
 use crate::settings::{ResolvedSettings, SettingSources};
 use crate::terminal::{TerminalStyle, wrap};
-use verbs::{GROUPS, VerbHelp};
+use verbs::{FIRST_GROUPS, GROUPS, VerbGroup, VerbHelp};
 
 /// Page of the options of all verbs.
 const OPTIONS_PAGE: &str = "options";
@@ -30,7 +30,8 @@ pub(super) fn requested(words: &[OsString], program: &Command) -> Option<String>
         .collect();
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     match words.as_slice() {
-        [] | ["help"] => Some(for_verbs(&[], program)),
+        [] => Some(first_page(program)),
+        ["help"] => Some(for_verbs(&[], program)),
         ["help", OPTIONS_PAGE] => Some(options_page()),
         ["help", verbs @ ..] if find(verbs, program).is_some() => Some(for_verbs(verbs, program)),
         _ => None,
@@ -47,7 +48,11 @@ fn find<'a>(verbs: &[&str], program: &'a Command) -> Option<&'a Command> {
 pub(super) fn for_verbs(verbs: &[&str], program: &Command) -> String {
     let mut page = HelpPage::new();
     let Some(command) = find(verbs, program).filter(|_| !verbs.is_empty()) else {
-        page.add_program(program);
+        page.add_program(program, GROUPS);
+        page.text.push_str(
+            "\nTry:          attache demo          Learn:            attache docs\n\
+             One command:  attache help send     Common options:   attache help options\n",
+        );
         return page.text;
     };
     // An alias leads to the same page.
@@ -68,11 +73,24 @@ pub(super) fn for_verbs(verbs: &[&str], program: &Command) -> String {
     page.text
 }
 
+/// The help without any arguments: the verbs to begin with.
+fn first_page(program: &Command) -> String {
+    let mut page = HelpPage::new();
+    page.add_program(program, FIRST_GROUPS);
+    page.text.push_str(
+        "\nTry:           attache demo         Learn:        attache docs\n\
+         All commands:  attache help         One of them:  attache help send\n",
+    );
+    page.text
+}
+
 fn options_page() -> String {
     let mut page = HelpPage::new();
     page.add_text(
         "Options of all commands that call agents. They may precede the command. A flag precedes the environment variable, \
-         which precedes the nearest .env, agents/<host>.env and .env in ~/.config/a2a-cli. Switches take =true or =false.",
+         which precedes the nearest .env, agents/<host>.env and .env in ~/.config/a2a-cli. Switches take =true or =false. \
+         send, chat, task, card, auth, config, conformance, completion and demo-server are the commands of the a2a-cli \
+         contract; all others are additions to it.",
     );
     let mut headings: Vec<&str> = Vec::new();
     for flag in FLAGS.iter().filter(|flag| !flag.is_hidden) {
@@ -147,10 +165,10 @@ impl HelpPage {
         }
     }
 
-    fn add_program(&mut self, program: &Command) {
+    fn add_program(&mut self, program: &Command, groups: &[VerbGroup]) {
         self.text
             .push_str("Serve A2A agents, and call them.\n\nUsage: attache <COMMAND> [OPTIONS]\n");
-        for group in GROUPS {
+        for group in groups {
             let rows = group.verbs.iter().filter_map(|verb| {
                 let about = program.find_subcommand(verb)?.get_about()?.to_string();
                 let about = about.split("; ").next().unwrap_or_default();
@@ -161,11 +179,6 @@ impl HelpPage {
             });
             self.add_rows(group.title, &rows.collect::<Vec<_>>());
         }
-        self.text.push_str(
-            "\nTry:          attache demo          Learn:            attache docs\n\
-             One command:  attache help send     Common options:   attache help options\n",
-        );
-        self.add_defaults();
     }
 
     /// Adds the help of a verb with verbs below it.
@@ -421,6 +434,13 @@ mod tests {
         }
         let root = for_verbs(&[], &program);
         assert!(root.lines().count() <= MAX_LINES + 4, "{root}");
+        assert!(!root.contains("Defaults:"), "{root}");
+        let first = first_page(&program);
+        assert!(first.lines().count() <= 30, "{first}");
+        assert!(
+            first.lines().all(|line| line.chars().count() <= 80),
+            "{first}"
+        );
     }
 
     #[test]

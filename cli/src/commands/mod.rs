@@ -33,6 +33,7 @@ mod task;
 mod task_download;
 mod task_list;
 pub(crate) mod task_wait;
+mod top;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -67,6 +68,11 @@ pub(crate) async fn run(command: CliCommand, matches: &ArgMatches, words: &[OsSt
         CliCommand::Reload(args) => {
             let mut out = Output::for_command_line(words);
             exit_code(words, reload::run(&args, &mut out))
+        }
+        CliCommand::Top(args) => {
+            let mut out = Output::for_command_line(words);
+            let result = top::run(&args, &mut out).await;
+            exit_code(words, result)
         }
         CliCommand::Check(args) => {
             let mut out = Output::for_command_line(words);

@@ -52,6 +52,8 @@ mod reload;
 mod remote;
 mod serve;
 #[cfg(unix)]
+mod top;
+#[cfg(unix)]
 mod traces;
 #[cfg(unix)]
 mod worker;

@@ -4,6 +4,7 @@
 //! where operators authenticate with an API key. Credentials of callers are not valid here, and
 //! operator keys are not valid for agents.
 
+mod activity;
 mod api;
 mod audit;
 mod connection;

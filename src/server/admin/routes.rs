@@ -10,6 +10,7 @@ use http::{HeaderValue, Method, Request, StatusCode};
 use hyper::body::Body as HttpBody;
 use serde_json::json;
 
+use super::activity::activity;
 use super::api::{self, ApiCaller, ApiRoutes};
 use super::console_files;
 use super::operator::Operator;
@@ -78,6 +79,7 @@ impl AdminRoutes {
     pub(in crate::server) fn new(listeners: &AdminListeners, handle: ServerHandle) -> Self {
         let dead_letters = handle.push_dispatcher().dead_letters();
         let engine = handle.engine().clone();
+        let replicas_engine = engine.clone();
         let reload = listeners.reload.clone();
         let state = AdminState::new(listeners.context.clone(), reload.clone(), handle);
         let mut routes = Self {
@@ -102,13 +104,22 @@ impl AdminRoutes {
         routes.add(Method::GET, "/metrics", OperatorRole::can_view, |_| async {
             metrics_reply()
         });
+        routes.add(
+            Method::GET,
+            "/activity",
+            OperatorRole::can_view,
+            move |_| {
+                let engine = engine.clone();
+                async move { json_reply(activity(&engine).await) }
+            },
+        );
         routes.add_push(&dead_letters);
         routes.add(
             Method::GET,
             "/replicas",
             OperatorRole::can_view,
             move |_| {
-                let engine = engine.clone();
+                let engine = replicas_engine.clone();
                 async move { json_reply(list_replicas(&engine).await) }
             },
         );

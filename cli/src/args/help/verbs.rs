@@ -22,18 +22,35 @@ pub(super) const GROUPS: &[VerbGroup] = &[
         ],
     },
     VerbGroup {
-        title: "Serve agents (beyond the a2a-cli contract)",
+        title: "Serve agents",
         verbs: &[
-            "serve", "init", "check", "reload", "keys", "push", "console", "mcp", "demo", "mock",
+            "serve", "init", "check", "top", "reload", "keys", "push", "console", "mcp", "demo",
+            "mock",
         ],
     },
     VerbGroup {
-        title: "Look after the data of a server (beyond the contract)",
+        title: "Look after the data of a server",
         verbs: &["db", "backup", "restore"],
     },
     VerbGroup {
         title: "This program",
         verbs: &["config", "completion", "docs"],
+    },
+];
+
+/// The verbs to begin with, for the help without arguments.
+pub(super) const FIRST_GROUPS: &[VerbGroup] = &[
+    VerbGroup {
+        title: "Call agents",
+        verbs: &["send", "chat", "task", "card", "doctor"],
+    },
+    VerbGroup {
+        title: "Serve agents",
+        verbs: &["demo", "init", "serve", "check", "top"],
+    },
+    VerbGroup {
+        title: "This program",
+        verbs: &["config", "docs"],
     },
 ];
 
@@ -366,6 +383,14 @@ pub(super) const VERBS: &[VerbHelp] = &[
         [
             "attache check",
             "attache check --schema > attache.schema.json",
+        ],
+    ),
+    VerbHelp::new(
+        "top",
+        NONE,
+        [
+            "attache top --data-dir data",
+            "attache top -o json | jq .states",
         ],
     ),
     VerbHelp::new(

@@ -19,7 +19,7 @@ pub(super) enum SlashCommand<'a> {
 }
 
 pub(super) const HELP: &str = "\
-/task [id]       show the last task, or another one; a question of it is asked again
+/task [id]       show the last task, or another one, and ask its question again
 /cancel [id]     cancel the last task, or another one
 /file <path>     attach a file or a URL to the next message
 /agent [ref]     show the agent, or change to another
