@@ -55,11 +55,11 @@ impl ClientDialect {
     }
 }
 
+#[cfg(feature = "server")]
 impl SendMessageRequest {
     /// Records the dialect of the client in the metadata of the message, and the data parts that must not
     /// become tool parts in the metadata of these parts. The reserved metadata of the client must have been
     /// removed before.
-    #[cfg(feature = "server")]
     pub(crate) fn record_dialect(&mut self) {
         if let Some(dialect) = self.dialect {
             dialect.insert_into(&mut self.message.metadata);
