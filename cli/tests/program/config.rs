@@ -371,12 +371,20 @@ fn started(text: &str, shown_in: &str) {
         .lines()
         .filter_map(|line| line.strip_prefix("[agents.")?.strip_suffix(']'));
     for name in names.filter(|name| !name.contains('.')) {
+        let section = text.split(&format!("[agents.{name}]")).nth(1);
+        let section = section.unwrap_or_default().split("\n[").next();
+        let is_private =
+            section.is_some_and(|keys| keys.contains(r#"card_access = "authenticated""#));
         let card = send(
             &format!("{url}agents/{name}/.well-known/agent-card.json"),
             "GET",
             &["Accept: application/json"],
             "",
         );
+        if is_private {
+            assert_eq!(card["error"]["code"], 401, "{shown_in}: {name}: {card}");
+            continue;
+        }
         assert!(
             card["skills"][0]["id"].is_string(),
             "{shown_in}: {name}: {card}"

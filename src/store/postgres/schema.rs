@@ -180,7 +180,13 @@ impl Setup<'_> {
     }
 
     async fn version(&self) -> Result<SchemaVersion, OpenError> {
-        let has_meta: bool = self.value("SELECT to_regclass('meta') IS NOT NULL").await?;
+        // One statement, so one snapshot: another replica may create the tables at the same time.
+        let sql = "SELECT count(*) > 0, count(*) FILTER (WHERE relname = 'meta') > 0 FROM pg_class
+                   WHERE relnamespace = to_regnamespace(current_schema()) AND relkind IN ('r', 'p', 'v')";
+        let row = self.session.client().query_one(sql, &[]).await;
+        let found = row.and_then(|row| Ok((row.try_get(0)?, row.try_get(1)?)));
+        let (has_tables, has_meta): (bool, bool) =
+            found.map_err(|error| self.connector.open_error(error))?;
         if has_meta {
             let sql = "SELECT schema_version, compatible_since FROM meta";
             let row = self.session.client().query_opt(sql, &[]).await;
@@ -194,9 +200,7 @@ impl Setup<'_> {
                 None => Err(self.foreign_schema()),
             };
         }
-        let sql = "SELECT EXISTS (SELECT FROM pg_class
-                   WHERE relnamespace = to_regnamespace(current_schema()) AND relkind IN ('r', 'p', 'v'))";
-        if self.value(sql).await? {
+        if has_tables {
             return Err(self.foreign_schema());
         }
         Ok(SchemaVersion {

@@ -399,3 +399,22 @@ async fn a_full_disk_and_a_read_only_database_are_reported_at_run_time() {
     }
     database.drop_schemas().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stores_that_open_together_create_the_schema_once() {
+    let Some(database) = TestDatabase::new() else {
+        return;
+    };
+    for _ in 0..10 {
+        let schema = database.new_schema();
+        let mut opens = tokio::task::JoinSet::new();
+        for _ in 0..6 {
+            let options = database.options(&schema);
+            opens.spawn(async move { Postgres::open(options).await.map(drop) });
+        }
+        for opened in opens.join_all().await {
+            opened.unwrap();
+        }
+    }
+    database.drop_schemas().await;
+}
