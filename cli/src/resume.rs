@@ -1,7 +1,7 @@
 //! Commands that continue from the result of this one, for the user to paste.
 //!
 //! They are exact: they repeat the flags that select the agent, and never a credential (`in_resume` of a
-//! [`Flag`](crate::settings::flags::Flag)). Ids come from agents and are hostile input, so each is shell-quoted.
+//! [`Flag`]). Ids come from agents and are hostile input, so each is shell-quoted.
 
 use attache::model::{Message, Task, TaskState};
 
