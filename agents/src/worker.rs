@@ -63,7 +63,7 @@ impl WorkerAgent {
         })
     }
 
-    /// Starts the processes and waits for the first. Returns what it says of the card.
+    /// Starts the processes and waits for the first. Returns its fields of the card.
     ///
     /// # Errors
     /// No process started in time. The reason is for the operator. The processes are tried again.

@@ -19,7 +19,7 @@ export class Failed extends Error {}
 /** Declines the task. The message is for the caller. */
 export class Rejected extends Error {}
 
-/** What `turn.ask` and similar return: nothing of the turn counts after it. */
+/** Marker of the end of a turn, returned by `turn.ask` and `turn.reply`. Later output is ignored. */
 const END = Symbol("end of turn");
 
 /** One message of a task. */
@@ -140,7 +140,7 @@ export function agent(run, { name, description, skills } = {}) {
       write({ pong: line.ping });
     }
   });
-  // The server has closed stdin: nobody waits for a turn any more.
+  // The server has closed stdin: its turns have ended.
   lines.on("close", () => process.exit(0));
 }
 

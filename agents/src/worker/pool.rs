@@ -76,7 +76,7 @@ impl Pool {
         }
     }
 
-    /// Waits until a process has introduced itself. Returns what it said of the card.
+    /// Waits for the first line of a process. Returns its fields of the card.
     ///
     /// # Errors
     /// No process started in time, or all failed. The reason is for the operator.

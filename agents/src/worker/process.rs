@@ -65,7 +65,7 @@ enum OpenTurn {
         /// Bytes that the turn may still write.
         remaining: usize,
     },
-    /// The task has ended without this process, which was told to cancel the turn.
+    /// The task has ended, and the process has received a cancel for its turn.
     Abandoned { since: Instant },
 }
 
@@ -194,7 +194,7 @@ impl Worker {
         Ok(None)
     }
 
-    /// Ends a turn that this process will not hear of again (`true`), or that it must cancel (`false`).
+    /// Removes a turn that has ended in the process, or cancels one that has not.
     fn close_turn(&self, id: u64, has_ended: bool) {
         let mut turns = lock(&self.turns);
         if has_ended {

@@ -75,11 +75,14 @@ fn programs(kind: &AgentKind) -> Vec<ProgramSpec<'_>> {
         }
         #[cfg(unix)]
         AgentKind::Worker(settings) => {
-            let words = [&settings.command, &settings.interpreter];
-            let first = words.iter().find_map(|words| {
+            let words = [
+                ("command", &settings.command),
+                ("interpreter", &settings.interpreter),
+            ];
+            let first = words.iter().find_map(|(key, words)| {
                 let name = words.first()?.clone();
                 Some(ProgramSpec {
-                    key: "command".to_owned(),
+                    key: (*key).to_owned(),
                     name,
                     folder: settings.folder.as_deref(),
                     env: Some(&settings.env),

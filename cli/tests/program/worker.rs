@@ -112,3 +112,18 @@ fn changed_code_of_a_worker_is_applied() {
     );
     assert_eq!(answer(), "after");
 }
+
+#[test]
+fn check_names_the_key_of_a_missing_interpreter() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("agents.toml");
+    for (key, other) in [("interpreter", "file = \"agent.py\"\n"), ("command", "")] {
+        let text =
+            format!("[agents.a]\ntype = \"worker\"\n{other}{key} = [\"/nonexistent/program\"]\n");
+        fs::write(&file, text).unwrap();
+        let (code, output) = run_expecting_error(&["check", file.to_str().unwrap()]);
+        assert_eq!(code, Some(1));
+        assert!(output.contains(&format!("agents.a.{key}")), "{output}");
+        assert!(output.contains("there is no program"), "{output}");
+    }
+}

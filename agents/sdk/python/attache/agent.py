@@ -38,7 +38,7 @@ class Rejected(Exception):
 
 
 class _End:
-    """What ``turn.ask`` and similar return: nothing of the turn counts after it."""
+    """Marker of the end of a turn, returned by ``turn.ask`` and ``turn.reply``. Later output is ignored."""
 
 
 def agent(function=None, *, name=None, description=None, skills=()):
@@ -182,7 +182,7 @@ class _Worker:
                 self.write({"pong": line["ping"]})
             elif "hello" in line:
                 self._threads = ThreadPoolExecutor(line["hello"]["maxTurns"], "turn")
-        # The server has closed stdin: nobody waits for a turn any more. Threads may block, so they are not joined.
+        # The server has closed stdin: its turns have ended. Threads may block, so they are not joined.
         os._exit(0)
 
     async def _run_turn(self, turn):
